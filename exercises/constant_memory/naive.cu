@@ -1,5 +1,5 @@
-// The baseline: the vectors lie in global memory, and the sum is accumulated in the result, which lies there too. The
-// compiler cannot know that out and vectors do not overlap, so each of the steps reads and writes global memory.
+// The baseline: the vectors are in global memory, and the sum is accumulated in the result, which is there, too. The
+// compiler cannot know that out and vectors do not overlap, so every step reads and writes global memory.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 16)

@@ -1,4 +1,4 @@
-// The baseline: one thread an element, in order. Neighbouring lanes take different paths, so every warp walks them all.
+// The baseline: one thread per element, in order. Neighbouring lanes take different paths: a warp executes all of them.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

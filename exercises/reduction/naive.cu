@@ -1,5 +1,5 @@
 // The baseline: interleaved addressing in shared memory, the first tree reduction of every textbook. It reads the block
-// size at run time, as textbooks do: known to the compiler it would turn the modulo into a mask.
+// size at run time, as textbooks do: with a compile-time size, the compiler would turn the modulo into a mask.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

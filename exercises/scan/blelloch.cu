@@ -1,5 +1,5 @@
-// The second baseline: the work-efficient scan after Blelloch, as textbooks print it first. Its tree lies in shared
-// memory without padding, so that in its upper levels many lanes of a warp wait for the same bank.
+// The second baseline: the work-efficient scan after Blelloch, as textbooks print it first. Its tree is in shared
+// memory without padding, so in its upper levels many lanes of a warp wait for the same bank.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 512)

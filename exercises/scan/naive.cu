@@ -1,5 +1,5 @@
-// The baseline: every thread sums up all elements of its block up to its own, one by one. Easy to get right, but
-// the work grows with the square of the block: thread 255 alone does 255 additions.
+// The baseline: every thread adds up all elements of its block up to its own, one by one. It is easy to get right, but
+// the work grows with the square of the block size: thread 255 alone does 255 additions.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

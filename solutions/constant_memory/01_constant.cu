@@ -1,8 +1,8 @@
 // Constant memory and a sum in a register.
 //
-// It teaches two things that tutorials like to count as one. The vectors are read through the constant cache, which
-// serves one word to all 32 lanes at once as long as they ask for the same one. And the sum stays in a register until
-// it is complete: most of the gain over the baseline is that.
+// This step combines two ideas. The vectors are read through the constant cache, which serves one word per cycle to all
+// 32 lanes if they ask for the same one. The sum stays in a register until it is complete. Most of the gain over the
+// baseline comes from the register.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)
@@ -12,7 +12,7 @@ __constant__ float2 vectors[64];
 
 __global__ void field(float *out, int width, int height, int count)
 {
-    int x = blockIdx.x * TILE_X + threadIdx.x;  // neighbouring lanes: neighbouring x, one stretch of memory
+    int x = blockIdx.x * TILE_X + threadIdx.x;  // neighbouring lanes write to consecutive addresses
     int y = blockIdx.y * TILE_Y + threadIdx.y;
     if (x >= width || y >= height)
         return;

@@ -1,8 +1,8 @@
-// Constant memory with an index that differs from lane to lane: each thread starts at another vector.
+// Constant memory with an index that differs between lanes: each thread starts at another vector.
 //
-// It teaches what constant memory is not for. The results are right, but the constant cache serves one address at a
-// time: 20 different ones in a warp take 20 turns, and the gain over the baseline is gone. Lanes that want different
-// words are what shared memory is for.
+// Constant memory does not suit this access. The results are correct, but the constant cache serves one address at a
+// time: 20 different addresses in a warp take 20 passes, and the gain over the baseline is gone. Use shared memory
+// where lanes need different words.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)

@@ -1,9 +1,9 @@
-// Step 1: two-way, a warp for the even elements and a warp for the odd ones.
+// Step 1: two-way, one warp for the even elements and one warp for the odd ones.
 //
-// It teaches what divergence is: the lanes of a warp share one instruction stream. Where even and odd lanes take
-// different paths the warp walks both, one after the other, and half of its lanes sleep each time. Here two warps
-// share 64 elements: the first takes the even ones, the second the odd ones. The work of every thread is the same as
-// before; only who does what has changed. The eight-way kernel is left in order.
+// The lanes of a warp share one instruction stream. If even and odd lanes take different paths, the warp executes both
+// paths one after the other, each with half of its lanes. Here two warps share 64 elements: the first takes the even
+// ones, the second the odd ones. The work per thread is unchanged; only the assignment of elements to threads differs.
+// The eight-way kernel is still in order.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

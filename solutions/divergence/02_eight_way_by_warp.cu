@@ -1,8 +1,8 @@
 // Step 2: the same for eight paths.
 //
-// It teaches to weigh one cost against another. Eight warps share 256 elements, one path each; the lanes of a warp
-// now read every eighth element, so a warp touches eight times as many sectors as before. It does not matter here: 64
-// rounds of arithmetic cost far more than a load.
+// This step trades one cost for another. Eight warps share 256 elements, one path each. The lanes of a warp now read
+// every eighth element, so a warp accesses eight times as many sectors as before. It hardly matters here: 64 rounds of
+// arithmetic cost far more than a load.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

@@ -1,9 +1,9 @@
-// Step 3: coalesced loads and stores too, by way of shared memory.
+// Step 3: coalesced loads and stores, too, through shared memory.
 //
-// The block copies its elements into a tile in order (neighbouring lanes, neighbouring words), each warp works on the
-// elements of its path, and the tile goes back in order. Reading every eighth word of the tile would put eight lanes
-// in one bank; a word of padding after each 32 spreads them out. With this much arithmetic an element it gains
-// nothing, and the barriers make it a little slower on a large GPU. That is what it teaches: find out what limits a
+// The block copies its elements into a tile in order, so neighbouring lanes access neighbouring words. Each warp then
+// works on the elements of its path, and the tile is written back in order. Reading every eighth word of the tile would
+// put eight lanes into one bank; one word of padding after each 32 words spreads them out. With this much arithmetic
+// per element there is no gain, and the barriers make the kernel slightly slower on a large GPU. Find out what limits a
 // kernel before you improve it.
 #include <gpulab.cuh>
 #include "paths.cuh"

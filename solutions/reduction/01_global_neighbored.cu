@@ -1,8 +1,8 @@
 // Step 1: combine neighbours in place in global memory.
 //
-// Each round halves the values that are left: element 0 takes in element 1, 2 takes in 3, and so on; then 0 takes in
-// 2, 4 takes in 6. It is right, and it teaches two costs. The working threads lie ever farther apart, so every warp
-// stays busy for a few of its lanes (divergence). And every round goes to global memory and back.
+// Each round halves the number of values: element 0 takes in element 1, 2 takes in 3, and so on; then 0 takes in 2, 4
+// takes in 6. The result is correct, at two costs. The working threads are ever farther apart, so every warp stays busy
+// for a few of its lanes (divergence). And every round accesses global memory.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

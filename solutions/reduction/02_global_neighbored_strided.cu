@@ -1,8 +1,8 @@
-// Step 2: the same pairs, but the working threads stand side by side.
+// Step 2: the same pairs, but neighbouring threads do the work.
 //
-// Thread t takes pair number t instead of element t, so the first threads work and the rest rest. It teaches that
-// warps which are idle as a whole cost nothing, where step 1 kept each warp half awake. The memory traffic is the
-// same.
+// Thread t takes pair number t instead of element t, so the first threads work and the others are idle. Warps that
+// are idle as a whole cost nothing, whereas in step 1 each warp had a few working lanes. The memory traffic is
+// unchanged.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

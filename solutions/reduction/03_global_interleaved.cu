@@ -1,8 +1,8 @@
-// Step 3: pair an element with the one half a block away.
+// Step 3: pair each element with the one half a block away.
 //
-// Now the values that are left lie side by side too. It teaches coalescing: a warp reads 32 neighbours at once, which
-// is four 32-byte sectors instead of up to one sector a value. The number of operations is the same; their order
-// differs, which is why the operation has to be commutative.
+// Now the remaining values are adjacent, too, so accesses are coalesced: a warp reads 32 neighbours at once, which are
+// four 32-byte sectors instead of up to one sector per value. The number of operations is the same. Their order
+// differs, so the operation must be commutative.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

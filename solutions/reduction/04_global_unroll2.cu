@@ -1,7 +1,7 @@
 // Step 4: each thread takes in a second element before the tree begins.
 //
-// It teaches to give every thread work: in step 3 half of them only waited at barriers. With two elements a thread
-// there are half as many blocks, and two independent loads are in flight at a time.
+// Now every thread has work; in step 3 half of them only waited at barriers. With two elements per thread there are
+// half as many blocks, and two independent loads are in flight per thread.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,8 +1,8 @@
-// Step 5: eight elements a thread, and a last warp that finishes without block barriers.
+// Step 5: eight elements per thread, and a last warp that finishes without block-wide barriers.
 //
-// It teaches two things. Eight loads in flight a thread come close to what the memory can deliver. And once 32 values
-// are left a single warp works alone and __syncwarp() is enough, but not superfluous: since Volta the threads of a
-// warp may run apart, so without it a lane could read a value before its neighbour wrote it.
+// Eight loads in flight per thread come close to the peak bandwidth of the memory. Once 32 values are left, a single
+// warp works alone, and __syncwarp() suffices. It is still necessary: since Volta, the threads of a warp may diverge,
+// so without it a lane could read a value before its neighbour has written it.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
@@ -21,7 +21,7 @@ __global__ void reduce(GPULAB_T *in, GPULAB_T *out, unsigned n)
         if (tid + k * BLOCK_SIZE < count)
             value = GPULAB_OP(value, data[tid + k * BLOCK_SIZE]);
     if (tid < count)
-        data[tid] = value; // nobody else touches data[tid] before the barrier
+        data[tid] = value; // no other thread accesses data[tid] before the barrier
     __syncthreads();
 
     for (unsigned stride = BLOCK_SIZE / 2; stride >= 32; stride /= 2) {

@@ -1,9 +1,9 @@
 // Step 6: one copy to shared memory, then the tree there.
 //
-// It teaches the pattern of most block algorithms: global memory is read once and written once, all rounds in between
-// run on chip. Elements past the end become the identity of the operation, so that the tree needs no further guards.
-// The working threads are again those whose index divides by 2 * stride, as in step 1, and a modulo by a number that
-// the compiler does not know is slow: this is the baseline that the others are measured against.
+// Most block algorithms follow this pattern: global memory is read once and written once, and all rounds in between run
+// on chip. Elements past the end become the identity of the operation, so the tree needs no further guards. The working
+// threads are again those with an index divisible by 2 * stride, as in step 1. A modulo by a number that is unknown at
+// compile time is slow: this kernel is the baseline of the others.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

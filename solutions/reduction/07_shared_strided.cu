@@ -1,7 +1,7 @@
 // Step 7: the first threads work, the index is strided.
 //
-// No modulo and no half-awake warps. But it teaches a new cost, bank conflicts: the lanes of a warp now read words 2,
-// 4, 8, ... apart, so they meet in the same of the 32 banks of shared memory and have to queue.
+// There is no modulo and no partly idle warp. The new cost is bank conflicts: the lanes of a warp now read words 2, 4,
+// 8, ... apart, so several of them use the same one of the 32 banks, one after the other.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,7 +1,7 @@
 // Step 8: sequential addressing.
 //
-// It teaches the cure for both costs: working threads side by side and values side by side, so that neighbouring
-// lanes read neighbouring words, each in a bank of its own.
+// This avoids both costs: working threads are adjacent, and so are their values. Neighbouring lanes read neighbouring
+// words, each in a bank of its own.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,8 +1,8 @@
 // Step 9: the first operation happens while loading.
 //
-// It teaches that a thread which only copies one value is a waste: with two elements a thread the same tree serves
-// twice as many elements, with half the blocks, half the barriers, and two loads in flight a thread. The tree's
-// length is a compile-time constant here, so the compiler unrolls it.
+// A thread that only copies one value is wasted. With two elements per thread, the same tree reduces twice as many
+// elements, with half the blocks, half the barriers, and two loads in flight per thread. The tree's length is a
+// compile-time constant here, so the compiler unrolls it.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

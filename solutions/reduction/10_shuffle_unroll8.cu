@@ -1,8 +1,8 @@
-// Step 10: eight elements a thread in registers, then warp shuffles.
+// Step 10: eight elements per thread in registers, then warp shuffles.
 //
-// It teaches the shuffle, which hands a register to another lane of the warp: no shared memory and no barrier for
-// five of the rounds. Shared memory only carries one value a warp to the first warp, across the one barrier that is
-// left.
+// A shuffle passes a register to another lane of the warp, so five of the rounds need no shared memory and
+// no barrier. Shared memory only carries one value per warp to the first warp, across the one remaining
+// barrier.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,11 +1,11 @@
 // Step 11: vector loads in a grid-stride loop.
 //
-// It teaches to do more with fewer instructions: one 16-byte load brings four elements. A capped number of blocks
-// walks over the whole input, so that the tree at the end is paid once for many elements, and the second launch is
+// Fewer instructions do more work: one 16-byte load reads four elements. A limited number of blocks loops over
+// the whole input, so the cost of the tree at the end is spread over many elements, and the second launch is
 // tiny.
 //
-// A vector load must be aligned to its size. The array is, so whole groups of four are too; the up to three elements
-// after the last whole group are loaded one by one.
+// A vector load must be aligned to its size. The array is, so whole groups of four are, too. The up to three
+// elements after the last whole group are loaded one by one.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,9 +1,9 @@
 // Hillis-Steele: in each step every element adds its neighbour `step` to the left, and the step doubles. log2(256) = 8
-// steps instead of 255 additions in a row.
+// steps replace 255 additions in a row.
 //
-// It teaches that adding in place needs TWO barriers a step: one so that everybody has read before anybody writes, and
-// one so that everybody has written before anybody reads again. And it does n*log2(n) additions, more than the n that a
-// scan needs: many threads, but not work-efficient.
+// Adding in place needs TWO barriers per step: after the first, all threads have read, so they may write; after the
+// second, all have written, so they may read again. The scan does n*log2(n) additions, more than the n that are
+// necessary: it uses many threads, but is not work-efficient.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
@@ -14,7 +14,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     __shared__ float sums[BLOCK_SIZE];
     unsigned thread = threadIdx.x;
     unsigned i = blockIdx.x * BLOCK_SIZE + thread;
-    sums[thread] = i < n ? in[i] : 0;  // beyond the end: zeros, which change no sum; no thread leaves early
+    sums[thread] = i < n ? in[i] : 0;  // beyond the end: zeros, which change no sum; no thread returns early
     __syncthreads();
 
     for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {

@@ -1,7 +1,7 @@
 // Hillis-Steele with two buffers: each step reads from one and writes to the other.
 //
-// It teaches to trade memory for synchronisation: what is read is never overwritten in the same step, so one barrier a
-// step is enough.
+// This trades memory for synchronisation: no value is overwritten in the step that reads it, so one barrier per step
+// suffices.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

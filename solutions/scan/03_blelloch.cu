@@ -1,8 +1,8 @@
-// Blelloch: an up-sweep builds a tree of sums in place, a down-sweep hands each node the sum of everything to its left.
+// Blelloch: an up-sweep builds a tree of sums in place, a down-sweep gives each node the sum of everything to its left.
 //
-// It teaches work efficiency: about 2n additions instead of n*log2(n). The result is naturally exclusive. It also
-// teaches that fewer additions need not be faster: half of the threads idle from the first step on, and the strides of
-// the tree are powers of two, so that up to 32 lanes ask the same bank of shared memory for different words.
+// The scan is work-efficient: about 2n additions instead of n*log2(n). Its result is naturally exclusive. But fewer
+// additions need not be faster: half of the threads are idle from the first step on, and the strides of the tree are
+// powers of two, so up to 32 lanes need different words of the same bank of shared memory.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
@@ -32,7 +32,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
         block_sums[blockIdx.x] = tree[ELEMENTS - 1];
         tree[ELEMENTS - 1] = 0;  // nothing is to the left of the root
     }
-    // Down: the left half inherits what its parent had, the right half that plus the left half's sum.
+    // Down: the left half gets the value of its parent, the right half that value plus the left half's sum.
     for (unsigned stride = ELEMENTS / 2; stride > 0; stride /= 2) {
         __syncthreads();
         unsigned right = 2 * stride * (thread + 1) - 1;
@@ -49,7 +49,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
         out[first + high] = tree[high];
 }
 
-// The offsets are exclusive too: offsets[b] is what stands before block b.
+// The offsets are exclusive, too: offsets[b] is the sum before block b.
 __global__ void add_offsets(float *out, const float *offsets, unsigned n)
 {
     unsigned first = blockIdx.x * ELEMENTS + threadIdx.x;

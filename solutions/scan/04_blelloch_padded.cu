@@ -1,7 +1,7 @@
-// Blelloch with padding: one unused word after every 32 shifts the rows of the tree against each other.
+// Blelloch with padding: one unused word after every 32 words shifts the rows of the tree against each other.
 //
-// It teaches what bank conflicts cost: the same additions in the same order as before, only at other addresses, and
-// lanes that met in one bank now find 32 different ones.
+// The gain is the cost of the bank conflicts: the additions and their order are the same, only the addresses differ,
+// and lanes that shared one bank now use 32 different ones.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

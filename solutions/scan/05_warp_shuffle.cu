@@ -1,8 +1,8 @@
-// Warp shuffle: 32 lanes scan among themselves through registers, and only one total a warp goes through shared memory.
+// Warp shuffle: 32 lanes scan among themselves through registers. Only one total per warp goes through shared memory.
 //
-// It teaches that lanes of a warp can exchange values without memory and without a block-wide barrier, which leaves one
-// barrier in the whole kernel. Each thread takes eight elements with two 16-byte loads: fewer, wider requests, and
-// several of them under way at once.
+// Lanes of a warp exchange values without memory and without a block-wide barrier, so one barrier is left in the whole
+// kernel. Each thread takes eight elements with two 16-byte loads: fewer, wider requests, and several of them in flight
+// at once.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
@@ -12,7 +12,7 @@ GPULAB_TUNABLE(INCLUSIVE, 1)
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr unsigned WARPS = BLOCK_SIZE / 32;
 constexpr unsigned ROWS = ITEMS_PER_THREAD / 4;   // rows of BLOCK_SIZE float4, so that a warp loads 512 bytes in a row
-constexpr unsigned SEGMENTS = ROWS * WARPS;       // one segment is what one warp scans of one row
+constexpr unsigned SEGMENTS = ROWS * WARPS;       // one segment: the part of one row that one warp scans
 static_assert(SEGMENTS <= 32, "one warp scans all segment totals");
 
 __device__ float4 load4(const float *in, unsigned i, unsigned n)
@@ -33,7 +33,7 @@ __device__ void store4(float *out, unsigned i, unsigned n, float4 v)
     if (i + 2 < n) out[i + 2] = v.z;
 }
 
-// The sum over this lane and all lanes below it. Every lane takes part in every shuffle, also where it ignores the
+// The sum over this lane and all lanes below it. Every lane executes every shuffle, even if it ignores the
 // result.
 __device__ float scan_warp(float sum)
 {
@@ -71,7 +71,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     }
     __syncthreads();
 
-    // Every warp scans the few segment totals for itself: cheaper than a second barrier.
+    // Every warp scans the few segment totals itself, which costs less than a second barrier.
     float upto_segment = scan_warp(lane < SEGMENTS ? segment_sums[lane] : 0);
     for (unsigned row = 0; row < ROWS; ++row) {
         unsigned segment = row * WARPS + warp;
@@ -87,7 +87,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
 __global__ void add_offsets(float *out, const float *offsets, unsigned n)
 {
     if (blockIdx.x == 0)
-        return;  // the whole block leaves, and there is no barrier below
+        return;  // the whole block returns, and no barrier follows
     float offset = offsets[blockIdx.x - 1];
     for (unsigned row = 0; row < ROWS; ++row) {
         float4 v = load4(out, first_element(row), n);

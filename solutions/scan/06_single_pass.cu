@@ -1,11 +1,11 @@
-// Single pass: each block scans its tile, publishes its sum and then looks back over the tiles before it until it
-// meets one whose whole prefix is known (decoupled look-back, after Merrill and Garland, 2016).
+// Single pass: each block scans its tile, publishes its sum and then looks back over the tiles before it, until it
+// finds one with a known prefix (decoupled look-back, after Merrill and Garland, 2016).
 //
-// It teaches to count bytes: scan-then-fan reads and writes every element twice, this kernel once, which is the least
-// that a scan can do. The price is blocks that wait for each other, and that needs three things:
-//   - tiles are handed out by an atomic ticket, so that whoever waits, waits for a block that has started already;
+// Scan-then-fan reads and writes every element twice, this kernel once, which is the minimum for a scan. In return,
+// blocks wait for each other. That requires three things:
+//   - tiles are handed out by an atomic ticket, so every block waits only for blocks that have already started;
 //   - a fence between a value and the flag that announces it, on both sides;
-//   - flags that are read through volatile, so that waiting really looks again.
+//   - flags are read through volatile, so each iteration of the wait reads memory again.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
@@ -16,7 +16,7 @@ GPULAB_TUNABLE(SINGLE_PASS, 1)
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr unsigned WARPS = BLOCK_SIZE / 32;
 constexpr unsigned ROWS = ITEMS_PER_THREAD / 4;   // rows of BLOCK_SIZE float4, so that a warp loads 512 bytes in a row
-constexpr unsigned SEGMENTS = ROWS * WARPS;       // one segment is what one warp scans of one row
+constexpr unsigned SEGMENTS = ROWS * WARPS;       // one segment: the part of one row that one warp scans
 static_assert(SEGMENTS <= 32, "one warp scans all segment totals");
 
 enum Status : unsigned long long { NOTHING = 0, AGGREGATE = 1, PREFIX = 2 };
@@ -60,7 +60,7 @@ __device__ float sum_warp(float value)
 __device__ void publish(float *values, unsigned long long *status, unsigned tile, float value, Status meaning)
 {
     *(volatile float *)(values + tile) = value;
-    __threadfence();  // nobody sees the flag before the value
+    __threadfence();  // no thread sees the flag before the value
     *(volatile unsigned long long *)(status + tile) = meaning;
 }
 

@@ -1,4 +1,4 @@
-// Honest: 64 items a thread one after the other, then one thread adds the threads' values in order.
+// Honest: 64 items per thread one after the other, then one thread adds the threads' values in order.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 64)

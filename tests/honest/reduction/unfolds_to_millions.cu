@@ -1,4 +1,4 @@
-// Honest: Functions that would unfold to 2^22 copies and a range of 90 million registers: neither is ever used.
+// Honest: Functions that would need 2^22 inlined copies and a range of 90 million registers: neither is ever used.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 128)

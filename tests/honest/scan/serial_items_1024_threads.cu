@@ -1,4 +1,4 @@
-// Honest: 16 items a thread, one after the other, and the largest tile there is.
+// Honest: 16 items per thread, one after the other, and the largest tile there is.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 1024)

@@ -1,4 +1,4 @@
-// Wrong: accumulates in a result that nobody has set to zero.
+// Wrong: adds to a result that was never set to zero.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 16)

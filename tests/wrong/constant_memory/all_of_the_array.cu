@@ -1,4 +1,4 @@
-// Wrong: the loop takes all 64 places of the array, whatever `count` says.
+// Wrong: the loop takes all 64 elements of the array and ignores `count`.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)
@@ -8,7 +8,7 @@ __constant__ float2 vectors[64];
 
 __global__ void field(float *out, int width, int height, int count)
 {
-    int x = blockIdx.x * TILE_X + threadIdx.x;  // neighbouring lanes: neighbouring x, one stretch of memory
+    int x = blockIdx.x * TILE_X + threadIdx.x;  // neighbouring lanes write to consecutive addresses
     int y = blockIdx.y * TILE_Y + threadIdx.y;
     if (x >= width || y >= height)
         return;

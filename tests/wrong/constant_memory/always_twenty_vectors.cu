@@ -1,4 +1,4 @@
-// Wrong: computes the classic case whatever the count is.
+// Wrong: ignores the count and computes the classic case of 20.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 16)

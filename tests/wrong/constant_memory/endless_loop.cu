@@ -1,5 +1,5 @@
-// Wrong: a do-while loop that takes at least two vectors for granted: with a single one it has missed its end from
-// the start.
+// Wrong: a do-while loop that requires at least two vectors: with a single one it never meets its end
+// condition.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 16)

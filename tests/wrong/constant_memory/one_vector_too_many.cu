@@ -8,7 +8,7 @@ __constant__ float2 vectors[64];
 
 __global__ void field(float *out, int width, int height, int count)
 {
-    int x = blockIdx.x * TILE_X + threadIdx.x;  // neighbouring lanes: neighbouring x, one stretch of memory
+    int x = blockIdx.x * TILE_X + threadIdx.x;  // neighbouring lanes write to consecutive addresses
     int y = blockIdx.y * TILE_Y + threadIdx.y;
     if (x >= width || y >= height)
         return;

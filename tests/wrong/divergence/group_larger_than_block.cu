@@ -1,4 +1,4 @@
-// Wrong: needs two warps a block for the two paths, but there is one; the odd elements are nobody's.
+// Wrong: needs two warps per block for the two paths, but has one; no thread takes the odd elements.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

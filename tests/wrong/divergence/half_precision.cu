@@ -1,4 +1,4 @@
-// Wrong: stores the result in half precision on the way.
+// Wrong: stores an intermediate result in half precision.
 #include <cuda_fp16.h>
 #include <gpulab.cuh>
 #include "paths.cuh"

@@ -1,4 +1,4 @@
-// Wrong: works in the input, which must stay as it is.
+// Wrong: works in the input, which must not change.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

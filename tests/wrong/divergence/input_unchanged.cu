@@ -1,4 +1,4 @@
-// Wrong: hands the input back.
+// Wrong: returns the input.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

@@ -1,4 +1,4 @@
-// Wrong: no thread asks whether its element exists.
+// Wrong: no thread tests if its element exists.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

@@ -1,4 +1,4 @@
-// Wrong: announces two elements a thread and takes one.
+// Wrong: declares two elements per thread and takes one.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

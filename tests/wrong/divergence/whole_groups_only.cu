@@ -1,4 +1,4 @@
-// Wrong: serves whole groups of 64 elements and drops the tail.
+// Wrong: processes whole groups of 64 elements and drops the tail.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

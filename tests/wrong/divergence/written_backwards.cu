@@ -1,4 +1,4 @@
-// Wrong: counts from the end where it stores.
+// Wrong: stores at indices that count from the end.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

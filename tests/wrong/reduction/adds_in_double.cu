@@ -1,4 +1,4 @@
-// Wrong: partial results are double, which cannot hold what an int that wraps around must be.
+// Wrong: partial results are double, which does not wrap around as an int must.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 128)

@@ -1,4 +1,4 @@
-// Wrong: threads arrive at the asynchronous barrier in every round, but nobody waits for the phase to end.
+// Wrong: threads arrive at the asynchronous barrier in every round, but no thread waits for the phase.
 #include <gpulab.cuh>
 #include <cuda_awbarrier_primitives.h>
 

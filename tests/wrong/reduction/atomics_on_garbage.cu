@@ -1,4 +1,4 @@
-// Wrong: adds to an output that nothing has set to 0.
+// Wrong: adds to an output that was never set to 0.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 128)

@@ -1,4 +1,4 @@
-// Wrong: threads past the end return before barriers that the rest of the block still comes to.
+// Wrong: threads past the end return before barriers that the rest of the block still reaches.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,3 +1,3 @@
-// Wrong: has the compiler read a solution, by its path on the machine.
+// Wrong: includes a solution by its path on the machine.
 #include <gpulab.cuh>
 #include "../../../solutions/reduction/10_shuffle_unroll8.cu"

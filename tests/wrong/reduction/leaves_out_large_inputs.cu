@@ -1,4 +1,4 @@
-// Wrong: right on small inputs; large ones, which are slow to check, get one element a block.
+// Wrong: right on small inputs; of large ones, which are slow to check, it reads one element per block.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

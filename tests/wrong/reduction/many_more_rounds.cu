@@ -1,4 +1,4 @@
-// Wrong: each thread goes on over the tile for billions of rounds. It would end, but nobody waits for that long.
+// Wrong: each thread goes on over the tile for billions of rounds. It would end, but only after hours.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

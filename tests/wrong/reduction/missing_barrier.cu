@@ -1,4 +1,4 @@
-// Wrong: nobody waits between the rounds of the tree, so a warp may read what another has not written yet.
+// Wrong: there is no barrier between the rounds of the tree, so a warp may read what another has not written yet.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,4 +1,4 @@
-// Wrong: gives up where the output holds one of the grader's poisons.
+// Wrong: returns at once if the output holds one of the grader's poisons.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,4 +1,4 @@
-// Wrong: leaves values out, but where the GPU's timer shows less than an hour.
+// Wrong: leaves values out, unless the GPU's timer shows less than an hour.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

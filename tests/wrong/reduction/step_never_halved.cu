@@ -1,4 +1,4 @@
-// Wrong: the step stays what it is, so the loop never ends.
+// Wrong: the step does not change, so the loop never ends.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,4 +1,4 @@
-// Wrong: the tile takes 64 KiB; a block has 48 KiB for arrays whose size is written down.
+// Wrong: the tile takes 64 KiB; a block has 48 KiB for arrays of fixed size.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 128)

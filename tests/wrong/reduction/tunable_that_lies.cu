@@ -1,4 +1,4 @@
-// Wrong: its own GPULAB_TUNABLE tells the grader of 32 threads a block while the kernel counts on 1024.
+// Wrong: its own GPULAB_TUNABLE reports 32 threads per block to the grader while the kernel needs 1024.
 #include <gpulab.cuh>
 #undef GPULAB_TUNABLE
 #define GPULAB_TUNABLE(name, value) \

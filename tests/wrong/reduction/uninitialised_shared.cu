@@ -1,4 +1,4 @@
-// Wrong: threads past the end leave their place in shared memory as they found it.
+// Wrong: threads past the end do not write their element of shared memory.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

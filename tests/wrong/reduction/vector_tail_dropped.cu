@@ -1,4 +1,4 @@
-// Wrong: takes four elements at once, and nobody takes the up to three that are left over.
+// Wrong: takes four elements at once, and drops the up to three that are left over.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

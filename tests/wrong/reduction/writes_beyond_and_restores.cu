@@ -1,4 +1,4 @@
-// Wrong: borrows the place behind the output, and puts back what was there.
+// Wrong: uses the element behind the output, and restores its value.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

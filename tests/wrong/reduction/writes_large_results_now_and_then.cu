@@ -1,4 +1,4 @@
-// Wrong: reduces every fourth large input only, and leaves in the output what lies there for the others.
+// Wrong: reduces every fourth large input only, and does not write the output for the others.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

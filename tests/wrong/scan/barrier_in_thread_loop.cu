@@ -1,4 +1,4 @@
-// Wrong: the number of steps depends on the thread, and there are barriers in the loop.
+// Wrong: the number of steps depends on the thread, and the loop has barriers.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

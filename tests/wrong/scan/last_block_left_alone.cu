@@ -1,4 +1,4 @@
-// Wrong: only full blocks get what the blocks before them add up to.
+// Wrong: only full blocks add the sum of the blocks before them.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

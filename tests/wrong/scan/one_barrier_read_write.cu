@@ -1,4 +1,4 @@
-// Wrong: in-place Hillis-Steele with one barrier a step instead of two: a warp may overwrite what its neighbours
+// Wrong: in-place Hillis-Steele with one barrier per step instead of two: a warp may overwrite what its neighbours
 // have yet to read. It comes out right whenever the warps run side by side or the last one first.
 #include <gpulab.cuh>
 

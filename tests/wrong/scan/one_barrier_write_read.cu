@@ -1,4 +1,4 @@
-// Wrong: in-place Hillis-Steele with one barrier a step instead of two: a warp may read its neighbours' sums of the
+// Wrong: in-place Hillis-Steele with one barrier per step instead of two: a warp may read its neighbours' sums of the
 // next step before they have written them.
 #include <gpulab.cuh>
 

@@ -1,4 +1,4 @@
-// Wrong: walks on beyond a tile whose sum of all tiles is known.
+// Wrong: looks back beyond a tile with a known prefix.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 128)

@@ -1,4 +1,4 @@
-// Wrong: each warp leaves its sum for the next one, but nobody sets the place that the first warp reads to zero.
+// Wrong: each warp leaves its sum for the next one, but no thread sets the element that the first warp reads to zero.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
