@@ -94,7 +94,7 @@ _UNSTABLE = [
     (re.compile(r"\b\d+\.\d\dx"), "#x"),
     (re.compile(r"[\d.]+ ms"), "# ms"),
     (re.compile(r"[\d.]+ %( +[\d.]+[kMG]?)( +[\d.]+)"), "# % # #"),  # a listing's time, instructions and lanes
-    (re.compile(r"warps come to one [\d.]+[kMG]? times"), "warps come to one # times"),
+    (re.compile(r"[\d.]+[kMG]? warp arrivals"), "# warp arrivals"),
     (re.compile(r" \d+%( +)\d+$"), r" #%\1#"),
     (re.compile(r"because .*; seed \d+"), "because #; seed #"),
     (re.compile(r"--gpulab-seed=\d+\.$"), "--gpulab-seed=#."),

@@ -36,7 +36,7 @@ ROUNDS = "Usual cause: the loop over the vectors. Which is the first one that it
 SUM = "Usual cause: a sum that starts anew, or is replaced, in each round."
 INDEX = "Usual cause: an index that stays the same in each round."
 TERM = "Usual cause: a formula other than the README's."
-TYPE = "Usual cause: an `int` on the way, which drops the fraction. What type has each intermediate value?"
+TYPE = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
 
 ROWS = 8  # of the field that the CPU's cache holds through all vectors
 

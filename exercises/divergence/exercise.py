@@ -30,7 +30,7 @@ from pytest_gpulab.exercise import (
 )
 
 ROUNDS = 64
-FRACTION = "Usual cause: an `int` on the way to the path. What type has each intermediate value?"
+FRACTION = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
 SMALLEST, LARGEST = 0.25, 4.0
 
 # The steps of paths.cuh, operation by operation, on float32 arrays.

@@ -232,7 +232,7 @@ def _blameless(job: Job) -> Iterator[None]:
         raise NotGraded(str(error)) from None
     except Exception as error:
         what = "".join(traceback.format_exception_only(error)).strip()
-        raise NotGraded(f"pytest-gpulab made a mistake: {what}\n{traceback.format_exc()}") from None
+        raise NotGraded(f"bug in pytest-gpulab: {what}\n{traceback.format_exc()}") from None
 
 
 def _written(job: Job, folder: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 TERMINAL_INTERVAL_S = 0.5
-PLAIN_INTERVAL_S = 10.0
+PLAIN_INTERVAL_S = 10.0  # a log keeps every line
 MAX_NAMED = 3  # of the submissions that are being graded
 
 
@@ -52,7 +52,7 @@ class Progress:
         """The progress as text, the least important part last."""
         parts = [f"{self.stored + self.graded}/{self.total} graded{self._failures()}"]
         if self.stored:
-            parts.append(f"{self.stored} of them before")
+            parts.append(f"{self.stored} of them earlier")
         if self.graded:
             parts.append(_rate(self.graded, self.elapsed_s) + self._time())
         if self.running:
@@ -98,7 +98,7 @@ def duration_text(seconds: float) -> str:
 
 def _rate(count: int, elapsed_s: float) -> str:
     per_minute = 60 * count / max(elapsed_s, 1e-3)
-    return f"{per_minute:.0f} a minute" if per_minute >= 2 else f"{60 * per_minute:.1f} an hour"
+    return f"{per_minute:.0f} per minute" if per_minute >= 2 else f"{60 * per_minute:.1f} per hour"
 
 
 def _named(names: tuple[str, ...]) -> str:

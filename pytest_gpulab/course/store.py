@@ -23,9 +23,9 @@ from pytest_gpulab.grading.grade import Grade
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x67706C62  # "gplb", in the file's header: distinguishes a store from other SQLite databases
-BUSY_TIMEOUT_S = 60.0
+BUSY_TIMEOUT_S = 60.0  # far longer than any write: then another run hangs
 POLL_S = 0.01
-SEED_BITS = 32
+SEED_BITS = 32  # the range of `--gpulab-seed`
 ELSEWHERE = "name a file on a disk of this machine with --gpulab-store=PATH"
 
 _SCHEMA = """

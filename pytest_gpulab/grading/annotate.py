@@ -27,7 +27,7 @@ from .grade import CheckResult
 from .listing import TIME_SHARE, ListedFile, ListedHazard, ListedLine, Listing
 from .time_limits import TimeBudget
 
-MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100
+MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100  # a hostile file must not fill the report
 MAX_CHECKED_ELEMENTS = 1 << 14  # of the case that runs with hazard checks
 COUNTED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=False))
 COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, estimate=True))

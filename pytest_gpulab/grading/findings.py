@@ -19,7 +19,7 @@ from pytest_gpulab.devices.protocol import (
 
 from .grade import CheckResult, Finding, Verdict
 
-MAX_EVIDENCE_LINES = 60
+MAX_EVIDENCE_LINES = 60  # a compiler may print hundreds
 
 HINTS: Mapping[str, str] = {
     "compile-error": "Start with the first message: later ones often follow from it.",
@@ -61,7 +61,7 @@ HINTS: Mapping[str, str] = {
     "no-memory": "No error was found in your kernel: this machine has too little memory for it.",
     "not-timed": "Your kernel is not at fault; its speed does not count in the grade.",
     "concept": "The exercise's README explains the concept.",
-    "not-graded": "No error was found in your kernel: it must be graded again.",
+    "not-graded": "No error was found in your kernel: it needs to be graded again.",
     "not-checked": "The rest has no race. Put fewer accesses between two barriers, or ask your instructor.",
     "not-counted": "Your kernel is not at fault; this check does not count in the grade.",
     "inconclusive": "The noise is as large as the margin. A slightly faster kernel passes for certain.",
@@ -182,7 +182,7 @@ def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
     if isinstance(error, LaunchError):
         return "failed", finding("launch-error", _sentence(f"the launch was refused: {error}"))
     if isinstance(error, CannotSimulate):
-        what = f"the simulated GPU does not know {error.what}"
+        what = f"the simulated GPU does not support {error.what}"
         return "not gradable", finding("cannot-simulate", _sentence(what), str(error.where or ""))
     if isinstance(error, OutOfMemory):
         return "not gradable", finding(NO_MEMORY, _sentence(str(error)))

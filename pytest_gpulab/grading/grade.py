@@ -126,7 +126,7 @@ class Measurement:
             error_pct = self.sampling_error_pct or 0.0
             sampled = f"estimated from a sample of the blocks, with a standard error of {error_pct:.1f} %"
             return sampled if error_pct >= MIN_SHOWN_PCT else ""
-        dropped = f", {self.dropped} of them disturbed and left out" if self.dropped else ""
+        dropped = f", {self.dropped} of them discarded because of interference" if self.dropped else ""
         between = f"between {self.low:.3f}x and {self.high:.3f}x"
         held_down = f", while the GPU was slowed down ({', '.join(self.held_down_by)})" if self.held_down_by else ""
         return f"{between}, from {self.rounds} rounds{dropped}, with {self.caches} caches{held_down}"

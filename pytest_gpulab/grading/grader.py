@@ -322,7 +322,7 @@ def _verdict_and_finding(error: BaseException) -> tuple[Verdict, Finding] | None
 
 def _beyond_python(error: MemoryError | RecursionError) -> DeviceError:
     if isinstance(error, RecursionError):
-        return CannotSimulate("code that is nested so deeply")
+        return CannotSimulate("code nested this deeply")
     return OutOfMemory(f"there is not enough memory to grade this check: {error}".rstrip(": "))
 
 

@@ -49,19 +49,19 @@ class HandedInFile(CudaFile):
 
     @property
     def exercise_name(self) -> str:
-        """The exercise that it was handed in for, by its own name or its folder's."""
+        """The exercise of the submission, by the file's name or its folder's."""
         return self._handed_in.exercise
 
     @property
     def filename(self) -> str:
-        """The name that the student gave it."""
+        """The student's file name."""
         return Path(self._handed_in.label).name
 
     def source(self) -> bytes:
-        """Return its contents.
+        """Return the contents of the file.
 
         Raises:
-            OSError: it cannot be read, or is not a kind of file that is read.
+            OSError: it cannot be read, or is a link or a device.
         """
         from pytest_gpulab.course.intake.entries import unreadable
         from pytest_gpulab.course.intake.submissions import Unusable

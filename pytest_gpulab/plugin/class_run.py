@@ -1,7 +1,7 @@
 """A class run: the submissions that count, their students, and notes for the reports.
 
 The ids of checks are `student/exercise.cu::check` wherever the folder lies or its archive was unpacked, so that
-pytest's own `-k`, `-x` and `--lf` work from run to run. Nothing in the folder is looked at but what is graded.
+pytest's own `-k`, `-x` and `--lf` work from run to run. Only graded files of the folder are read.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class ClassRun:
 
     Attributes:
         source: the folder or archive.
-        collection: what was handed in.
-        is_whole: whether all of it is graded.
+        collection: the files that were handed in.
+        is_whole: whether all submissions are graded.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ClassRun:
         book.chosen = frozenset(book.handed_in)  # until more is known
 
     def _handed_in(self) -> dict[str, dict[str, bool]]:
-        """Return by students' ids the exercises that anything is collected for, and whether it can be graded."""
+        """Return the collected exercises of each student's id, and whether each can be graded."""
         from pytest_gpulab.course.intake.submissions import HandedIn
 
         found: dict[str, dict[str, bool]] = {}
@@ -78,7 +78,7 @@ class ClassRun:
         return found
 
     def _left_out(self) -> dict[str, dict[str, Finding]]:
-        """Return by students' ids what was handed in and counts for no exercise, with the reason."""
+        """Return the files of each student's id that count for no exercise, with the reasons."""
         from pytest_gpulab.course.intake.submissions import LATE, NOTHING
 
         found: dict[str, dict[str, Finding]] = {}
@@ -98,7 +98,7 @@ class ClassRun:
             yield f"{problem.label}: {problem.finding.what}{hint}"
 
     def student_id(self, folder: str) -> str:
-        """Return the id of the student that a folder belongs to: from the roster, else its name."""
+        """Return the student's id for a folder: from the roster, else the folder's name."""
         student = None if self._roster is None else self._roster.student(folder)
         return folder if student is None else student.id
 
@@ -110,10 +110,10 @@ class ClassRun:
         return folder
 
     def select(self, items: list[pytest.Item]) -> None:
-        """Keep what is named on the command line: ids of students, of submissions or of checks.
+        """Keep the items named on the command line, by ids of students, of submissions or of checks.
 
         Raises:
-            pytest.UsageError: there is no such one.
+            pytest.UsageError: an id matches nothing.
         """
         given = [unicodedata.normalize("NFC", name.rstrip("/")) for name in self.config.getoption("file_or_dir")]
         for name in given:
@@ -132,20 +132,20 @@ class ClassRun:
 
     @property
     def _with_submissions(self) -> set[str]:
-        """The students of whom anything is collected."""
+        """The students with a collected submission."""
         return {each.student for each in self.collected}
 
     @property
     def collected(self) -> list[HandedIn | Unusable]:
-        """The submissions for an exercise, and the files in their place that cannot be graded."""
+        """The submissions for exercises, and files in their place that cannot be graded."""
         return [*self.collection.submissions, *(each for each in self.collection.problems if each.exercise)]
 
     def note_chosen(self, items: Sequence[pytest.Item]) -> None:
-        """Note the students that are graded."""
+        """Record the graded students."""
         self._gradebook.chosen = frozenset(item.parent.student for item in items if isinstance(item, CheckItem))
 
     def quieten(self) -> None:
-        """Have pytest write neither a sign per check nor a page per failure, unless the command line asks for them."""
+        """Suppress pytest's sign per check and its page per failure, unless the command line requests them."""
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and self.is_quiet:
             option: Any = self.config.option
@@ -159,21 +159,21 @@ class ClassRun:
         return bool(self.config.get_verbosity() <= 0)
 
     def header(self) -> str:
-        """Return how many submissions of how many students are graded."""
+        """Return the numbers of graded submissions and students, as text."""
         from pytest_gpulab.course.intake.submissions import count
 
         handed_in = count(len(self.collection.submissions), "submission")
         return f"{handed_in} of {count(len(self.collection.students), 'student')} in {shown(self.source)}"
 
     def finish(self) -> None:
-        """Note students without a gradable file, and find near-identical sources, before reports are written."""
+        """Record students without a gradable file, and find near-identical sources, before reports are written."""
         if self.is_whole:
             self._note_students_without_grades()
         if self.config.getoption("gpulab_report") and not self.config.getoption("collectonly"):
             self._gradebook.duplicates = tuple(self._duplicates())
 
     def _note_students_without_grades(self) -> None:
-        """Give each of them a row in the tables with the reason."""
+        """Add a row with the reason for each student without a gradable file."""
         from pytest_gpulab.course.intake.submissions import NOTHING
 
         with_submissions = set(map(self.student_id, self._with_submissions))  # a student may have several folders
@@ -201,7 +201,7 @@ class ClassRun:
                 )
 
     def clean_up(self) -> None:
-        """Remove what an archive was unpacked to."""
+        """Remove the unpacked files of an archive."""
         self._scratch.cleanup()
 
 
@@ -221,7 +221,7 @@ def _collection(source: Path, catalogue: Catalogue, scratch: Path) -> Collection
     try:
         found = handed_in(source, catalogue.names, scratch)
         for name in sorted({submission.exercise for submission in found.submissions}):
-            catalogue.load(name)  # before an evening is spent on it
+            catalogue.load(name)  # before hours of grading that would end with an error
     except SubmissionsError as error:
         raise SettingsError(str(error)) from None
     except BrokenExercise as error:

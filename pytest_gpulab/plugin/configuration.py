@@ -15,7 +15,7 @@ from . import options
 
 @contextmanager
 def trusted_only(config: pytest.Config) -> Iterator[None]:
-    """Keep pytest from loading the `conftest.py` of folders that students hand in, while it loads its own.
+    """Prevent pytest from loading the `conftest.py` of students' folders while it loads the instructor's.
 
     pytest imports the `conftest.py` of every path on the command line, and those of folders called `test*`.
 
@@ -35,7 +35,7 @@ def trusted_only(config: pytest.Config) -> Iterator[None]:
 
 
 def course_folder(config: pytest.Config) -> Path:
-    """Return rootdir, or the working folder where pytest derives rootdir from the given paths, which students fill."""
+    """Return rootdir, or the working folder if pytest derived rootdir from paths of students."""
     is_certain = config.inipath is not None or config.getoption("rootdir") is not None
     return config.rootpath if is_certain else config.invocation_params.dir
 
@@ -60,17 +60,16 @@ def _refuse_foreign_configuration(config: pytest.Config) -> None:
     submissions = config.known_args_namespace.gpulab_submissions
     if submissions and here.resolve().is_relative_to((here / submissions).resolve()):
         raise pytest.UsageError(
-            f"{here} is among the submissions, from where nothing is taken for configuration or code: "
-            "run from the course's folder"
+            f"{here} is inside the submissions; no configuration or code is read there: run from the course's folder"
         )
     if submissions and config.rootpath.resolve().is_relative_to((here / submissions).resolve()):
         raise pytest.UsageError(
-            f"{config.rootpath} is not taken for rootdir, as it is among the submissions: "
+            f"rootdir would be {config.rootpath}, which is inside the submissions: "
             "write --gpulab-submissions=DIR, with an equals sign"
         )
     if found and not _is_named(config) and found.parent not in (here, *here.parents):
         raise pytest.UsageError(
-            f"{found} is not taken for configuration, as it may be a student's: "
+            f"{found} may be a student's and is not used as configuration: "
             "run from the course's folder, or name the file with -c"
         )
 

@@ -4,7 +4,7 @@ The one exception is `pytest_terminal_summary`: `summary` wraps it twice, around
 of it.
 
 pytest imports this module in every session of every project that has the plugin installed. It imports only the standard
-library and pytest. Where nothing is graded it adds options and a marker and nothing else.
+library and pytest. Without `--gpulab` it adds only options and a marker.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
-    """Keep pytest from configuring itself out of the folders that students hand in."""
+    """Prevent pytest from reading its configuration from students' folders."""
     with configuration.trusted_only(early_config):
         return (yield)
 
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
             options.refuse_alone(config)
             return
         hooks = GradingHooks(config)
-        # Where warnings are errors, a read-only folder would end the run with a traceback after everything is graded.
+        # If warnings are errors, a read-only folder would end the run with a traceback after everything is graded.
         config.addinivalue_line("filterwarnings", "default:could not create cache path:pytest.PytestCacheWarning")
     config.pluginmanager.register(hooks, "gpulab-grading")
     for part in hooks.summary.parts:
@@ -60,9 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class GradingHooks:
-    """The hooks of a run that grades; one instance per session.
+    """The hooks of a grading run; one instance per session.
 
-    Where several parts have something to do in a hook, the order of the lines is the order in which they do it.
+    The lines of a hook are in the order in which its parts must run.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -109,7 +109,7 @@ class GradingHooks:
         return ClassRun(self.config, course, self.session.catalogue, self.gradebook)
 
     def _choose_paths(self) -> None:
-        """Without a path grade the student's own copies, whatever `testpaths` says."""
+        """Select the student's own copies if no path is given; `testpaths` is ignored."""
         given: list[str] = self.config.getoption("file_or_dir")
         self.session.check_arguments(self.config.invocation_params.dir / path.split("::")[0] for path in given)
         if not given:
@@ -117,26 +117,26 @@ class GradingHooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Give pytest-xdist's workers the seed, the exercises and the device of this process."""
+        """Pass the seed, the exercises and the device of this process to pytest-xdist's workers."""
         node.workerinput["gpulab"] = self.session.settings.shared(self.session.device_spec)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_testnodedown(self, error: object) -> None:
-        """End the run where a worker cannot do what was asked for: pytest-xdist would start another, and another."""
+        """End the run if a worker refuses its settings: pytest-xdist would replace it again and again."""
         _, refused, why = str(error).rpartition("UsageError: ")
         if refused:
             raise pytest.UsageError(why.strip())
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Let one worker grade all of a file: its checks share what was compiled and run."""
+        """Assign all checks of a file to one worker, because they share compilations and runs."""
         from xdist.scheduler import LoadFileScheduling
 
         return LoadFileScheduling(config, log) if config.getoption("dist") == "load" else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Open the device and start what grades."""
+        """Open the device, and start the parallel run if there is one."""
         if self.class_run is not None:
             self.class_run.quieten()
         if self.config.getoption("collectonly"):
@@ -144,13 +144,13 @@ class GradingHooks:
         is_controller = self.config.getoption("dist", "no") != "no" and not self.is_worker
         with usage_errors():
             self.session.open_device(will_grade=not is_controller)
-            if is_controller:  # pytest-xdist's controller merely looks whether the device is there
+            if is_controller:  # pytest-xdist's controller only checks that the device is available
                 self.session.close_device()
             if self.parallel is not None:
                 self.parallel.start()
 
     def pytest_report_header(self) -> list[str]:
-        """Show the device, the reason why it was chosen, the seed, and what grades."""
+        """Show the device with the reason for it, the seed, and the grading processes."""
         first, *more = self.session.device_lines
         lines = [f"{first}; seed {self.session.settings.seed}", *more]
         lines += [] if self.parallel is None else self.parallel.header()
@@ -159,46 +159,46 @@ class GradingHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Collect nothing but `.cu` files: Python tests in a submission would be code of the student's that runs."""
+        """Collect only `.cu` files: a Python test in a submission would be executed."""
         return True if collection_path.is_file() and collection_path.suffix != ".cu" else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
-        """Search folders without importing anything from them; collect the class in place of the root."""
+        """Search folders without importing from them; replace the root by the class."""
         if self.class_run is not None:
             return self.class_run.collector(parent, path)
-        name = "." if isinstance(parent, pytest.Session) else path.name  # -k matches names, but not the root's
+        name = "." if isinstance(parent, pytest.Session) else path.name  # -k must not match the root's name
         folder: CudaFolder = CudaFolder.from_parent(parent, name=name, path=path)
         return folder
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """Take submissions, and neither baselines nor an exercise's other `.cu` files."""
+        """Collect submissions, but no baselines and no other `.cu` files of an exercise."""
         is_submission = file_path.suffix == ".cu" and self.session.catalogue.is_submission(file_path)
         if not is_submission:
             return None
-        root = self.config.rootpath  # outside of it, pytest would call two students' files alike
+        root = self.config.rootpath  # for files outside of it, pytest would give two students' files the same id
         nodeid = None if file_path.is_relative_to(root) else Path(os.path.relpath(file_path, root)).as_posix()
         return CudaFile.from_parent(parent, path=file_path, nodeid=nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep what the command line names of a class."""
+        """Keep the submissions of a class that the command line names."""
         if self.class_run is not None:
             self.class_run.select(items)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Note that only a part of the class is graded."""
+        """Record that only a part of the class is graded."""
         if self.class_run is not None and items:
             self.class_run.is_whole = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note which students are graded."""
+        """Record the graded students."""
         if self.class_run is not None:
             self.class_run.note_chosen(session.items)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Grade in other processes meanwhile; note that the run came to its regular end."""
+        """Grade in other processes during the loop; record that the run ended regularly."""
         if self.parallel is None:
             result = yield
         else:
@@ -218,19 +218,19 @@ class GradingHooks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Let a skipped check point at the submission; note whether the findings say all of a failure."""
+        """Report a skipped check at its submission; record whether the findings explain a failure completely."""
         report = place_skip(item, (yield))
         self.summary.note(report, call)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the result of a check, from whichever process."""
+        """Record the result of a check, from this or another process."""
         if report.when == "call" or report.failed:
             self.gradebook.add(report.user_properties, is_expected=hasattr(report, "wasxfail"))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, TestStatus, TestStatus]:
-        """Give a missed bonus its own category: it is neither a pass nor a failure. Leave out the signs of a class."""
+        """Return a category of its own for a missed bonus, which is no failure; omit the signs of a class."""
         from pytest_gpulab.reports.gradebook import is_missed_bonus
 
         status = yield
@@ -240,8 +240,8 @@ class GradingHooks:
         return (status[0], "", "") if is_quiet else status
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the report files, of a run that was stopped as well, and give the device back."""
-        # A second Ctrl-C leaves the exit status as if nothing had happened.
+        """Write the report files, also of a stopped run, and release the device."""
+        # After a second Ctrl-C, pytest passes the exit status of a run without problems.
         interrupted = not self.is_at_end or bool(session.shouldfail or session.shouldstop)
         if self.class_run is not None:
             self.class_run.finish()
@@ -250,7 +250,7 @@ class GradingHooks:
         self.session.close_device()
         is_usage_error = exitstatus == pytest.ExitCode.USAGE_ERROR
         if not (self.is_worker or is_usage_error or self.config.getoption("collectonly")):
-            # Else nothing was graded: the reports of the last run stay as they are.
+            # Otherwise nothing was graded, and the reports of the last run are kept.
             self.files.write(self.session, self.config.rootpath, interrupted)
         if self._errors and session.exitstatus != pytest.ExitCode.INTERRUPTED:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -260,7 +260,7 @@ class GradingHooks:
         return [*self.files.errors, *(() if self.parallel is None else self.parallel.errors)]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print how far a parallel run came, the tables, the findings, and how to repeat the run."""
+        """Print the progress of a parallel run, the tables, the findings, and the seed to repeat the run."""
         for line in () if self.parallel is None else self.parallel.summary():
             terminalreporter.write_line(f"gpulab: {line}")
         if not self.config.getoption("collectonly"):
@@ -284,7 +284,7 @@ class GradingHooks:
             terminalreporter.line(line)
 
     def pytest_unconfigure(self) -> None:
-        """Leave the cluster and remove unpacked archives, also where nothing came of the session."""
+        """Disconnect from the cluster and remove unpacked archives, also if the session did not start."""
         if self.parallel is not None:
             self.parallel.leave_cluster()
         if self.class_run is not None:

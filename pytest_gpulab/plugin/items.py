@@ -1,7 +1,7 @@
 """The pytest nodes: folders are searched for `.cu` files, each of which yields its exercise's checks as items.
 
-Thin on purpose: `grading` runs the checks, and `reports` words the findings. Both are imported on first use, so that
-pytest starts as fast with the plugin as without.
+They are thin: `grading` runs the checks, and `reports` words the findings. Both are imported on first use, so that the
+plugin does not slow down the start of pytest.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ GRADING_SESSION: pytest.StashKey[GradingSession] = pytest.StashKey()
 
 
 class CheckFailed(Exception):
-    """A check that did not pass: the student's mistake, which `repr_failure` explains without a traceback."""
+    """A failed check: a mistake of the student, which `repr_failure` explains without a traceback."""
 
     def __init__(self, findings: tuple[Finding, ...], note: str = "", is_explained: bool = True) -> None:
-        """Keep what `repr_failure` says; `is_explained` if the report's findings say no less."""
+        """Store the findings for `repr_failure`; `is_explained` if the report shows them completely."""
         super().__init__("; ".join(finding.what for finding in findings))
         self.findings, self.note, self.is_explained = findings, note, is_explained
 
 
 class ExpectedFailure(CheckFailed):
-    """A check that failed with the very finding that the instructor expects."""
+    """A check that failed with the finding that the instructor expects."""
 
 
 class CudaFolder(pytest.Collector):
@@ -65,10 +65,10 @@ class CudaFolder(pytest.Collector):
 
 
 class CudaFile(pytest.File):
-    """A `.cu` file; its grader, which compiles it and keeps what it ran, lives while its checks do.
+    """A `.cu` file; its grader keeps compilations and runs until the last check of the file.
 
     Attributes:
-        student: the student's id; empty where files are graded without a class.
+        student: the student's id; empty for files that are not of a class.
     """
 
     def __init__(self, *, student: str = "", **kwargs: Any) -> None:
@@ -78,7 +78,7 @@ class CudaFile(pytest.File):
         self._grader: CheckGrader | None = None
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield a check each, or one item that says why there are none."""
+        """Yield one item per check, or one item with the reason why there are none."""
         from pytest_gpulab.grading.catalogue import BrokenExercise
         from pytest_gpulab.grading.checks import checks_of
 
@@ -107,7 +107,7 @@ class CudaFile(pytest.File):
             return
         unknown = [name for name in expectation.fails if "*" not in name and name not in names]
         if unknown:
-            explanation = f"expected verdicts name checks that the exercise has not: {', '.join(unknown)}"
+            explanation = f"expected verdicts name checks that the exercise does not have: {', '.join(unknown)}"
             yield BrokenItem.from_parent(self, name="expected", explanation=explanation)
 
     @property
@@ -117,7 +117,7 @@ class CudaFile(pytest.File):
 
     @property
     def exercise_name(self) -> str | None:
-        """The exercise that it belongs to."""
+        """The exercise of the file."""
         return self.grading.catalogue.exercise_of(self.path)
 
     @property
@@ -131,7 +131,7 @@ class CudaFile(pytest.File):
         return self.path.name
 
     def source(self) -> bytes:
-        """Return its contents.
+        """Return the contents of the file.
 
         Raises:
             OSError: it cannot be read.
@@ -139,11 +139,11 @@ class CudaFile(pytest.File):
         return self.path.read_bytes()
 
     def use(self, grader: CheckGrader) -> None:
-        """Take results from this grader instead of grading in this process."""
+        """Use the results of this grader instead of grading in this process."""
         self._grader = grader
 
     def grader(self, exercise: LoadedExercise) -> CheckGrader:
-        """Return the grader of this file, made on first use."""
+        """Return the grader of this file, created on first use."""
         if self._grader is None:
             self._grader = self.grading.grader(exercise, self.path, self.label)
         return self._grader
@@ -156,7 +156,7 @@ class CudaFile(pytest.File):
 
 
 class GradingItem(pytest.Item):
-    """Base of all items; findings are shown as text."""
+    """Base of all items: shows findings as text."""
 
     parent: CudaFile
 
@@ -165,11 +165,11 @@ class GradingItem(pytest.Item):
         self.add_marker(MARKER)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return where the item is and what pytest calls it in its headings."""
+        """Return the item's location, and its name in pytest's headings."""
         return self.path, 0, f"{self.parent.label}: {self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Explain a student's mistake; anything else is a bug and gets its traceback."""
+        """Return the findings as text; any other exception is a bug and gets its traceback."""
         from pytest_gpulab.reports.terminal.sections import failure_text
 
         if not isinstance(excinfo.value, CheckFailed):
@@ -187,7 +187,7 @@ class CheckItem(GradingItem):
         self.exercise, self.check, self.position, self.of = exercise, check, position, of
         self.is_graded = False
         expectation = self.parent.grading.expectations.for_path(self.path)
-        # While a calibration is measured, which speeds are reached is the question.
+        # A calibration measures speeds, so a missed one is no failure.
         is_asked = self.parent.grading.settings.calibrate and check.kind == "speedup"
         self.expected_code = expectation.fails.get(check.name) if expectation and not is_asked else None
         if self.expected_code:
@@ -195,14 +195,14 @@ class CheckItem(GradingItem):
             self.add_marker(pytest.mark.xfail(raises=ExpectedFailure, strict=True, reason=reason))
 
     def runtest(self) -> None:
-        """Grade, and turn the verdict into an outcome."""
+        """Grade the check, and convert the verdict to an outcome of pytest."""
         result = self.noted(self.parent.grader(self.exercise).run(self.check))
         if result.printed:
             self.add_report_section("call", PRINTF, result.printed)
         self._raise_unless_passed(result)
 
     def noted(self, result: CheckResult) -> CheckResult:
-        """Return a result after noting it for the reports."""
+        """Return the result of the check, and record it for the reports."""
         from pytest_gpulab.grading.grade import Grade
         from pytest_gpulab.reports.gradebook import result_properties
 
@@ -213,7 +213,7 @@ class CheckItem(GradingItem):
         return result
 
     def is_expected(self, result: CheckResult) -> bool:
-        """Say whether this is the failure that the instructor expects."""
+        """Return whether this is the failure that the instructor expects."""
         from pytest_gpulab.grading.expected import is_met
 
         has_failed = result.verdict in ("failed", "missed")
@@ -240,7 +240,7 @@ class UnmappedItem(GradingItem):
     """The one item of a `.cu` file that belongs to no exercise: it always fails."""
 
     def runtest(self) -> None:
-        """Say which exercises there are."""
+        """Fail with the names of the exercises."""
         from pytest_gpulab.grading.grade import Finding
         from pytest_gpulab.reports.gradebook import ungraded_properties
 
@@ -248,21 +248,21 @@ class UnmappedItem(GradingItem):
         finding = Finding(
             "no-exercise",
             f"{self.path.name} belongs to no exercise",
-            hint=f"call the file or its folder after an exercise; there are: {names}",
+            hint=f"name the file or its folder after an exercise: {names}",
         )
         self.user_properties += ungraded_properties(self.parent.label, finding)
         raise CheckFailed((finding,))
 
 
 class BrokenItem(GradingItem):
-    """The one item of a file that the instructor's own files keep from being graded: an error, not a failure."""
+    """The one item of a file that cannot be graded because the exercise is broken: an error, not a failure."""
 
     def __init__(self, *, explanation: str, exercise_name: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.explanation, self.exercise_name = explanation.rstrip(), exercise_name
 
     def setup(self) -> None:
-        """Show the explanation, once in full; a failing set-up is to pytest an error of the test bench."""
+        """Fail with the explanation, once in full: pytest reports a failing set-up as an error."""
         from pytest_gpulab.grading.grade import Finding
         from pytest_gpulab.reports.gradebook import ungraded_properties
 
@@ -281,7 +281,7 @@ class BrokenItem(GradingItem):
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Let pytest show what cannot be obeyed as a mistake in the command."""
+    """Convert a `SettingsError` to a usage error of pytest."""
     try:
         yield
     except SettingsError as error:

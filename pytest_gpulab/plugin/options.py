@@ -1,4 +1,4 @@
-"""The command line's options and the ini keys, each with its line of help; `settings` gives them a meaning."""
+"""The command line's options and the ini keys, each with its line of help; `settings` interprets them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASKS_FOR_GRADES = (
 
 
 def add_to(parser: pytest.Parser) -> None:
-    """Declare all of them."""
+    """Declare all options and ini keys."""
     group = parser.getgroup("gpulab", "grading of CUDA kernels")
     group.addoption(
         "--gpulab", action="store_true", help="grade .cu files below PATHS; without PATHS your own in exercises/"
@@ -26,24 +26,30 @@ def add_to(parser: pytest.Parser) -> None:
     group.addoption("--gpulab-device", metavar="DEVICE", help="auto (default), cuda, cuda:N or sim")
     group.addoption("--gpulab-exercises", metavar="DIR", help="the instructor's exercises (default: ROOTDIR/exercises)")
     group.addoption("--gpulab-seed", metavar="N", help="seed of all random inputs (default: a fresh one, printed)")
-    group.addoption("--gpulab-gpu", metavar="NAME", help="the GPU that the simulated one describes (default: h200)")
+    group.addoption("--gpulab-gpu", metavar="NAME", help="the GPU model of the simulated GPU (default: h200)")
     group.addoption(
-        "--gpulab-arch", metavar="sm_XX", help="what the simulated GPU tells occupancy for (default: the modelled GPU)"
+        "--gpulab-arch",
+        metavar="sm_XX",
+        help="architecture for which the simulated GPU computes occupancy (default: the modelled GPU)",
     )
     group.addoption(
         "--gpulab-timeout",
         metavar="S",
-        help="seconds that a check may take (default: 120 on a GPU and for a class, else none)",
+        help="time limit of a check, in seconds (default: 120 on a GPU and for a class, else none)",
     )
     group.addoption(
-        "--gpulab-sanitizer", action="store_true", help="run what fails on a GPU under compute-sanitizer as well"
+        "--gpulab-sanitizer", action="store_true", help="run failed checks under compute-sanitizer, too (GPU only)"
     )
     group.addoption(
-        "--gpulab-ncu", action="store_true", help="count what timed kernels do on a GPU with Nsight Compute's ncu"
+        "--gpulab-ncu",
+        action="store_true",
+        help="read hardware counters of timed kernels with Nsight Compute (GPU only)",
     )
     _add_calibration_options(group)
     _add_class_options(group)
-    group.addoption("--gpulab-annotate", action="store_true", help="list the source with what each line does and costs")
+    group.addoption(
+        "--gpulab-annotate", action="store_true", help="list the source with counters and cost of each line"
+    )
     group.addoption(
         "--gpulab-report",
         metavar="FORMAT:PATH",
@@ -51,22 +57,22 @@ def add_to(parser: pytest.Parser) -> None:
         default=[],
         help=f"write a report; FORMAT is one of {', '.join(REPORT_FORMATS)}",
     )
-    group.addoption("--gpulab-feedback", metavar="DIR", help="write a page of feedback for each student into a folder")
+    group.addoption("--gpulab-feedback", metavar="DIR", help="write a feedback page per student into this folder")
     _add_ini_keys(parser)
 
 
 def is_grading_asked_for(config: pytest.Config, given: Namespace) -> bool:
-    """Say whether to grade: `--gpulab` asks for it, and so does a calibration on the command line.
+    """Return whether to grade: `--gpulab` is given, or a calibration on the command line.
 
-    What stands in a configuration file or in the environment is there for other runs, too.
+    Options in a configuration file or in the environment do not count: they apply to other runs, too.
     """
     return bool(given.gpulab) or "--gpulab-calibrate" in map(str, config.invocation_params.args)
 
 
 def refuse_alone(config: pytest.Config) -> None:
-    """Refuse what asks for grades without `--gpulab`: a course's own tests would run instead.
+    """Refuse options that need `--gpulab` if it is missing: a course's own tests would run instead.
 
-    What stands in a configuration file or in the environment is there for other runs, too, and is left alone.
+    Options in a configuration file or in the environment are allowed: they apply to other runs, too.
 
     Raises:
         SettingsError: the command line has such an option.
@@ -84,12 +90,14 @@ def _add_calibration_options(group: pytest.OptionGroup) -> None:
         help="this GPU's thresholds: auto (default) looks in EXERCISES/calibration, none leaves the exercises' own",
     )
     group.addoption(
-        "--gpulab-calibrate", action="store_true", help="grade ladders of solutions, as --gpulab, to make that file"
+        "--gpulab-calibrate",
+        action="store_true",
+        help="grade ladders of solutions and write that file from their times",
     )
     group.addoption(
         "--gpulab-calibrate-fraction",
         metavar="F",
-        help="of its reference solution's speedup that a tier is to ask for (default: 0.85)",
+        help="share of the reference solution's speedup that a tier requires (default: 0.85)",
     )
 
 
@@ -102,16 +110,18 @@ def _add_class_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--gpulab-workers",
         metavar="N",
-        help="grade in so many processes (default for a class: one for every core, as far as GPUs have room for them)",
+        help="number of grading processes (default for a class: one per core, limited by the memory of the GPUs)",
     )
-    group.addoption("--gpulab-scheduler", metavar="ADDRESS", help="grade on the workers of a Dask cluster instead")
+    group.addoption("--gpulab-scheduler", metavar="ADDRESS", help="grade on the workers of this Dask cluster instead")
     group.addoption("--gpulab-roster", metavar="CSV", help="the list of the class: ids and names")
     group.addoption(
         "--gpulab-store",
         metavar="PATH",
         help="keep grades in this file, so that a run can be resumed (default for a class: in pytest's cache)",
     )
-    group.addoption("--gpulab-regrade", action="store_true", help="grade again what is kept; list what changes")
+    group.addoption(
+        "--gpulab-regrade", action="store_true", help="grade stored submissions again and list changed points"
+    )
 
 
 def _add_ini_keys(parser: pytest.Parser) -> None:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pytest_gpulab.grading.catalogue import LoadedExercise
     from pytest_gpulab.reports.gradebook import Gradebook
 
-WAIT_S = 0.1  # between two looks at how far it is
+WAIT_S = 0.1  # between two updates of the progress
 
 
 class ParallelRun:
-    """A run that grades in several processes; one instance per session.
+    """A grading run in several processes; one instance per session.
 
     Attributes:
         errors: grades that could not be kept.
@@ -61,10 +61,10 @@ class ParallelRun:
         return self.session.settings
 
     def start(self) -> None:
-        """Get ready to start processes, which open the device themselves.
+        """Prepare the worker processes, which open the device themselves.
 
         Raises:
-            SettingsError: there is nothing to grade on, or the store cannot be opened.
+            SettingsError: there is no device, or the store cannot be opened.
         """
         from pytest_gpulab.course.jobs import device_model
         from pytest_gpulab.course.schedule import Schedule
@@ -80,7 +80,7 @@ class ParallelRun:
             opened.pop_all()
 
     def _store(self) -> Store | None:
-        """Open the store, and take its seed where none was given."""
+        """Open the store, and use its seed if none was given."""
         from pytest_gpulab.course.store import Store, StoreError
 
         given = self.settings.seed if self.settings.seed_given else None
@@ -99,7 +99,7 @@ class ParallelRun:
         return store
 
     def _store_path(self) -> Path | None:
-        """Return where grades are kept: as asked for, and those of a class in pytest's cache if there is one."""
+        """Return the path of the store: the given one, or for a class one in pytest's cache; else None."""
         course, cache = self.settings.course, getattr(self.config, "cache", None)
         if course.store or not course.submissions or cache is None:
             return course.store
@@ -127,7 +127,7 @@ class ParallelRun:
         return alike()
 
     def header(self) -> list[str]:
-        """Return how many processes grade, on how many GPUs, and where grades are kept."""
+        """Return the header line: the number of processes and of GPUs, and the path of the store."""
         if self._schedule is None:
             return []
         path = self._store_path()
@@ -144,7 +144,7 @@ class ParallelRun:
 
     @contextmanager
     def running(self, run: pytest.Session) -> Iterator[None]:
-        """Grade all jobs in the order of the checks; end all processes however the run ends."""
+        """Grade all jobs in the order of the checks; end all processes in any case."""
         if self._schedule is None:
             yield
             return
@@ -159,14 +159,14 @@ class ParallelRun:
                 self._settle(self._schedule)
         finally:
             self._erase()
-            self._is_stopped = is_under_way and not run.shouldfail  # by -x: the same command would end there again
+            self._is_stopped = is_under_way and not run.shouldfail  # by -x: the next run would end at the same check
             with closing(self._schedule):
                 self._progress = self._schedule.progress()
                 if self._is_stopped:
                     self._note_what_is_graded(run.items)
 
     def _note_what_is_graded(self, items: Iterable[pytest.Item]) -> None:
-        """Add submissions to the reports of a stopped run that are graded, but the items of which did not run yet."""
+        """Add graded submissions to the reports of a stopped run before their items have run."""
         graded = {file: grader for file, grader in self._graders.items() if grader.is_graded}  # others go on meanwhile
         for item in items:
             if isinstance(item, CheckItem) and not item.is_graded and item.parent in graded:
@@ -217,11 +217,11 @@ class ParallelRun:
 
     @cached_property
     def _content(self) -> Callable[[Path], str]:
-        """Tells an exercise's contents, each folder's once."""
+        """A function that returns the content hash of an exercise's folder, computed once per folder."""
         return cache(_content_of)
 
     def await_grade(self, item: pytest.Item) -> None:
-        """Wait for the grade of an item's submission, and show meanwhile how far the others are."""
+        """Wait for the grade of an item's submission, and show the progress of all submissions."""
         grader = self._graders.get(item.parent) if isinstance(item, CheckItem) else None
         if isinstance(item, CheckItem) and grader is not None:
             item.parent.use(grader)
@@ -253,7 +253,7 @@ class ParallelRun:
 
     @cached_property
     def _is_live(self) -> bool:
-        """True if one line of a terminal shows the progress all the time and pytest writes nothing meanwhile."""
+        """True if one line of the terminal shows the progress and pytest writes nothing to it."""
         is_quiet = bool(self.settings.course.submissions) and self.config.get_verbosity() == 0
         return is_quiet and self._reporter is not None and bool(self._reporter.isatty)
 
@@ -269,14 +269,14 @@ class ParallelRun:
             self.session.cluster.close()
 
     def finish(self) -> None:
-        """End all processes, also if no check was run; note the grades that were not kept."""
+        """End all processes, also if no check was run; record the grades that were not stored."""
         if self._schedule is not None:
             self._schedule.close()
             if reasons := self._schedule.not_kept:
                 self.errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
 
     def summary(self) -> Iterator[str]:
-        """Yield what was graded and, if that is not all, how to go on."""
+        """Yield the progress and, after a stopped run, the way to continue."""
         if self._progress is not None:
             yield self._progress.line
             if self._is_stopped:
@@ -285,10 +285,10 @@ class ParallelRun:
     def _stopped(self, progress: Progress) -> str:
         graded = f"stopped: {progress.stored + progress.graded} of {progress.total} submissions are graded"
         are_kept = self._store_path() is not None and self._schedule is not None and not self._schedule.not_kept
-        return f"{graded} and kept; the same command goes on from there." if are_kept else f"{graded}."
+        return f"{graded} and kept; repeat the command to continue." if are_kept else f"{graded}."
 
     def _settle(self, schedule: Schedule) -> None:
-        """All is graded: say what is different from the last time."""
+        """Record the changed points after a complete run, and mark the run as complete in the store."""
         from pytest_gpulab.course.store import StoreError
 
         try:
@@ -319,7 +319,7 @@ def _default_workers(devices: tuple[str, ...]) -> int:
 
 
 def _change_lines(regraded: Sequence[Regraded]) -> Iterator[str]:
-    """Yield a line for each submission that earned more or less than before, and how many others are not as before."""
+    """Yield a line per submission with changed points, and the number of those with only other checks."""
     listed = [each for each in regraded if each.has_other_points]
     for each in listed:
         checks = ", ".join(map(_change_text, each.changes))

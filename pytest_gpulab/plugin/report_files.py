@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class ReportFiles:
-    """The report files that were asked for.
+    """The requested report files.
 
     Attributes:
-        written: those that were written.
-        errors: why the others were not, and which submissions have no score.
+        written: the files that were written.
+        errors: reasons why the others were not, and submissions without a score.
         calibration: lines for the terminal about the calibration that was measured.
     """
 
@@ -36,7 +36,7 @@ class ReportFiles:
         """Refuse files that cannot be written.
 
         Raises:
-            SettingsError: with the reason.
+            SettingsError: a report cannot be written.
         """
         if not settings.reports:
             return

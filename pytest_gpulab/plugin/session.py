@@ -1,6 +1,6 @@
-"""The grading session: the exercises, the device, and the speed thresholds for it. Knows no pytest.
+"""The grading session: the exercises, the device, and the speed thresholds for it.
 
-Grading itself is imported on first use, so that pytest starts as fast with the plugin as without.
+Knows no pytest. Grading itself is imported on first use, so that the plugin does not slow down the start of pytest.
 """
 
 from __future__ import annotations
@@ -69,28 +69,28 @@ class GradingSession:
         return cls(settings, Catalogue(settings.exercises), expectations, thresholds)
 
     def check_arguments(self, paths: Iterable[Path]) -> None:
-        """Refuse files that can never be graded; folders are searched, and what is missing pytest says itself.
+        """Refuse files that can never be graded; pytest itself reports missing ones.
 
         Raises:
-            SettingsError: with the file's name.
+            SettingsError: a file is not a `.cu` file, or belongs to an exercise.
         """
         for path in paths:
             if path.is_file() and path.suffix != ".cu":
-                raise SettingsError(f"{path} is not a .cu file: with --gpulab nothing else is collected")
+                raise SettingsError(f"{path} is not a .cu file: --gpulab grades nothing else")
             if path.is_file() and not self.catalogue.is_submission(path):
                 raise SettingsError(f"{path} belongs to the exercise itself: copy it elsewhere to have it graded")
 
     def open_device(self, will_grade: bool = True) -> None:
-        """Open the device that was asked for, or join the cluster that has it.
+        """Open the requested device, or connect to the cluster that has it.
 
-        A GPU is merely looked at, because each submission gets a process of its own on it, with a time limit: a kernel
-        can hang or break it for a process. Python that simulates one is safe, unless someone wants a time limit.
+        A GPU is only checked for availability: each submission gets its own process on it, with a time limit, because a
+        kernel can hang or break the GPU for its process. The simulated GPU needs that only with a time limit.
 
         Args:
-            will_grade: whether this process does, and not only others that it starts.
+            will_grade: whether this process grades, not only others that it starts.
 
         Raises:
-            SettingsError: it is not there; says what is missing and how to get it.
+            SettingsError: the device is not available; the message says how to get it.
         """
         from pytest_gpulab.devices.compiler.sandbox import PROTECTION
         from pytest_gpulab.devices.system import processes
@@ -99,7 +99,7 @@ class GradingSession:
         if will_grade and self._will_fork():
             from pytest_gpulab.grading.isolation import fork_server
 
-            fork_server.preload()  # takes as long as opening the device
+            fork_server.preload()  # concurrently, because it takes as long as opening the device
         info, reason = self._opened() if self.settings.course.scheduler is None else self._joined()
         why = reason.partition("; ")[0]  # without the advice on what to install, which the header need not repeat
         self.device_info = info
@@ -109,14 +109,14 @@ class GradingSession:
         if info.kind == "cuda" and self.settings.gpu is not None:
             self.device_lines += ("--gpulab-gpu has no effect: the GPU is a real one",)
         if info.kind == "cuda" and self.settings.architecture is not None:
-            self.device_lines += ("--gpulab-arch has no effect: a real GPU tells occupancy for itself",)
+            self.device_lines += ("--gpulab-arch has no effect: the GPU is a real one",)
         self.device_lines += self._choose_thresholds(info)
         if info.kind == "cuda" or self.settings.timeout_s is not None:
             self.close_device()
         self._look_for_tools(info)
 
     def _will_fork(self) -> bool:
-        """Say whether submissions most probably get processes of their own, which this one or its workers ask for."""
+        """Return whether submissions most probably get worker processes forked from this one."""
         settings = self.settings
         if settings.course.scheduler is not None:
             return False
@@ -160,9 +160,9 @@ class GradingSession:
         if self.sanitizes and not find(sanitizer.is_there):
             raise SettingsError(f"--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on {path}")
         if self.settings.sanitize and not self.sanitizes:
-            self.device_lines += ("--gpulab-sanitizer needs a GPU: the simulated one watches every access by itself",)
+            self.device_lines += ("--gpulab-sanitizer has no effect: the simulated GPU already checks every access",)
         if self.settings.count and info.kind == "simulated":
-            self.device_lines += ("--gpulab-ncu needs a GPU: the simulated one counts for itself, and -v shows it",)
+            self.device_lines += ("--gpulab-ncu has no effect: the simulated GPU has its own counters, shown with -v",)
         elif self.settings.count and not find(ncu.is_there):
             self.device_lines += (f"--gpulab-ncu has no effect: ncu, of Nsight Compute, is not on {path}",)
         elif self.settings.count:
@@ -179,7 +179,7 @@ class GradingSession:
 
     @property
     def device_spec(self) -> str:
-        """The device that was opened, as `open_device` takes it; never `auto`."""
+        """The opened device, in the form of `open_device`; never `auto`."""
         assert self.device_info is not None, "a device is opened before anything runs"
         return "sim" if self.device_info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
 
@@ -201,7 +201,7 @@ class GradingSession:
         return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more, gpu=settings.gpu)
 
     def close_device(self) -> None:
-        """Give the device back, if one is open."""
+        """Close the device, if one is open."""
         if self.device is not None:
             self.device.close()
             self.device = None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_SEED = 2**32 - 1
-MAX_WORKERS = 1024
+MAX_WORKERS = 1024  # a larger number is a typing error
 REPORT_FORMATS = ("json", "csv", "gradescope", "classroom50", "prairielearn", "ctrf", "html", "annotated", "feedback")
 _ANNOTATED_FORMATS = ("html", "annotated", "feedback")
 WITH_A_VALUE = (
@@ -39,14 +39,14 @@ class ReportFile:
 
 @dataclass(frozen=True)
 class ClassSettings:
-    """How a class is graded.
+    """The settings for a class.
 
     Attributes:
-        submissions: the folder or ZIP of what was handed in; None where files are given as paths.
-        workers: processes that grade; None for one a core.
+        submissions: the folder or ZIP of the submissions; None if files are given as paths.
+        workers: number of grading processes; None for one per core.
         roster: the list of the class.
-        store: where grades are kept; None for the default, which a class alone has.
-        regrade: whether what is kept there does not count.
+        store: the file of stored grades; None for the default, which only a class has.
+        regrade: whether to ignore stored grades.
         scheduler: the address of the Dask cluster that grades; None for this machine.
     """
 
@@ -118,8 +118,8 @@ class Settings:
         Args:
             option: look-up of a command line option by its destination, None or empty where not given.
             ini: look-up of an ini key, empty where not given.
-            rootdir: what the ini keys are relative to.
-            working_folder: what options are relative to.
+            rootdir: the base of paths in ini keys.
+            working_folder: the base of paths in options.
             shared: settings of the process that started this one.
 
         Raises:
@@ -170,7 +170,7 @@ def shown(path: Path) -> str:
 
 
 def _refuse_empty(option: Callable[[str], Any]) -> None:
-    """Refuse an option without a value, such as a shell's unset variable: without it something else would be done."""
+    """Refuse an option without a value, such as an unset variable of the shell, which would select the default."""
     for name in WITH_A_VALUE:
         if option(f"gpulab_{name}") == "":
             raise SettingsError(f"--gpulab-{name.replace('_', '-')}= has no value: give it one, or leave it out")
@@ -252,7 +252,7 @@ def _calibration(
     name, folder = (given, working_folder) if given else (in_ini or "auto", rootdir)
     calibration = name if name in ("auto", "none") else str(folder / name)
     if calibrate and calibration == "none":
-        raise SettingsError("--gpulab-calibrate writes a calibration: it cannot be combined with a calibration of none")
+        raise SettingsError("--gpulab-calibrate writes a calibration: omit --gpulab-calibration=none")
     return {
         "calibration": shared["calibration"] if shared else calibration,
         "calibrate": calibrate,

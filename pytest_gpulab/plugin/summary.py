@@ -14,13 +14,13 @@ import pytest
 from .items import PRINTF, CheckFailed
 
 REPORTCHARS = "fE"
-"""pytest's default for `-r`: what its short summary lists."""
+"""pytest's default for `-r`, the contents of its short summary."""
 _IS_EXPLAINED = "gpulab_is_explained"
 _SummaryHook = Generator[None, Any, Any]
 
 
 class Summary:
-    """Hides explained failures from pytest's own lists, and from nothing else.
+    """A filter that hides explained failures from pytest's own lists, and from nothing else.
 
     `--tb` or `-r` with another value than pytest's own, also in `addopts`, brings pytest's lists back.
 
@@ -35,13 +35,13 @@ class Summary:
         self.parts = (_Outer(self), self._inner)
 
     def note(self, report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
-        """Note in the report, which may come from another process, whether the findings explain all of it."""
+        """Record in the report, which may come from another process, whether the findings explain it completely."""
         error = call.excinfo.value if call.excinfo else None
         is_explained = isinstance(error, CheckFailed) and error.is_explained
         setattr(report, _IS_EXPLAINED, is_explained and all(f" {PRINTF} " in name for name, _ in report.sections))
 
     def hiding(self, stats: dict[str, list[Any]]) -> _SummaryHook:
-        """Hide explained failures, and have them counted all the same."""
+        """Hide explained failures, but keep them in pytest's counts."""
         failed = stats.get("failed", [])
         if not failed or not self._are_findings_shown:
             return (yield)
@@ -74,7 +74,7 @@ class _Inner:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> _SummaryHook:
-        """Put all failures back for the other plugins."""
+        """Restore all failures for the other plugins."""
         if self.failed is None:
             return (yield)
         unexplained, terminalreporter.stats["failed"] = terminalreporter.stats["failed"], self.failed

@@ -22,11 +22,11 @@ SMALL_SHARE = 0.1
 """Share of an exercise's points: if more could not be graded there is no score, as students could choose them."""
 
 _GRADERS_FAULTS = ("broken-exercise", "unreadable")
-_DIGITS = 4
+_DIGITS = 4  # hides rounding errors of sums
 _SAFE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}", re.ASCII)
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.ASCII)  # Windows has devices of these names
 _HASHED = re.compile(r".*-[0-9a-f]{16}", re.DOTALL)
-_HASH_DIGITS = 16
+_HASH_DIGITS = 16  # 64 bits, so that names are unique
 _LONGEST = 24
 
 

@@ -30,7 +30,7 @@ def test_a_zip_gives_what_its_folder_gives(scratch: Path) -> None:
     assert found.students == ("alice", "bob", "carol") and codes(found) == [("carol", "", "nothing-handed-in")]
 
 
-def test_what_is_unpacked_is_private_and_nothing_else_is_unpacked(scratch: Path) -> None:
+def test_unpacked_files_are_private_and_no_other_files_are_unpacked(scratch: Path) -> None:
     collected(scratch, packed((member("alice/reduction.cu", 0o104777), b"one"), ("alice/data.bin", b"two")))
     (folder,) = scratch.iterdir()
     (file,) = folder.iterdir()
@@ -97,19 +97,19 @@ def test_folders_are_not_searched_for_ever(scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("sign", ["x", "\u6587"])
-def test_a_name_that_no_file_system_holds_is_told_in_short(scratch: Path, sign: str) -> None:
+def test_a_name_too_long_for_a_file_system_is_abridged_in_reports(scratch: Path, sign: str) -> None:
     found = collected(scratch, packed((f"alice/scan/{9_000 * sign}.cu", b""), (f"bob/{9_000 * sign}/scan.cu", b"")))
     assert labels(found) == [] and codes(found) == [("alice", "scan", "bad-name"), ("bob", "", "bad-name")]
     assert found.problems[0].label == f"alice/scan/{100 * sign}...{97 * sign}.cu"
     assert found.problems[1].label == f"bob/{100 * sign}...{100 * sign}"
 
 
-def test_a_name_that_takes_more_bytes_than_a_file_system_has_for_it_is_told(scratch: Path) -> None:
+def test_a_name_with_too_many_bytes_is_reported(scratch: Path) -> None:
     found = collected(scratch, packed((f"alice/scan/{99 * '文'}.cu", b"")))
     assert only_problem(found).finding.what == "The name has 300 bytes; at most 200 are read."
 
 
-def test_a_long_name_that_leads_out_is_told_in_short(scratch: Path) -> None:
+def test_a_long_name_that_leaves_the_archive_is_abridged(scratch: Path) -> None:
     found = collected(scratch, packed(("../" * 10_000 + "scan.cu", b""), ("bob/scan.cu", b"")))
     assert len(only_problem(found).label) == 203
 
@@ -136,7 +136,7 @@ def test_a_date_that_no_calendar_has_is_the_oldest(scratch: Path) -> None:
     "name",
     ["/etc/reduction.cu", "../reduction.cu", "alice/../../reduction.cu", "..\\reduction.cu", "C:\\x\\reduction.cu"],
 )
-def test_a_name_that_leads_out_is_told_and_not_unpacked(scratch: Path, name: str) -> None:
+def test_a_name_that_leaves_the_archive_is_reported_and_not_unpacked(scratch: Path, name: str) -> None:
     found = collected(scratch, packed((name, b"out"), ("bob/reduction.cu", b"fine")))
     assert labels(found) == ["bob/reduction.cu"] and codes(found) == [("", "", "bad-name")]
     assert found.problems[0].finding.what == "Its path leads outside the ZIP, so it is not unpacked."
@@ -170,7 +170,7 @@ def test_names_that_differ_in_case_only_or_not_at_all_do_not_overwrite_each_othe
 
 
 @pytest.mark.parametrize("raw", ["Zoë".encode(), "Zoe\u0308".encode(), "Zoë".encode("cp437")])
-def test_names_are_read_whether_or_not_their_encoding_is_told(scratch: Path, raw: bytes) -> None:
+def test_names_are_read_with_and_without_a_declared_encoding(scratch: Path, raw: bytes) -> None:
     placeholder = "Q" * len(raw)
     contents = packed((f"{placeholder}/scan.cu", b"")).replace(placeholder.encode(), raw)
     assert labels(collected(scratch, contents)) == ["Zoë/scan.cu"]
@@ -260,7 +260,7 @@ def test_a_file_that_swells_beyond_what_it_tells_is_cut_off_in_time(scratch: Pat
     assert codes(found) == [("alice", "scan", "bad-archive")] and peak_bytes < HUGE
 
 
-def test_an_encrypted_file_is_told(scratch: Path) -> None:
+def test_an_encrypted_file_is_reported(scratch: Path) -> None:
     contents = bytearray(packed(("alice/scan.cu", b"secret")))
     contents[contents.index(b"PK\x01\x02") + 8] |= 1  # in the table of contents, where flags are looked up
     assert only_problem(collected(scratch, bytes(contents))).finding.what == "It is encrypted."

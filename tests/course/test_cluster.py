@@ -84,7 +84,7 @@ def test_all_workers_are_asked_what_they_have(cluster: DaskCluster) -> None:
         assert not executor.all_say(operator.truth), "an error is no yes"
 
 
-def test_what_is_cancelled_stops_on_the_workers(cluster: DaskCluster, tmp_path: Path) -> None:
+def test_cancelled_jobs_stop_on_the_workers(cluster: DaskCluster, tmp_path: Path) -> None:
     exercises = waiting_exercises_in(tmp_path)
     with closing(ClusterExecutor(cluster.address, "sim")) as executor:
         *running, waiting = [executor.submit(job(exercises, RIGHT, f"s{number}")) for number in range(3)]
@@ -113,8 +113,8 @@ def children_of(parent: int) -> list[str]:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"version": "0.0"}, rf"has pytest-gpulab {pytest_gpulab.__version__}, and the run is by 0\.0$"),
-        ({"model": "another"}, r"grades on another device than the run began with: simulated; simulated GPU"),
+        ({"version": "0.0"}, rf"has pytest-gpulab {pytest_gpulab.__version__}; the run needs 0\.0$"),
+        ({"model": "another"}, r"has another device than the run began with: simulated; simulated GPU"),
     ],
 )
 def test_a_worker_that_joined_later_may_not_be_the_right_one(
@@ -139,7 +139,7 @@ def test_a_job_that_no_worker_understands_is_not_graded(
         executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
 
 
-def test_an_exercise_that_cannot_be_sent_is_told(
+def test_an_exercise_that_cannot_be_sent_is_reported(
     cluster: DaskCluster, exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(*_: object) -> PackedJob:
@@ -153,12 +153,12 @@ def test_an_exercise_that_cannot_be_sent_is_told(
         executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
 
 
-def test_workers_without_the_device_are_told(cluster: DaskCluster) -> None:
+def test_workers_without_the_device_are_reported(cluster: DaskCluster) -> None:
     with pytest.raises(ExecutorUnavailable, match=r"the worker tcp://127.0.0.1:\d+ cannot grade: \w+"):
         ClusterExecutor(cluster.address, "cuda:99")
 
 
-def test_another_version_on_a_worker_is_told(cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_on_a_worker_is_reported(cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     own = pytest_gpulab.__version__
     monkeypatch.setattr(pytest_gpulab, "__version__", "0.0")
     expected = rf"tcp://\S+ has pytest-gpulab {own}, and this machine has 0\.0: install the same version there"
@@ -201,7 +201,7 @@ class Answering:
         return self._answers
 
 
-def test_workers_of_different_kinds_are_told() -> None:
+def test_workers_of_different_kinds_are_reported() -> None:
     infos = {f"w{sm}": (DeviceInfo("cuda", "a GPU", "nvcc", f"sm_{sm}", False), "it is there") for sm in (80, 90)}
     expected = r"different devices, and grades would not compare: w80 has cuda; a GPU; sm_80; .* w90 has .*sm_90"
     with pytest.raises(ExecutorUnavailable, match=expected):
@@ -283,9 +283,7 @@ def test_an_exercise_that_changes_meanwhile_is_noticed(exercises: Path, tmp_path
         unpacked(packed(before, "run", "model"), tmp_path / "worker")
 
 
-def test_a_run_that_nobody_hears_of_any_more_is_ended_for_the_next(
-    exercises: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_run_is_ended_for_the_next(exercises: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = SimpleNamespace(address="here", local_directory=str(tmp_path / "worker"))
     worker.state = SimpleNamespace(nthreads=1)
     monkeypatch.setattr("distributed.get_worker", lambda: worker)

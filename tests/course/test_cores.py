@@ -41,7 +41,7 @@ def test_the_least_quota_of_all_groups_around_counts(tmp_path: Path) -> None:
     assert usable_cores(system(tmp_path, "0::/slurm/job\n", files)) == 3
 
 
-def test_a_container_that_is_told_its_path_outside_is_at_the_top_of_what_it_sees(tmp_path: Path) -> None:
+def test_a_container_with_an_outside_path_reads_the_top_of_its_hierarchy(tmp_path: Path) -> None:
     files = {"sys/fs/cgroup/cpu.max": "200000 100000\n"}
     assert usable_cores(system(tmp_path, "0::/docker/4711\n", files)) == 2
 

@@ -48,9 +48,7 @@ def verdicts(grade: Grade) -> dict[str, str]:
 ALL_RIGHT = dict.fromkeys(("compile", *(f"correct[n={n}]" for n in (1, 31, 100, 1000, 1001))), "passed")
 
 
-def test_a_submission_that_kills_its_process_loses_what_did_it_and_nobody_else_anything(
-    executor: LocalExecutor, exercises: Path
-) -> None:
+def test_a_submission_that_kills_its_process_loses_only_that_check(executor: LocalExecutor, exercises: Path) -> None:
     futures = [executor.submit(job(exercises, SOURCE % number, f"s{number}")) for number in (1, 0, 0)]
     killer, *others = (future.result(LIMIT_S) for future in futures)
     assert verdicts(killer) == ALL_RIGHT | {"correct[n=31]": "crash"}
@@ -64,7 +62,7 @@ def test_a_hang_is_stopped_and_named(executor: LocalExecutor, exercises: Path, m
     assert verdicts(hanging.result(LIMIT_S)) == ALL_RIGHT | {"correct[n=31]": "endless-loop"}
 
 
-def test_what_hangs_in_every_check_is_not_waited_for_in_all(
+def test_a_submission_that_hangs_in_every_check_is_stopped_early(
     executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_module, "PATIENCE", 1)
@@ -74,7 +72,7 @@ def test_what_hangs_in_every_check_is_not_waited_for_in_all(
     assert [check.findings[0].because for check in cases] == ["", "", "", "correct[n=1]", "correct[n=1]"]
 
 
-def test_who_runs_out_of_memory_is_given_a_process_of_its_own(
+def test_a_submission_out_of_memory_gets_its_own_process(
     executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_module, "graded", trouble.out_of_memory)
@@ -85,7 +83,7 @@ def test_who_runs_out_of_memory_is_given_a_process_of_its_own(
         lost.result(LIMIT_S)
 
 
-def test_what_is_not_started_is_cancelled_and_what_runs_is_stopped(exercises: Path) -> None:
+def test_waiting_jobs_are_cancelled_and_running_jobs_are_stopped(exercises: Path) -> None:
     others = set(workers_of(os.getpid()))  # of what was tested before in this process
     with closing(LocalExecutor(1)) as executor:
         running, waiting = (executor.submit(job(exercises, SOURCE % 2)) for _ in range(2))
@@ -98,7 +96,7 @@ def test_what_is_not_started_is_cancelled_and_what_runs_is_stopped(exercises: Pa
     assert not is_alive(worker)
 
 
-def test_jobs_that_nobody_waited_for_end_with_the_executor(exercises: Path) -> None:
+def test_jobs_end_with_the_executor(exercises: Path) -> None:
     executor = LocalExecutor(1)
     running = executor.submit(job(exercises, SOURCE % 2))
     executor.close()
@@ -106,7 +104,7 @@ def test_jobs_that_nobody_waited_for_end_with_the_executor(exercises: Path) -> N
         running.result(0)
 
 
-def test_a_process_that_does_not_start_is_nobodys_fault(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_does_not_start_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module.worker, "prepare", operator.truediv)
     with closing(LocalExecutor(1)) as executor:
         lost = executor.submit(job(exercises, SOURCE % 0))
@@ -127,7 +125,7 @@ class Useless:
     def join(self) -> None: ...
 
 
-def test_a_system_that_starts_no_process_is_nobodys_fault(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_starts_no_process_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Useless()))
     with closing(LocalExecutor(2)) as executor:
         for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(3)]:
@@ -143,7 +141,7 @@ class Fileless(Useless):
         raise OSError(24, "Too many open files")
 
 
-def test_a_system_that_opens_no_pipe_is_nobodys_fault(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_opens_no_pipe_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Fileless()))
     with closing(LocalExecutor(1)) as executor:
         for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(2)]:
@@ -168,7 +166,7 @@ def test_many_workers_may_open_the_pipes_that_they_need() -> None:
     assert soft == most or soft > 100 * 6
 
 
-def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+def test_a_signal_without_a_name_is_reported_by_its_number() -> None:
     lost = pebble.ProcessExpired("Abnormal termination", -35)
     assert executor_module._ending(lost) == "was ended by signal 35"
 
@@ -202,7 +200,7 @@ class Forgetful(Useless):
         return Future()
 
 
-def test_a_job_that_pebble_forgets_is_nobodys_fault(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_lost_by_pebble_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Forgetful()))
     monkeypatch.setattr(executor_module, "LOOK_S", 0.05)
     with closing(LocalExecutor(1)) as executor:
@@ -211,7 +209,7 @@ def test_a_job_that_pebble_forgets_is_nobodys_fault(exercises: Path, monkeypatch
                 future.result(LIMIT_S)
 
 
-def test_what_pebble_tells_a_moment_later_is_not_forgotten(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_result_of_pebble_counts(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Unstoppable()
     monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: pool))
     monkeypatch.setattr(executor_module, "LOOK_S", LIMIT_S)

@@ -73,7 +73,7 @@ def test_of_zips_handed_in_to_canvas_the_last_attempts_counts(scratch: Path) -> 
     assert "not ann_17_990_hw.zip/mine/scan.cu (" in submission.note
 
 
-def test_what_canvas_calls_late_is_told_once_a_student(scratch: Path) -> None:
+def test_late_files_in_canvas_are_reported_once_per_student(scratch: Path) -> None:
     names = ("ann_LATE_17_990_scan.cu", "ann_LATE_17_991_reduction.cu", "bob_LATE_18_992_hw.zip", "cem_19_993_scan.cu")
     contents = (packed(("scan.cu", b"")) if name.endswith(".zip") else b"" for name in names)
     found = collected(scratch, packed(*zip(names, contents, strict=True)))
@@ -83,7 +83,7 @@ def test_what_canvas_calls_late_is_told_once_a_student(scratch: Path) -> None:
     ]
 
 
-def test_a_late_file_that_does_not_count_is_not_told(scratch: Path) -> None:
+def test_a_late_file_that_does_not_count_is_not_reported(scratch: Path) -> None:
     late, newer = member("ann_LATE_17_990_scan.cu"), member("ann_17_991_scan-1.cu", 0, (2026, 3, 1, 12, 0, 2))
     assert collected(scratch, packed((late, b""), (newer, b""))).problems == ()
 
@@ -117,7 +117,7 @@ def test_a_students_zip_does_not_lead_out_of_it(scratch: Path) -> None:
     assert codes(found) == [("alice", "scan", "bad-name")]
 
 
-def test_damage_of_any_kind_is_told_in_a_line_and_stays_with_its_student(scratch: Path) -> None:
+def test_damage_of_any_kind_is_one_line_and_affects_only_its_student(scratch: Path) -> None:
     inner = packed(("hw/reduction.cu", b"one" * 40), ("scan/mine.cu", b"two"))
     for seed in range(300):
         rng, damaged = random.Random(seed), bytearray(inner)

@@ -74,7 +74,7 @@ def test_jobs_are_dealt_to_all_gpus(exercises: Path, monkeypatch: pytest.MonkeyP
 
 
 @linux
-def test_what_is_not_started_is_cancelled_and_what_runs_is_stopped(exercises: Path, temporary: Path) -> None:
+def test_waiting_jobs_are_cancelled_and_running_jobs_are_stopped(exercises: Path, temporary: Path) -> None:
     with closing(GpuExecutor(1, ("sim",))) as executor:
         running, waiting = (executor.submit(job(exercises, SOURCE % 2)) for _ in range(2))
         (grader,) = wait_for(graders)
@@ -89,7 +89,7 @@ def test_what_is_not_started_is_cancelled_and_what_runs_is_stopped(exercises: Pa
 
 
 @linux
-def test_jobs_that_nobody_waited_for_end_with_the_executor(exercises: Path, temporary: Path) -> None:
+def test_jobs_end_with_the_executor(exercises: Path, temporary: Path) -> None:
     executor: Executor = GpuExecutor(2, ("sim",))
     running = [executor.submit(job(exercises, SOURCE % 2)) for _ in range(2)]
     executor.close()
@@ -107,7 +107,7 @@ def test_jobs_that_nobody_waited_for_end_with_the_executor(exercises: Path, temp
         (MemoryError(), "there was no memory to grade it: none was left"),
     ],
 )
-def test_what_goes_wrong_with_a_job_is_its_own_matter(
+def test_a_failing_job_does_not_affect_others(
     exercises: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
     def lost(*_: object) -> None:

@@ -55,7 +55,7 @@ def test_a_job_that_went_through_a_pickle_gives_the_same_grade(right: Job) -> No
     assert grade.provenance == again.provenance and grade.provenance.seed == 7
 
 
-def test_the_same_work_has_one_key_whoever_handed_it_in_and_wherever_it_runs(right: Job) -> None:
+def test_the_same_work_has_one_key_for_all_students_and_machines(right: Job) -> None:
     other = replace(
         right, label="bob/twice.cu", student="bob", exercises=Path("/elsewhere"), settings=on_gpu(right, "cuda:1")
     )
@@ -79,7 +79,7 @@ def on_gpu(job: Job, device: str) -> GradingSettings:
         {"settings": GradingSettings("sim", seed=7, timeout_s=60.0, thresholds=Thresholds("ours", {"2x": 1.9}))},
     ],
 )
-def test_whatever_a_grade_depends_on_changes_its_key(right: Job, change: dict[str, object]) -> None:
+def test_everything_that_a_grade_depends_on_changes_its_key(right: Job, change: dict[str, object]) -> None:
     assert replace(right, **change).key("H200") != right.key("H200")
 
 
@@ -110,7 +110,7 @@ def test_an_exercise_is_what_its_folder_holds_without_caches(tmp_path: Path) -> 
     assert len({before, renamed, content_sha256(tmp_path)}) == 3
 
 
-def test_what_a_link_in_an_exercise_leads_to_is_part_of_it(tmp_path: Path) -> None:
+def test_the_target_of_a_link_in_an_exercise_is_part_of_it(tmp_path: Path) -> None:
     shared, exercise = tmp_path / "shared", tmp_path / "exercise"
     for folder in (shared / "data", exercise):
         folder.mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_a_file_of_an_exercise_may_have_any_name(tmp_path: Path) -> None:
     assert content_sha256(tmp_path) != before
 
 
-def test_an_exercise_that_cannot_be_loaded_is_nobodys_fault(right: Job) -> None:
+def test_an_exercise_that_cannot_be_loaded_costs_no_point(right: Job) -> None:
     (right.exercises / "twice" / "exercise.py").write_text("1 / 0")
     with pytest.raises(NotGraded, match=r"(?s)^exercise .twice. cannot be loaded:.*ZeroDivisionError"):
         graded(right)
@@ -145,13 +145,13 @@ def test_a_grade_by_another_exercise_than_the_job_was_made_for_is_none(right: Jo
         graded(right)
 
 
-def test_a_device_that_is_not_there_is_nobodys_fault(right: Job) -> None:
+def test_a_missing_device_costs_no_point(right: Job) -> None:
     absent = replace(right, settings=replace(right.settings, device="cuda:99"))
     with pytest.raises(NotGraded, match=r"PyCUDA|GPU|CUDA device"):
         graded_apart(absent)
 
 
-def test_a_device_without_room_for_one_more_is_nobodys_fault(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_device_costs_no_point(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU's context is made while nvcc is at work, so that this shows with the first check."""
     ran: list[str] = []
 
@@ -173,10 +173,8 @@ def test_a_device_without_room_for_one_more_is_nobodys_fault(right: Job, monkeyp
     assert ran == ["compile"]
 
 
-def test_a_mistake_of_ours_is_nobodys_fault_and_shown_in_full(right: Job) -> None:
-    with pytest.raises(
-        NotGraded, match=r"(?s)^pytest-gpulab made a mistake: FileNotFoundError: .*\nTraceback.*NotFoundError"
-    ):
+def test_a_bug_of_the_plugin_costs_no_point_and_shows_its_traceback(right: Job) -> None:
+    with pytest.raises(NotGraded, match=r"(?s)^bug in pytest-gpulab: FileNotFoundError: .*\nTraceback.*NotFoundError"):
         graded(replace(right, filename="no/such/folder.cu"))
 
 
@@ -189,7 +187,7 @@ def test_memory_that_is_not_there_is_said_so_that_other_processes_can_read_it(
     assert type(pickle.loads(pickle.dumps(caught.value))) is MemoryError
 
 
-def test_what_comes_of_processes_that_were_ended_is_no_grade(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_ended_processes_are_no_grades(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cross-check that was ended has no result, and the check passes without it."""
     scope = ProcessScope()
 

@@ -49,6 +49,6 @@ def test_a_source_with_another_ending_beside_a_submission_is_named_with_the_same
     assert told(tmp_path, "no-exercise", *names) == f"2 files for no exercise, left out: scan.cpp, a.txt: {ADVICE}"
 
 
-def test_what_is_left_out_beside_a_submission_is_named_sources_first(tmp_path: Path) -> None:
+def test_ignored_files_beside_a_submission_are_named_sources_first(tmp_path: Path) -> None:
     names = ("reduction.cu", "a.txt", "skan.cu")
     assert told(tmp_path, "no-exercise", *names) == "2 files for no exercise, left out: skan.cu, a.txt."

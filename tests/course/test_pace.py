@@ -16,17 +16,17 @@ BEGUN = Progress(
 HALFWAY = replace(BEGUN, stored=100, graded=150, failing=31, elapsed_s=300.0)
 
 
-def test_at_first_it_tells_who_is_being_graded() -> None:
+def test_the_first_line_names_the_running_submissions() -> None:
     assert BEGUN.line == "0/500 graded; now a/x.cu, b/x.cu"
 
 
 def test_in_between_it_tells_the_rate_and_what_is_left() -> None:
-    line = "250/500 graded, 31 with failures; 100 of them before; 30 a minute, 8 min left; now a/x.cu, b/x.cu"
+    line = "250/500 graded, 31 with failures; 100 of them earlier; 30 per minute, 8 min left; now a/x.cu, b/x.cu"
     assert HALFWAY.line == line
     assert HALFWAY.left_s == 250 * 300 / 150
 
 
-def test_what_could_not_be_graded_is_told_and_not_waited_for() -> None:
+def test_ungradable_submissions_are_counted_and_not_waited_for() -> None:
     progress = replace(HALFWAY, lost=250)
     assert progress.line.startswith("250/500 graded, 31 with failures, 250 not gradable; ")
     assert progress.left_s == 0
@@ -34,19 +34,19 @@ def test_what_could_not_be_graded_is_told_and_not_waited_for() -> None:
 
 def test_at_the_end_it_tells_how_long_it_took() -> None:
     done = replace(HALFWAY, graded=400, running=())
-    assert done.line == "500/500 graded, 31 with failures; 100 of them before; 80 a minute, in 5 min"
+    assert done.line == "500/500 graded, 31 with failures; 100 of them earlier; 80 per minute, in 5 min"
 
 
-def test_while_one_hangs_for_longer_than_the_rest_should_take_no_time_left_is_told() -> None:
+def test_the_remaining_time_is_omitted_while_a_job_hangs() -> None:
     last = replace(HALFWAY, graded=399, quiet_s=0.7)
-    assert last.line.endswith("80 a minute, 1 s left; now a/x.cu, b/x.cu")
+    assert last.line.endswith("80 per minute, 1 s left; now a/x.cu, b/x.cu")
     hanging = replace(last, elapsed_s=420.0, quiet_s=120.0)
     assert hanging.left_s is None
-    assert hanging.line == "499/500 graded, 31 with failures; 100 of them before; 57 a minute; now a/x.cu, b/x.cu"
+    assert hanging.line == "499/500 graded, 31 with failures; 100 of them earlier; 57 per minute; now a/x.cu, b/x.cu"
 
 
 def test_a_run_that_is_done_is_not_taken_to_hang() -> None:
-    assert replace(HALFWAY, graded=400, running=(), quiet_s=9.0).line.endswith("80 a minute, in 5 min")
+    assert replace(HALFWAY, graded=400, running=(), quiet_s=9.0).line.endswith("80 per minute, in 5 min")
 
 
 def test_many_workers_are_not_all_named() -> None:
@@ -54,13 +54,13 @@ def test_many_workers_are_not_all_named() -> None:
 
 
 def test_slow_grading_is_counted_by_the_hour() -> None:
-    assert "18.0 an hour, 2 h 00 min left" in replace(BEGUN, graded=1, total=37, elapsed_s=200.0).line
+    assert "18.0 per hour, 2 h 00 min left" in replace(BEGUN, graded=1, total=37, elapsed_s=200.0).line
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (91, "2 min"), (5300, "88 min"), (5500, "1 h 32 min")]
 )
-def test_durations_are_told_as_people_do(seconds: float, text: str) -> None:
+def test_durations_have_sensible_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 

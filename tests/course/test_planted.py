@@ -118,17 +118,17 @@ IN_CLASS = [f"{name}::compile" for name in STUDENTS.values()]
         ("elsewhere", ["--gpulab-submissions=@/class", "--gpulab-exercises=@/course/exercises"]),
     ],
 )
-def test_nothing_of_a_class_is_run_or_obeyed(folder: Path, cwd: str, options: list[str]) -> None:
+def test_no_file_of_a_class_is_executed_or_read_as_configuration(folder: Path, cwd: str, options: list[str]) -> None:
     done = graded(folder, cwd, *options)
     assert_all_is_as_without(folder, done, IN_CLASS)
 
 
-def test_nothing_of_a_class_within_the_course_is_run_or_obeyed(folder: Path) -> None:
+def test_no_file_of_a_class_within_the_course_is_executed_or_read_as_configuration(folder: Path) -> None:
     (folder / "class").rename(folder / "course/class")
     assert_all_is_as_without(folder, graded(folder, "course", "--gpulab-submissions=class"), IN_CLASS)
 
 
-def test_nothing_of_a_zip_is_run_or_obeyed(folder: Path) -> None:
+def test_no_file_of_a_zip_is_executed_or_read_as_configuration(folder: Path) -> None:
     with zipfile.ZipFile(folder / "class.zip", "w") as archive:
         for path in sorted((folder / "class").rglob("*")):
             info = zipfile.ZipInfo(path.relative_to(folder / "class").as_posix(), (2020, 1, 1, 0, 0, 0))
@@ -155,7 +155,7 @@ def test_a_rootdir_among_the_submissions_is_refused(folder: Path, planted: str) 
 def test_a_class_is_not_graded_from_within(folder: Path, cwd: str) -> None:
     done = graded(folder, cwd, "--gpulab-submissions=@/class", "--gpulab-exercises=@/course/exercises")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "is among the submissions, from where nothing is taken for configuration or code" in done.stderr
+    assert "is inside the submissions; no configuration or code is read there" in done.stderr
 
 
 def test_no_link_of_a_class_is_followed(folder: Path) -> None:
@@ -181,7 +181,7 @@ def test_no_link_of_a_class_is_followed(folder: Path) -> None:
         ("elsewhere", "@/class", ["-c", "@/course/pytest.ini"]),
     ],
 )
-def test_nothing_beside_named_submissions_is_run_or_obeyed(
+def test_no_file_beside_named_submissions_is_executed_or_read_as_configuration(
     folder: Path, cwd: str, prefix: str, options: list[str]
 ) -> None:
     paths = [f"{prefix}/{name}" for name in ("alice/twice.cu", "bob/twice/twice.cu", "carol")]
@@ -200,4 +200,4 @@ def test_planted_configuration_that_pytest_finds_is_refused(folder: Path, cwd: s
         write(folder / place / "pytest.ini", "[pytest]\naddopts = -c pytest.ini --collect-only\n")
     done = graded(folder, cwd, "--gpulab-exercises=@/course/exercises", path)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "is not taken for configuration, as it may be a student's" in done.stderr
+    assert "may be a student's and is not used as configuration" in done.stderr

@@ -133,12 +133,12 @@ def test_the_absent_the_strangers_and_shared_folders_are_listed(tmp_path: Path) 
         ("id,name\n17,Ada\n".encode("utf-16"), "line 1: this is not UTF-8; save the table as CSV in UTF-8"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(tmp_path: Path, contents: str | bytes, expected: str) -> None:
+def test_a_mistake_is_reported_with_its_line(tmp_path: Path, contents: str | bytes, expected: str) -> None:
     (mistake,) = mistakes(tmp_path, contents)
     assert expected in mistake
 
 
-def test_all_mistakes_are_told_at_once_but_not_hundreds(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_but_not_hundreds(tmp_path: Path) -> None:
     assert mistakes(tmp_path, "id\n1\n1\n1\n") == [
         "line 3: the id 1 is already on line 2",
         "line 4: the id 1 is already on line 2",
@@ -146,6 +146,6 @@ def test_all_mistakes_are_told_at_once_but_not_hundreds(tmp_path: Path) -> None:
     assert mistakes(tmp_path, "id\n" + "1\n" * 40)[-1] == "and 19 more mistakes"
 
 
-def test_a_missing_roster_is_told(tmp_path: Path) -> None:
+def test_a_missing_roster_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RosterError, match=r"absent.csv: cannot be read: No such file or directory$"):
         Roster.read(tmp_path / "absent.csv")

@@ -122,7 +122,7 @@ def test_a_fault_that_may_pass_is_not_kept(
     assert (store.get(job("ann").key("GPU")) is not None) == is_kept
 
 
-def test_what_could_not_be_graded_costs_nothing_and_is_not_kept(executor: Handmade, store: Store) -> None:
+def test_ungradable_submissions_cost_nothing_and_are_not_stored(executor: Handmade, store: Store) -> None:
     schedule = Schedule(executor, "GPU", store)
     grader = AwaitedGrader(schedule.add(job("ann")), PROVENANCE)
     executor.jobs[0][1].set_exception(NotGraded("Traceback\n  line 3\nOops: gone"))
@@ -157,14 +157,14 @@ def test_a_grader_waits_for_its_grade(executor: Handmade) -> None:
     assert grader.provenance == made.provenance
 
 
-def test_who_is_refused_hears_why_once() -> None:
+def test_a_refused_submission_gets_its_reason_once() -> None:
     grader = RefusedGrader("failed", finding("too-large", "It is too large."), PROVENANCE)
     first, second = grader.run(COMPILES), grader.run(IS_RIGHT)
     assert (first.verdict, first.findings[0].code, first.findings[0].because) == ("failed", "too-large", "")
     assert (second.verdict, second.findings[0].because, second.points) == ("failed", "compile", 0.0)
 
 
-def test_changed_points_are_told_of_the_last_run_that_was_complete(executor: Handmade, tmp_path: Path) -> None:
+def test_changed_points_are_relative_to_the_last_complete_run(executor: Handmade, tmp_path: Path) -> None:
     path = tmp_path / "regraded.sqlite"
     first = Schedule(executor, "GPU", Store(path))
     first.add(job("ann"))
@@ -194,7 +194,7 @@ def test_time_without_a_grade_is_counted_from_the_last_one(executor: Handmade) -
     assert (schedule.progress().quiet_s, schedule.progress().elapsed_s) == (5.0, 8.0)
 
 
-def test_what_was_not_graded_again_is_not_compared(executor: Handmade, store: Store) -> None:
+def test_submissions_that_were_not_graded_again_are_not_compared(executor: Handmade, store: Store) -> None:
     first = Schedule(executor, "GPU", store)
     first.add(job("ann"))
     made = executor.do(0)

@@ -56,7 +56,7 @@ def nobodys(grade: Grade) -> Grade:
     return replace(grade, submission="", student="")
 
 
-def test_what_is_put_is_there_for_later_runs(path: Path) -> None:
+def test_stored_grades_are_there_for_later_runs(path: Path) -> None:
     with closing(Store(path)) as store:
         assert store.get("key") is None
         assert store.put("key", FAILED) == FAILED
@@ -65,7 +65,7 @@ def test_what_is_put_is_there_for_later_runs(path: Path) -> None:
         assert store.get("another key") is None
 
 
-def test_nobody_is_named_beside_a_grade(store: Store, path: Path) -> None:
+def test_stored_grades_name_no_student(store: Store, path: Path) -> None:
     store.put("key", PASSED)
     kept = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"wrong-result" not in kept and b"twice" in kept
@@ -146,7 +146,7 @@ def test_a_regrade_lists_the_points_that_changed_until_it_settles(path: Path) ->
     assert finished_run(path, FAILED) == ()
 
 
-def test_everyone_who_handed_in_the_same_source_is_in_the_list(path: Path) -> None:
+def test_all_submissions_with_the_same_source_are_listed(path: Path) -> None:
     both = {"ann/twice.cu": "key", "bob/twice.cu": "key"}
     finished_run(path, FAILED, both)
     changes = finished_run(path, PASSED, both, regrade=True)
@@ -263,7 +263,7 @@ def test_a_new_store_that_another_run_does_not_leave_is_not_waited_for_for_ever(
         Store(path)
 
 
-def test_what_was_put_survives_kill_9_at_any_moment(path: Path) -> None:
+def test_stored_grades_survive_kill_9_at_any_moment(path: Path) -> None:
     told: dict[str, str] = {}
     for attempt in range(6):
         run = started(path, f"run {attempt}", 100_000)
@@ -348,7 +348,7 @@ def test_a_store_that_another_program_keeps_locked_is_not_waited_for_forever(
             Store(path)
 
 
-def test_a_full_disk_is_told_and_costs_nothing_that_was_kept(store: Store) -> None:
+def test_a_full_disk_is_reported_and_loses_no_stored_grade(store: Store) -> None:
     store.put("key", PASSED)
     (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
     store._connection.execute(f"PRAGMA max_page_count = {pages}")

@@ -1,4 +1,4 @@
-"""An exercise whose submissions bring down the process that grades them, as a tunable of theirs asks for.
+"""An exercise whose submissions bring down the worker process, as a tunable of theirs asks for.
 
 What a real one does by a mistake of the compiler's or by filling the memory, the exercise's code does here at the case
 `n=31`: 1 kills the process, 2 hangs, 3 hangs in every case.

@@ -32,7 +32,7 @@ def test_a_text_is_found_out_once_where_it_can_be_kept(tmp_path: Path, name: str
     assert [cache.text("key", lambda: next(times)) for _ in range(2)] == [expected, expected]
 
 
-def test_one_finds_out_and_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_one_process_computes_the_entry_and_no_other_waits(tmp_path: Path) -> None:
     def found_out() -> str:
         assert Cache(tmp_path).text("key", lambda: "other") is None
         assert Cache(tmp_path).text("another key", lambda: "2.5") == "2.5"
@@ -42,9 +42,7 @@ def test_one_finds_out_and_nobody_waits_for_it(tmp_path: Path) -> None:
     assert Cache(tmp_path).text("another key", lambda: "other") == "2.5"
 
 
-def test_what_another_process_has_found_out_just_now_is_not_found_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_of_another_process_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def free_once_it_is_known(lock: SharedLock) -> bool:
         Cache(tmp_path).put("key", b"", "1.5")
         return lock.take_exclusive(0.0)
@@ -53,7 +51,7 @@ def test_what_another_process_has_found_out_just_now_is_not_found_out_again(
     assert Cache(tmp_path).text("key", lambda: "2.5") == "1.5"
 
 
-def test_who_fails_to_find_out_leaves_it_to_others(tmp_path: Path) -> None:
+def test_a_failed_computation_is_left_to_other_processes(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         Cache(tmp_path).text("key", lambda: str(1 // 0))
     assert Cache(tmp_path).text("key", lambda: "1.5") == "1.5"
@@ -70,7 +68,7 @@ def test_a_folder_that_is_gone_or_none_keeps_nothing(tmp_path: Path) -> None:
         assert Cache(folder).get("key") is None
 
 
-def test_what_is_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_entries_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "MAX_ENTRY_BYTES", 50)
     Cache(tmp_path).put("large", b"0" * 50, "")
     assert not list(tmp_path.iterdir())

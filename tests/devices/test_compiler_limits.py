@@ -76,12 +76,12 @@ def test_a_lower_limit_of_the_users_own_stays(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("compiled\n", "", 0)
 
 
-def test_what_it_leaves_among_temporary_files_lies_beside_the_script(tmp_path: Path) -> None:
+def test_its_temporary_files_are_beside_the_script(tmp_path: Path) -> None:
     done = run(tmp_path, '#!/bin/sh\ntouch "$TMPDIR/kernel.lgenfe.bc"\n')
     assert done.returncode == 0 and (tmp_path / "it's a folder" / "kernel.lgenfe.bc").exists()
 
 
-def test_what_cannot_be_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_be_run_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # as on a file system that is mounted noexec
     with pytest.raises(
         DeviceUnavailable, match=r"^no program can be run from .*; set TMPDIR to a folder where one can"

@@ -53,7 +53,7 @@ def test_it_may_be_closed_twice_and_compiles_again() -> None:
     compiler.close()
 
 
-def test_what_does_not_compile_is_said_as_in_this_process(compiler: CompilerProcess) -> None:
+def test_compile_errors_are_those_of_this_process(compiler: CompilerProcess) -> None:
     with pytest.raises(CompileError, match=r'a\.cu\(1\): error: identifier "nobody" is undefined'):
         compiled(compiler, "__global__ void f() { nobody(); }")
 
@@ -74,7 +74,7 @@ def test_limits_are_met_and_the_next_text_compiles(compiler: CompilerProcess, so
 
 def test_an_array_that_takes_all_memory_ends_one_translation(within: Sandbox | None) -> None:
     compiler = CompilerProcess(Limits(memory_bytes=400 << 20), within)
-    with pytest.raises(CompileError, match=r"^The compiler did not finish \(it was ended by SIGABRT\); it may"):
+    with pytest.raises(CompileError, match=r"^The compiler did not finish \(it was ended by SIGABRT\); the limits"):
         compiled(compiler, "__device__ char big[68719476736] = {1};\n")
     assert "entry" in compiled(compiler, SMALL)
     compiler.close()
@@ -86,7 +86,7 @@ def test_a_tree_that_takes_all_memory_is_explained(within: Sandbox | None) -> No
         compiled(compiler, TREE)
     lines = caught.value.diagnostics.splitlines()
     assert lines[0].endswith(": catastrophic error: out of memory")
-    assert lines[-1].startswith("The compiler did not finish; it may take 60 s, 0.391 GiB of memory")
+    assert lines[-1].startswith("The compiler did not finish; the limits are 60 s, 0.391 GiB of memory")
     compiler.close()
 
 
@@ -96,7 +96,7 @@ def test_a_long_log_is_cut(compiler: CompilerProcess) -> None:
     assert len(caught.value.diagnostics) <= TIGHT.said_bytes
 
 
-def test_what_was_hopeless_is_not_tried_again_whatever_the_variant(compiler: CompilerProcess) -> None:
+def test_a_rejected_text_is_not_compiled_again_in_any_variant(compiler: CompilerProcess) -> None:
     for limit_s, defines in ((60.0, {}), (TIGHT.compile_s, {"T": "int"}), (TIGHT.compile_s, {"T": "float"})):
         begin_s = time.monotonic()
         with pytest.raises(CompileError, match="SIGXCPU"):
@@ -104,7 +104,7 @@ def test_what_was_hopeless_is_not_tried_again_whatever_the_variant(compiler: Com
         assert time.monotonic() - begin_s < limit_s
 
 
-def test_what_took_all_memory_is_not_tried_again(within: Sandbox | None) -> None:
+def test_a_text_that_took_all_memory_is_not_compiled_again(within: Sandbox | None) -> None:
     compiler, said, took_s = CompilerProcess(Limits(memory_bytes=400 << 20), within), [], []
     for _ in range(2):
         begin_s = time.monotonic()
@@ -221,7 +221,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, program: str, limit_s: float = 60.
 
 @pytest.mark.parametrize("signal_name", ["KILL", "XCPU"])
 @pytest.mark.parametrize("kills", [range(0, 9), [3] * 9])
-def test_what_the_system_killed_for_want_of_memory_is_the_machines(
+def test_a_compiler_killed_for_lack_of_memory_is_not_gradable(
     monkeypatch: pytest.MonkeyPatch, signal_name: str, kills: Iterable[int]
 ) -> None:
     counted = iter(kills)
@@ -251,7 +251,7 @@ def test_a_program_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch
     """It answers nothing to a kernel that nothing is wrong with, either: the machine is to blame."""
     compiler = stand_in(monkeypatch, READY + program, 1.0 if told == "time limit" else 60.0)
     group = compiler._process._popen.pid
-    words = f"NVRTC does not work here: The compiler did not finish ({told}); it may take 1 s, 2 GiB"
+    words = f"NVRTC does not work here: The compiler did not finish ({told}); the limits are 1 s, 2 GiB"
     with pytest.raises(DeviceUnavailable, match=f"^{re.escape(words)}"):
         compiled(compiler, SMALL)
     assert gone(group)
@@ -292,7 +292,7 @@ ABORTED = "ptxas fatal   : Ptx assembly aborted due to errors"
         ("a.cu(1): catastrophic error: #error directive: catastrophic error: out of memory", False),
     ],
 )
-def test_only_who_met_a_limit_is_told_so_and_not_tried_again(
+def test_only_a_text_that_met_a_limit_is_reported_and_not_compiled_again(
     monkeypatch: pytest.MonkeyPatch, log: str, met: bool
 ) -> None:
     other = json.dumps({"output": None, "log": "another answer"})
@@ -304,7 +304,7 @@ def test_only_who_met_a_limit_is_told_so_and_not_tried_again(
             compiled(compiler, SMALL)
         said.append(caught.value.diagnostics)
     compiler.close()
-    assert said[0].startswith(log) and ("did not finish; it may take" in said[0]) == met
+    assert said[0].startswith(log) and ("did not finish; the limits are" in said[0]) == met
     assert said[1] == (said[0] if met else "another answer")
 
 
@@ -355,7 +355,7 @@ def test_a_folder_for_temporary_files_that_is_full_is_said(
     assert not list(tmp_path.iterdir())
 
 
-def test_without_nvidias_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvidias_packages_the_message_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvidia", None)  # what Python itself does to make an import fail
     with pytest.raises(DeviceUnavailable, match=r"^NVRTC, the CUDA compiler library, is not installed: python -m pip"):
         CompilerProcess()

@@ -50,7 +50,9 @@ def test_for_what_compiles_quickly_no_further_process_is_started(
     assert len(compiler._ahead) == 2
 
 
-def test_what_was_hopeless_ahead_is_not_tried_again(compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_rejected_ahead_is_not_compiled_again(
+    compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
     request = nvrtc.ptx_request(TREE, "a.cu", "compute_90", {"T": "int"})
     compiler.ahead([nvrtc.ptx_request(SMALL, "a.cu", "compute_90"), request])

@@ -56,7 +56,7 @@ NOTHING_OF_THEM = (
 
 
 @pytest.mark.parametrize("text", NOTHING_OF_THEM)
-def test_who_speaks_of_nothing_that_headers_declare_is_spared_them_all(include: Path, text: str) -> None:
+def test_a_text_without_declared_names_gets_no_headers(include: Path, text: str) -> None:
     assert spared(include, text) == ALL
 
 
@@ -71,12 +71,12 @@ SPEAKS_OF_ONE = (
 
 
 @pytest.mark.parametrize("text", SPEAKS_OF_ONE)
-def test_a_header_is_there_for_who_speaks_of_something_that_it_declares(include: Path, text: str) -> None:
+def test_a_text_with_a_declared_name_gets_its_header(include: Path, text: str) -> None:
     assert spared(include, text) == (DOUBLE, SHUFFLE, MATCH)
     assert spared(include, '#include "more.cuh"', more=text) == (DOUBLE, SHUFFLE, MATCH)
 
 
-def test_what_a_header_calls_is_there_with_it(include: Path) -> None:
+def test_a_header_comes_with_the_headers_that_it_calls(include: Path) -> None:
     assert spared(include, "m = __match_any_sync(~0u, 1.0);") == (MATH, SHUFFLE)
 
 
@@ -160,13 +160,13 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_cudas_own_headers_are_there_for_who_calls_what_they_declare(call: str) -> None:
+def test_a_call_of_a_cuda_function_gets_its_header(call: str) -> None:
     everything = spared(real_headers(), "__global__ void f(int *x) { __syncthreads(); x[threadIdx.x] = warpSize; }")
     assert len(everything) == 17  # every one that is looked for is there
     assert f"__{CALLS[call]}__" in set(everything) - set(spared(real_headers(), f"auto y = {call};"))
 
 
-def test_what_is_defined_by_way_of_mathematics_comes_with_it() -> None:
+def test_functions_defined_through_the_mathematics_header_come_with_it() -> None:
     assert MATH not in spared(real_headers(), "auto y = __vimax_s32_relu(x, x);")
 
 
@@ -256,7 +256,7 @@ def test_nvcc_makes_the_same_of_kernels_with_few_headers(path: Path, tmp_path: P
 
 @pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
 @pytest.mark.parametrize("call", ["sqrtf(x[1])", "1", '1 + printf("once")'])
-def test_what_files_include_for_hosts_compiles_beside_few_headers(call: str, tmp_path: Path) -> None:
+def test_includes_for_hosts_compile_with_few_headers(call: str, tmp_path: Path) -> None:
     assert NVCC
     include, own = toolkit.headers_of(NVCC), ROOT / "pytest_gpulab/include"
     assert include is not None

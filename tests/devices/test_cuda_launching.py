@@ -115,7 +115,7 @@ def launched(context, local_bytes):
     module_with(context, Function(context.driver.refuse, local_bytes)).prepared(KernelLaunch("f", (1,), (32,), ()))()
 
 
-def test_the_driver_is_asked_about_a_kernel_once_and_told_what_changes():
+def test_the_driver_is_queried_once_per_kernel_and_gets_only_changes():
     """Others wait while it is timed again and again."""
     context, launched = full_context(FULL), []
     function = Function(lambda **how: launched.append(how["shared"]))

@@ -148,7 +148,7 @@ def test_a_piece_of_memory_is_used_again_for_the_same_size_alone():
     assert driver.taken == 3
 
 
-def test_what_guard_zones_hold_is_copied_to_the_gpu_once():
+def test_the_contents_of_guard_zones_are_copied_to_the_gpu_once():
     blocks = Blocks(Context())
     assert blocks.guard == blocks.guard == (1 << 40) + APART_BYTES
     assert blocks.context.driver.taken == 1

@@ -56,7 +56,7 @@ def test_a_driver_that_does_not_answer_is_not_waited_for(monkeypatch):
     answers.set()
 
 
-def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatch):
+def test_no_timing_runs_while_a_process_opens_the_gpu(tmp_path, monkeypatch):
     """Making a context interrupts what is timed again and again, for up to a second."""
     monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 0.3)
     waited_s = []
@@ -258,7 +258,7 @@ def test_a_known_gpu_that_is_gone_is_missed_when_it_is_needed(opening, monkeypat
     device.close()
 
 
-def test_a_known_gpu_that_nobody_needed_is_never_opened(opening):
+def test_a_known_gpu_that_is_not_needed_is_never_opened(opening):
     device = opening(None, None)
     device.reset()
     device.close()

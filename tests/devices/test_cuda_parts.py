@@ -103,7 +103,7 @@ def test_the_drivers_words_become_a_fault(words, code):
         "unknown error",
     ],
 )
-def test_what_is_the_machines_own_is_no_fault_of_a_kernel(words):
+def test_errors_of_the_machine_are_no_fault_of_a_kernel(words):
     missing = kernel_fault("reduce", words)
     assert isinstance(missing, DeviceUnavailable)
     assert str(missing) == f"the GPU itself failed, says the NVIDIA driver: {words}"
@@ -149,7 +149,7 @@ class Leaping(Driver):
         (2.048, 1.024, 0),
     ],
 )
-def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shortest_ms, gap_ms):
+def test_a_gap_in_the_gpus_time_differs_from_a_clock_that_leaps(longest_ms, shortest_ms, gap_ms):
     context = Context()
     context.driver, context.wait = Leaping(longest_ms, shortest_ms), lambda kernel: None
     interruptions = Interruptions(context)
@@ -159,7 +159,7 @@ def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shor
 
 
 @pytest.mark.parametrize(("looks", "taken", "gap_ms"), [(1, 1, 0), (2, 2, 0), (3, 3, 0.3), (8, 3, 0.3)])
-def test_who_rests_at_times_is_looked_for_until_seen(looks, taken, gap_ms):
+def test_a_process_with_pauses_is_looked_for_until_seen(looks, taken, gap_ms):
     context, waits = Context(), []
     context.driver = Leaping(0.0001, 0.000032)
 
@@ -251,7 +251,7 @@ def test_the_overhead_of_a_sample_is_found_though_most_samples_are_disturbed(dis
         (None, 0.00135, 0),
     ],
 )
-def test_the_gap_is_subtracted_per_launch_where_the_empty_kernels_time_is_known(empty_ms, further_ms, gap_ms):
+def test_the_gap_between_launches_is_subtracted_if_it_is_known(empty_ms, further_ms, gap_ms):
     overhead = Overhead(empty_ms)
     overhead.learn(among_ms=OVERHEAD_MS + AMONG * further_ms, alone_ms=OVERHEAD_MS + further_ms)
     assert overhead.ms(launches=0) == pytest.approx(OVERHEAD_MS)

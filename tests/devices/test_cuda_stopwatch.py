@@ -80,7 +80,7 @@ def test_each_page_of_a_batchs_arrays_is_looked_into(done):
     assert done[1] == ("touch", 0x10000, 0x20100)
 
 
-def test_who_was_late_once_has_no_longer_lead_for_good():
+def test_one_late_start_does_not_lengthen_the_lead_forever():
     """Others wait for the GPU while it pauses for nothing."""
     watch, leads = stopwatch_that_is_late(lambda nth, lead_ms: nth == 3)
     for _ in range(40):
@@ -89,7 +89,7 @@ def test_who_was_late_once_has_no_longer_lead_for_good():
     assert leads[3:] == sorted(leads[3:], reverse=True)
 
 
-def test_who_is_always_late_with_a_short_lead_has_a_long_one_most_of_the_time():
+def test_frequent_late_starts_lengthen_the_lead_most_of_the_time():
     watch, leads = stopwatch_that_is_late(lambda nth, lead_ms: lead_ms < 2.5 * LEAD_MS)
     for _ in range(100):
         watch._sample([lambda: None], "f", watch._warm)
@@ -103,7 +103,7 @@ def test_a_sample_is_taken_however_late_python_is():
 
 
 @pytest.mark.parametrize("begin_ms", [0.25 * quarter for quarter in range(28)])
-def test_what_disturbs_a_stretch_of_a_calibration_changes_nothing(begin_ms):
+def test_a_short_disturbance_of_a_calibration_changes_nothing(begin_ms):
     """Empty kernels seem to take as long again, now and then, for a millisecond; many in a row stand between others."""
     watch, _ = stopwatch_that_is_late(lambda nth, lead_ms: False)
     watch._empty_ms, took_ms = None, 0.0
@@ -175,7 +175,7 @@ def test_the_clock_is_measured_because_nvmls_lags_behind(mhz, speed):
 
 
 @pytest.mark.parametrize("later_ms", [0.2, 0.1, 5.0])
-def test_a_clock_whose_measurement_others_spoil_is_slow(later_ms):
+def test_a_clock_with_a_disturbed_measurement_counts_as_slow(later_ms):
     short, long = sampler.SPEED_CYCLES
     watch, looked = watch_at(1980, 2.4, {short: 0.2, long: later_ms})
     found = watch.conditions()
@@ -198,7 +198,7 @@ def test_a_full_clock_is_measured_once():
     assert watch.conditions().speed == 1 and len(measured) == 2
 
 
-def test_a_gpu_whose_clock_the_driver_does_not_tell_has_its_full_speed():
+def test_a_gpu_with_an_unknown_clock_has_its_full_speed():
     watch, looked = watch_at(1980)
     watch._cycles_per_ms = 0
     assert watch.conditions().speed == 1 and not looked

@@ -136,7 +136,7 @@ def test_a_texture_keeps_its_memory(device: CudaDevice, functions: Functions) ->
     assert kept() is None
 
 
-def test_what_was_made_is_destroyed_once(device: CudaDevice, functions: Functions) -> None:
+def test_objects_are_destroyed_once(device: CudaDevice, functions: Functions) -> None:
     assert isinstance(device, TextureDevice)
     array = device.texel_array(np.zeros(3, np.float32))
     texture, surface = device.texture(array), device.surface(array)

@@ -102,7 +102,7 @@ def gpu(tmp_path: Path) -> Gpu:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_gpu_that_is_lost_is_nobodys_fault_whoever_notices(gpu: Gpu, call: str) -> None:
+def test_a_lost_gpu_costs_no_point_in_any_call(gpu: Gpu, call: str) -> None:
     gpu.context.latest = "f"
     told = f"the GPU itself failed, says the NVIDIA driver: {LOST}"
     raised_by(gpu, CALLS[call], Driver.Error(f"cu{call} failed: {LOST}"), DeviceUnavailable, told)
@@ -219,16 +219,14 @@ def asked(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, refused: str, words: str) -
 
 
 @pytest.mark.parametrize("refused", ANSWERS)
-def test_a_gpu_that_is_lost_is_nobodys_fault_whatever_is_asked_beside_pycuda(
+def test_a_lost_gpu_costs_no_point_in_calls_beside_pycuda(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
     with pytest.raises(DeviceUnavailable, match=f"^the GPU itself failed, says the NVIDIA driver: {ECC}$"):
         asked(gpu, monkeypatch, refused, ECC)
 
 
-def test_a_file_that_does_not_fit_a_second_time_beside_others_is_nobodys_fault(
-    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_without_memory_for_a_second_copy_costs_no_point(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceUnavailable, match=r"^not enough GPU memory for the compiled file: out of memory$"):
         asked(gpu, monkeypatch, "cuModuleLoadData", "out of memory")
 

@@ -178,7 +178,7 @@ def test_a_kernel_before_a_broken_program_stays(cut: int) -> None:
     assert "__global__ void k(int *p)" in left((BEFORE + AFTER)[cut:] + kernel)
 
 
-def test_lines_and_names_are_told() -> None:
+def test_lines_and_names_are_reported() -> None:
     source = "int x;\n\nint main()\n{\n}\n__global__ void k(int *p) { *p = 1; }\n\n\nvoid f()\n{\n}\n"
     found = device_text(source, HEADERS)
     assert found.host_lines == ((1, 5), (9, 11))

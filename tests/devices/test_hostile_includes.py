@@ -121,7 +121,7 @@ def test_the_compiler_alone_would_show_it(limited: CompilerProcess, secret: Path
 
 
 @pytest.mark.parametrize("trick", ASKING)
-def test_whether_a_file_exists_is_not_told(
+def test_the_existence_of_a_file_is_not_revealed(
     sandboxed: CompilerProcess, limited: CompilerProcess, secret: Path, trick: str
 ) -> None:
     source = ASKING[trick].replace("@", str(secret))
@@ -155,7 +155,7 @@ def test_a_plain_name_is_not_looked_for_where_pytest_runs(
     compiler.close()
 
 
-def test_no_text_changes_what_the_compiler_is_told() -> None:
+def test_no_text_changes_the_compilers_arguments() -> None:
     """Options come from the device alone: pragmas, tunables and names of files stay text."""
     asked = []
 

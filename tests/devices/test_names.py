@@ -30,7 +30,7 @@ def test_a_plain_symbol_is_its_own_name(symbol):
 
 
 @pytest.mark.parametrize("symbol", ["_Z", "_ZplRK3VecS1_", "_Z9short", "_ZN3lab"])
-def test_what_is_no_plain_name_stays_as_it_is(symbol):
+def test_names_that_are_not_plain_are_unchanged(symbol):
     assert unmangle(symbol) == symbol
 
 

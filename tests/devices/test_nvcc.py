@@ -15,7 +15,7 @@ from pytest_gpulab.devices.cuda.nvcc import compile
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.protocol import OutOfMemory
 
-MET = "The compiler did not finish; it may take 2 GiB of memory and 256 MiB per file."
+MET = "The compiler did not finish; the limits are 2 GiB of memory and 256 MiB per file."
 NO_MEMORY = "k.cu(1): catastrophic error: out of memory"
 
 
@@ -40,7 +40,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
         "",
     ],
 )
-def test_a_text_that_met_a_limit_is_not_tried_again_whatever_the_variant(compiler: Compiler, words: str) -> None:
+def test_a_text_that_met_a_limit_is_not_compiled_again_in_any_variant(compiler: Compiler, words: str) -> None:
     compiler.says(f'cat <<"EOF" >&2\n{words}\nEOF\nexit 1')
     first = compiler.said("bomb", T="int")
     assert not list(Path(tempfile.gettempdir()).iterdir())
@@ -67,7 +67,7 @@ def test_a_plain_error_is_each_variants_own(compiler: Compiler, words: str) -> N
     assert compiler.runs == 3  # the first one with all headers, too
 
 
-def test_too_much_shared_memory_is_told_as_on_the_simulated_gpu(compiler: Compiler) -> None:
+def test_too_much_shared_memory_is_reported_as_on_the_simulated_gpu(compiler: Compiler) -> None:
     words = "ptxas error   : Entry function '_Z4scanPf' uses too much shared data (0xc800 bytes, 0xc000 max)"
     compiler.says(f"cat <<'EOF' >&2\n{words}\nEOF\nexit 1")
     first, second = compiler.said("text").splitlines()
@@ -82,7 +82,7 @@ def test_too_much_shared_memory_is_told_as_on_the_simulated_gpu(compiler: Compil
         "gcc: fatal error: Killed signal terminated program cc1plus",
     ],
 )
-def test_what_others_ended_is_neither_a_limit_nor_for_want_of_headers(compiler: Compiler, words: str) -> None:
+def test_a_compiler_ended_from_outside_met_no_limit_and_lacks_no_header(compiler: Compiler, words: str) -> None:
     compiler.says(f"echo {shlex.quote(words)} >&2; exit 1")
     assert compiler.said("text", T="int") == words
     assert compiler.runs == 1
@@ -90,7 +90,7 @@ def test_what_others_ended_is_neither_a_limit_nor_for_want_of_headers(compiler: 
     assert compiler.cubin("text", T="float") == b"code\n"
 
 
-def test_what_the_system_killed_for_want_of_memory_is_the_machines(
+def test_a_compiler_killed_for_lack_of_memory_is_not_gradable(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kills = iter(range(9))
@@ -102,7 +102,7 @@ def test_what_the_system_killed_for_want_of_memory_is_the_machines(
     assert compiler.said("text") == "k.cu(1): error: no"
 
 
-def test_what_was_hopeless_is_so_for_one_text_and_one_run(compiler: Compiler) -> None:
+def test_a_rejection_applies_to_one_text_and_one_run(compiler: Compiler) -> None:
     compiler.says(f"echo '{NO_MEMORY}' >&2; exit 1")
     assert compiler.said("bomb").startswith(NO_MEMORY)
     compiler.says("echo code >kernel.cubin")
@@ -113,7 +113,7 @@ def test_what_was_hopeless_is_so_for_one_text_and_one_run(compiler: Compiler) ->
 
 
 @pytest.mark.parametrize("name", ["NVCC_APPEND_FLAGS", "CPATH", "PYCUDA_DEFAULT_NVCC_FLAGS"])
-def test_what_the_environment_tells_nvcc_makes_another_compilation(
+def test_variables_of_nvcc_make_another_compilation(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (compiler.folder / "cache").mkdir()
@@ -168,7 +168,7 @@ def test_a_variant_that_others_hunger_for_memory_ended_is_compiled_again_alone(c
     assert compiler.cubin("text", T="int") == compiler.cubin("text", T="float") == b"code\n"
 
 
-def test_what_the_compiler_says_of_a_text_that_compiles_is_kept_with_it_up_to_a_length(compiler: Compiler) -> None:
+def test_warnings_are_kept_with_the_output_up_to_a_length(compiler: Compiler) -> None:
     compiler.says("echo note; echo 'k.cu(1): warning #177-D: unused' >&2; echo code >kernel.cubin")
     for _ in "compiled", "known":
         assert compiler.nvcc.cubin("text", "k.cu", "sm_90", {}, {})[1] == "note\nk.cu(1): warning #177-D: unused"
@@ -192,7 +192,7 @@ def test_a_file_that_needs_headers_that_nvcc_is_spared_gets_them_in_all_variants
 
 
 @pytest.mark.parametrize("place", ["source", "header"])
-def test_who_could_see_a_difference_gets_all_headers_at_once(compiler: Compiler, place: str) -> None:
+def test_a_text_that_could_detect_missing_headers_gets_all_at_once(compiler: Compiler, place: str) -> None:
     compiler.says(f"{WITHOUT_ALL}\necho code >kernel.cubin")
     text = "using namespace std;"
     source, headers = (text, {}) if place == "source" else ("the text", {"more.cuh": text})
@@ -234,7 +234,7 @@ def test_a_text_that_repeats_itself_is_looked_through_at_once(compiler: Compiler
     assert time.process_time() - begin_s < 4
 
 
-def test_what_counts_is_what_the_compiler_says_with_all_headers(compiler: Compiler) -> None:
+def test_the_compilers_messages_with_all_headers_count(compiler: Compiler) -> None:
     compiler.says(f"{WITHOUT_ALL}\necho 'k.cu(1): error: no' >&2; exit 1")
     assert compiler.said("the text") == "k.cu(1): error: no"
 
@@ -254,6 +254,6 @@ def test_assembly_that_moves_source_lines_is_refused(compiler: Compiler) -> None
         assert said == f"k.cu: error: inline assembly with `{directive}` is refused: it moves source lines"
 
 
-def test_what_the_compiler_says_when_asked_for_assembly_counts(compiler: Compiler) -> None:
+def test_the_compilers_messages_for_assembly_count(compiler: Compiler) -> None:
     compiler.says('case "$*" in *--ptx*) echo "k.cu(1): error: no" >&2; exit 1;; *) echo code >kernel.cubin; esac')
     assert compiler.said('asm("bar.sync 0;");') == "k.cu(1): error: no"

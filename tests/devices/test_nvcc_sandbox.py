@@ -69,7 +69,7 @@ def test_finding_out_about_it_leaves_nothing_behind(
 
 
 @works
-def test_one_that_does_not_work_there_is_used_without_and_the_reason_told(tmp_path: Path, stand_in: str) -> None:
+def test_nvcc_that_fails_in_the_sandbox_is_used_without_it_and_the_reason_shown(tmp_path: Path, stand_in: str) -> None:
     Path(stand_in).write_text("#!/bin/sh\necho 'gcc: not found' >&2; exit 1\n")
     within = nvcc_sandbox(stand_in, tmp_path, Limits(), Cache(tmp_path))
     assert within == none("nvcc does not work in bubblewrap (gcc: not found)")

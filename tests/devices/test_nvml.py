@@ -229,7 +229,7 @@ def test_a_text_that_is_no_utf8_is_read_all_the_same():
     assert facts.driver_version == "58\N{REPLACEMENT CHARACTER}.1" and facts.uuid == H200["uuid"]
 
 
-def test_a_process_whose_name_is_no_utf8_has_one(nvml_that_starts, monkeypatch):
+def test_a_process_name_that_is_no_utf8_is_readable(nvml_that_starts, monkeypatch):
     monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetHandleByPciBusId", lambda address: object())
     monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetUUID", lambda gpu: b"GPU-\xe9".decode())
     monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetMaxClockInfo", lambda *asked: 1980)
@@ -240,7 +240,7 @@ def test_a_process_whose_name_is_no_utf8_has_one(nvml_that_starts, monkeypatch):
 
 
 @pytest.mark.parametrize("asked", ["nvmlInit", "nvmlDeviceGetHandleByPciBusId"])
-def test_an_error_whose_words_are_no_utf8_is_quoted(nvml_that_starts, monkeypatch, asked):
+def test_an_error_message_that_is_no_utf8_is_quoted(nvml_that_starts, monkeypatch, asked):
     def refuse(*arguments):
         raise nvml_that_starts.NVMLError(nvml_that_starts.NVML_ERROR_UNKNOWN)
 
@@ -257,7 +257,7 @@ def test_without_a_driver_nothing_is_known_of_what_disturbs():
     reader.close()
 
 
-def test_what_is_asked_while_others_wait_is_what_changes(nvml_that_starts, monkeypatch):
+def test_only_changing_facts_are_queried_under_the_lock(nvml_that_starts, monkeypatch):
     asked = []
 
     def answering(name, answer):
@@ -314,7 +314,7 @@ def test_slowdowns_are_noticed_with_an_old_driver_too(nvml_that_starts, monkeypa
         ([8, 9], ("1 unknown",)),
     ],
 )
-def test_other_processes_are_named_where_they_can_be_told(running, words, monkeypatch):
+def test_other_processes_are_named_if_they_are_known(running, words, monkeypatch):
     monkeypatch.setattr(processes, "_PROC", Path("/nonexistent"))
     monkeypatch.setattr(processes, "is_grader", lambda process: False)
     assert nvml.other_processes(running, 7, {7: "me", 8: "/opt/venv/bin/python"}.get) == words

@@ -7,7 +7,7 @@ from pathlib import Path
 from pytest_gpulab.devices.compiler import compiler_process
 
 
-def test_what_nvrtc_loads_itself_is_loaded_before_it(tmp_path: Path) -> None:
+def test_libraries_that_nvrtc_needs_are_loaded_before_it(tmp_path: Path) -> None:
     folder = tmp_path / "nvidia" / "cu13" / "lib"
     folder.mkdir(parents=True)
     for name in ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "libcudart.so.13"):

@@ -31,12 +31,12 @@ def test_most_kernels_are_compiled_once_with_few_declarations(monkeypatch: pytes
     assert answer == nvrtc_program._compiled(request, request.options)
 
 
-def test_who_needs_more_gets_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_needs_more_gets_all_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     answer, with_few = asked(monkeypatch, NEEDS_MORE)
     assert answer.output is not None and b"tex.1d" in answer.output and with_few == [True, False]
 
 
-def test_what_counts_is_what_is_said_with_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_messages_with_all_headers_count(monkeypatch: pytest.MonkeyPatch) -> None:
     answer, with_few = asked(monkeypatch, f"{NEEDS_MORE}__device__ int y = nothing;\n")
     assert answer.output is None and with_few == [True, False]
     assert 'k.cu(2): error: identifier "nothing" is undefined' in answer.log and "cudaTexture" not in answer.log

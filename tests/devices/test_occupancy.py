@@ -86,7 +86,7 @@ def occupancy(architecture: str, threads: int, registers: int = 16, shared_bytes
         (("sm_120", 256, 16, 32 * KIB), 3, 0.5, ("shared memory",), 768),
     ],
 )
-def test_what_limits_a_launch(
+def test_the_limiting_resource_of_a_launch(
     launch: tuple[Any, ...], blocks: int, share: float, limited_by: tuple[str, ...], suggested: int
 ) -> None:
     found = occupancy(*launch)

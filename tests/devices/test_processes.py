@@ -41,7 +41,7 @@ def gpu(tmp_path: Path) -> Path:
     return file
 
 
-def test_what_a_marked_process_starts_is_a_grader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_of_a_marked_process_are_graders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(processes.MARK, "")
     monkeypatch.delenv(processes.ONE_QUEUE, raising=False)
     processes.mark_what_is_started()
@@ -92,7 +92,7 @@ def test_graders_are_left_out_and_strangers_named(gpu: Path) -> None:
         assert others([os.getpid(), grader, stranger]) == (f"render (process {stranger})",)
 
 
-def test_who_draws_windows_is_a_stranger_too_and_named_once(gpu: Path) -> None:
+def test_graphics_processes_are_listed_too_and_once(gpu: Path) -> None:
     with process(gpu, marked=False) as computes, process(gpu, marked=False) as draws:
         named = [f"render (process {stranger})" for stranger in (computes, draws)]
         assert list(others([os.getpid(), computes], [draws])) == named

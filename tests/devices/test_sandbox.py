@@ -89,7 +89,7 @@ def test_a_folder_can_be_given_to_write_in(tmp_path: Path) -> None:
 
 
 @works
-def test_there_is_no_network_and_nobody_else() -> None:
+def test_there_is_no_network_and_no_other_process() -> None:
     view = sandbox((*LIBRARIES, *PROGRAMS, "/proc/net"))
     assert said(view, "echo $$").strip() in ("1", "2", "3")  # numbers of its own: no other process has a name here
     script = "exec 3<>/dev/tcp/127.0.0.1/1"
@@ -130,7 +130,7 @@ def test_without_bubblewrap_there_are_limits_only(monkeypatch: pytest.MonkeyPatc
         ("sleep 60", "it had not ended after 0.5 s"),
     ],
 )
-def test_where_it_does_not_work_the_reason_is_told(
+def test_a_sandbox_that_does_not_work_has_a_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, why: str
 ) -> None:
     (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n" if script else "no program")

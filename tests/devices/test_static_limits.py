@@ -66,7 +66,7 @@ def test_the_simulated_gpu_refuses_what_the_assembler_refuses_with_the_arrays(na
 
 
 @pytest.mark.parametrize("name", [name for name in NEEDS if name != "local"])
-def test_the_assemblers_words_are_told_in_plain_ones(name: str) -> None:
+def test_the_assemblers_message_is_reworded(name: str) -> None:
     source, _, _, owner, needs, most = NEEDS[name]
     with pytest.raises(CompileError) as caught:
         nvrtc.compile_machine_code(source, "kernel.cu", "sm_90")
@@ -79,7 +79,7 @@ def test_other_words_stay_as_they_are() -> None:
     assert with_plain_words("kernel.cu(3): error: no", "kernel.cu") == "kernel.cu(3): error: no"
 
 
-def test_what_has_room_compiles() -> None:
+def test_kernels_within_the_limits_compile() -> None:
     source = """__constant__ float c[16384];
     __global__ void k(float *p) {
         __shared__ float tile[12288];

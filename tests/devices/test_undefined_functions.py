@@ -29,7 +29,7 @@ def test_the_simulated_gpu_refuses_the_file_and_names_the_line(declared: str) ->
 
 
 @pytest.mark.parametrize("declared", DECLARED)
-def test_the_assemblers_words_are_told_in_plain_ones(declared: str) -> None:
+def test_the_assemblers_message_is_reworded(declared: str) -> None:
     with pytest.raises(CompileError) as caught:
         nvrtc.compile_machine_code(declared + CALLER, "k.cu", "sm_90")
     first, *rest = caught.value.diagnostics.splitlines()

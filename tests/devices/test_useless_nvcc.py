@@ -70,7 +70,7 @@ def test_one_that_compiles_with_few_headers_or_at_least_with_all_is_not_useless(
 
 
 @pytest.mark.parametrize("words", USELESS)
-def test_whatever_a_text_makes_nvcc_say_is_not_believed_where_nvcc_works(compiler: Compiler, words: str) -> None:
+def test_messages_caused_by_a_text_are_not_believed_if_nvcc_works(compiler: Compiler, words: str) -> None:
     """It may say anything, with an #error; and one that compiles nothing after all is not asked a second time."""
     compiler.says(f"cat <<'EOF' >&2\n{words}\nEOF\nexit 1")
     assert compiler.said("text", T="int") == compiler.said("text", T="float") == words
@@ -98,7 +98,7 @@ def test_an_nvcc_that_works_again_is_used(compiler: Compiler) -> None:
     assert len(compiler.trials) == 2
 
 
-def test_that_nvcc_worked_for_another_process_proves_nothing(compiler: Compiler) -> None:
+def test_success_of_nvcc_in_another_process_proves_nothing(compiler: Compiler) -> None:
     """The C compiler may be another one by now, or the disk be full."""
     compiler.says("echo code >kernel.cubin")
     compiler.nvcc.try_out("sm_90")

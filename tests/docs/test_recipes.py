@@ -74,7 +74,9 @@ def classroom50(machine: Path) -> float:
 
 
 @pytest.mark.parametrize("platform", [gradescope, prairielearn, classroom50], ids=lambda platform: platform.__name__)
-def test_nothing_beside_a_submission_is_obeyed_or_run(machine: Path, platform: Callable[[Path], float]) -> None:
+def test_no_file_beside_a_submission_is_executed_or_read_as_configuration(
+    machine: Path, platform: Callable[[Path], float]
+) -> None:
     assert platform(machine) == POINTS
 
 

@@ -20,6 +20,7 @@ from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.reports.terminal import hardware
 
 INSTRUCTOR, STUDENT = ROOT / "docs" / "instructor.md", ROOT / "docs" / "student.md"
+CONTRIBUTOR = ROOT / "docs" / "contributor.md"
 ALL_PAGES = [*PAGES, *sorted(ROOT.glob("exercises/*/README.md"))]
 KINDS = ("correct", "safe", "speedup")
 FOLDERS = ("docs", "exercises", "solutions", "tests", "pytest_gpulab", ".ci")
@@ -43,6 +44,14 @@ def anchors(page: Path) -> set[str]:
     """Return what GitHub makes of the page's headings."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_tree_for_contributors_lists_every_package() -> None:
+    tree = re.search(r"^```text\n(pytest_gpulab/\n.*?)^```", CONTRIBUTOR.read_text(encoding="utf-8"), re.M | re.S)
+    assert tree
+    packages = {path.parent.name for path in (ROOT / "pytest_gpulab").rglob("__init__.py")}
+    others = {"include", "exercises", "solutions", "tests"}
+    assert set(re.findall(r"\b(\w+)/", tree[1])) == packages | others
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)

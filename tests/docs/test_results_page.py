@@ -94,7 +94,7 @@ def test_no_bar_is_missed(title: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_whatever_was_promised_has_its_section(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_proof_has_its_section(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program, wanted = PROMISED[name]
     assert program.split()[0] == loaded("everything", monkeypatch).PROOFS[name][0]
     (title,) = (title for title in sections(RESULTS) if re.fullmatch(wanted, title))

@@ -326,13 +326,13 @@ def test_a_compiler_that_takes_too_much_memory_is_stopped_and_explained(device):
     source += "template <int M> struct T<0, M> { static const int v = M; };\n"
     source += "__global__ void k(int *x) { x[0] = T<26, 0>::v; }\n"
     nvcc = Nvcc(Limits(memory_bytes=1 << 30))
-    with pytest.raises(CompileError, match="did not finish; it may take 1 GiB of memory and 256 MiB per file"):
+    with pytest.raises(CompileError, match="did not finish; the limits are 1 GiB of memory and 256 MiB per file"):
         nvcc.cubin(source, "bomb.cu", device.info.architecture, {}, {})
 
 
 def test_a_cubin_that_is_too_large_is_refused(device):
     source = "__device__ char huge[1u << 28] = {1};\n__global__ void k(char *x) { x[0] = huge[threadIdx.x]; }\n"
-    with pytest.raises(CompileError, match="did not finish; it may take 2 GiB of memory and 16 MiB per file"):
+    with pytest.raises(CompileError, match="did not finish; the limits are 2 GiB of memory and 16 MiB per file"):
         Nvcc(Limits(file_bytes=16 << 20)).cubin(source, "huge.cu", device.info.architecture, {}, {})
 
 
@@ -372,11 +372,11 @@ def test_nvcc_is_spared_what_kernels_do_not_need(device, tmp_path, spared, name)
 
 
 @pytest.mark.parametrize("needs", NEEDS)
-def test_what_nvcc_is_spared_is_there_for_who_needs_it(opened_device, needs):
+def test_omitted_headers_are_included_on_demand(opened_device, needs):
     assert opened_device.compile(f"{NEEDS[needs]}\n__global__ void f(float *x) {{ x[0] = 1; }}").kernels == ("f",)
 
 
-def test_what_nvcc_is_spared_makes_no_difference_to_who_could_see_one(opened_device):
+def test_omitted_headers_make_no_visible_difference(opened_device):
     ambiguous = "using namespace std;\nstruct pair { float a; };\n__global__ void f(float *x) { pair p; p.a = *x; }"
     with pytest.raises(CompileError, match='"pair" is ambiguous'):
         opened_device.compile(ambiguous)

@@ -96,6 +96,6 @@ def test_a_kernel_that_ends_leaves_the_device_usable():
     assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
 
 
-def test_a_device_that_nobody_closes_ends_quietly():
+def test_a_device_that_is_never_closed_ends_quietly():
     ended = run("x[threadIdx.x] = 1;", PROGRAM.replace("device.close()", "").replace("x.free()", ""))
     assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)

@@ -52,7 +52,7 @@ def test_a_kernel_takes_as_long_as_it_waits(device, module):
     assert long_ms - short_ms == pytest.approx(200_000 / clock_mhz / 1e3, rel=0.05)
 
 
-def test_what_surrounds_a_short_kernel_is_not_counted(device, module):
+def test_the_launch_overhead_of_a_short_kernel_is_not_counted(device, module):
     call = waiting(10_000)
     with device.stopwatch() as watch:
         warmed_up(watch, module)
@@ -135,7 +135,7 @@ def test_a_large_kernel_reaches_a_plausible_bandwidth(device, module):
     assert 0.5 < share < 1
 
 
-def test_who_waits_for_the_gpu_keeps_no_processor_core_busy(device, module):
+def test_waiting_for_the_gpu_uses_no_cpu_time(device, module):
     memory = device.array(np.zeros(4, np.float32))
     with device._gpu.context.at_work():
         start = module.prepared(waiting(1_000_000_000))

@@ -99,7 +99,7 @@ def undisturbed_ms(device, module, call):
     raise AssertionError("interrupted all the time")
 
 
-def test_graders_do_not_interrupt_what_is_timed(device, module):
+def test_graders_do_not_interrupt_timed_kernels(device, module):
     call = adding(device, LONG)
     for _ in range(5):
         before_ms = undisturbed_ms(device, module, call)
@@ -111,7 +111,7 @@ def test_graders_do_not_interrupt_what_is_timed(device, module):
     assert (before_ms, beside_ms) == (alone_ms, alone_ms)
 
 
-def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
+def test_interruptions_of_timed_kernels_are_detected(device, module):
     call = adding(device, LONG)
     alone_ms = undisturbed_ms(device, module, call)
     with other("stranger") as stranger, device.stopwatch() as watch, stranger:
@@ -141,7 +141,7 @@ def looks_ms(watch):
     raise AssertionError("processes come and go all the time")
 
 
-def test_each_look_sees_a_stranger_that_is_always_at_work(device, module):
+def test_each_check_detects_a_busy_stranger(device, module):
     call = adding(device, LONG)
     with other("hanging") as stranger, device.stopwatch() as watch, stranger:
         cold(watch, module, [call])
@@ -172,7 +172,7 @@ def test_a_drain_waits_for_a_graders_hanging_kernel(device, module):
     assert [number for number, ms in enumerate(seen_ms) if ms] == [], (waited_s, users())
 
 
-def test_what_is_short_is_not_interrupted(device, module):
+def test_short_kernels_are_not_interrupted(device, module):
     call = adding(device, LONG // 10)
     with device.stopwatch() as watch:
         warmed_up(watch, module)
@@ -193,7 +193,7 @@ def test_two_processes_never_time_at_once(device):
     assert waiting_process.communicate(timeout=30)[0] == "in\n"
 
 
-def test_who_hangs_beside_and_is_stopped_costs_nobody_a_verdict(device):
+def test_a_hanging_neighbour_changes_no_verdict(device):
     with other("hanging") as stranger, stranger:
         threading.Timer(5, stranger.process.kill).start()
         results = speedups(device, "solutions/divergence/03_coalesced_by_tile.cu")

@@ -88,14 +88,14 @@ def speedups(tmp_path, source, info, **options):
 
 
 @pytest.mark.parametrize("how", [LAZY, KNOWING])
-def test_what_some_launches_leave_out_is_found(opened_device, tmp_path, how):
+def test_skipped_work_in_some_launches_is_found(opened_device, tmp_path, how):
     results = speedups(tmp_path, striking(how), opened_device.info)
     assert {result.points for result in results} == {0}
     assert results[0].findings[0].code == "wrong-result", results[0]
 
 
 @pytest.mark.usefixtures("nvidias_tools")
-def test_what_the_gpu_stops_is_looked_for_at_a_smaller_size_and_by_compute_sanitizer(opened_device, tmp_path):
+def test_a_fault_while_timing_is_located_at_a_smaller_size_and_by_compute_sanitizer(opened_device, tmp_path):
     source = striking(ILLEGAL)
     first, *_ = speedups(tmp_path, source, opened_device.info, sanitize=True)
     (found,) = first.findings
@@ -124,7 +124,7 @@ exercise = dataclasses.replace(exercise, reference=endless)
 """
 
 
-def test_a_reference_that_takes_too_long_is_ended_before_the_next_race(opened_device, tmp_path):
+def test_a_reference_that_takes_too_long_is_ended_before_the_next_benchmark(opened_device, tmp_path):
     folder = shutil.copytree(ROOT / "exercises/divergence", tmp_path / "exercises/divergence")
     (folder / "exercise.py").write_text((folder / "exercise.py").read_text() + ENDLESS)
     loaded = Catalogue(folder.parent).load("divergence")

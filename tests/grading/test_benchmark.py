@@ -82,31 +82,31 @@ def disturb(clocked: ClockedBench, factor: float, sitting: int) -> None:
     clocked.watch.run = disturbed  # type: ignore[method-assign]
 
 
-def test_a_disturbance_as_long_as_a_sitting_costs_nobody_a_point(clocked: ClockedBench) -> None:
+def test_interference_as_long_as_a_session_costs_no_point(clocked: ClockedBench) -> None:
     disturb(clocked, 1.2, sitting=1)
     result = tier(clocked, right(1.8))
     assert (result.verdict, sittings(clocked)) == ("passed", 2)
     assert result.measurement.speedup == pytest.approx(3 / 1.8, rel=0.005)
 
 
-def test_points_are_lost_by_little_only_in_two_sittings(clocked: ClockedBench) -> None:
+def test_a_near_miss_needs_two_sessions(clocked: ClockedBench) -> None:
     result = tier(clocked, right(2.8))
     assert (result.verdict, sittings(clocked), result.measurement.rounds) == ("failed", 2, 2 * FIRST_ROUNDS)
     assert clocked.watch.events.count("calibrates") == 2
 
 
-def test_points_are_lost_by_far_in_one_sitting(clocked: ClockedBench) -> None:
+def test_a_clear_miss_needs_one_session(clocked: ClockedBench) -> None:
     result = tier(clocked, right(3.2))
     assert (result.verdict, sittings(clocked), result.measurement.rounds) == ("failed", 1, FIRST_ROUNDS)
 
 
-def test_a_bonus_that_is_missed_by_little_takes_two_sittings_too(clocked: ClockedBench) -> None:
+def test_a_near_miss_of_a_bonus_needs_two_sessions(clocked: ClockedBench) -> None:
     results = clocked.results(right(1.0), speed=(TIERS[0], SpeedTier(3.5, 20, SIZE)))
     assert (results["speedup[1.5x]"].verdict, results["speedup[3.5x]"].verdict) == ("passed", "missed")
     assert sittings(clocked) == 2
 
 
-def test_a_disturbed_second_sitting_takes_nothing_that_the_first_one_gave(clocked: ClockedBench) -> None:
+def test_a_disturbed_second_session_keeps_the_pass_of_the_first(clocked: ClockedBench) -> None:
     disturb(clocked, 1.2, sitting=2)
     results = clocked.results(right(1.8), speed=(TIERS[0], SpeedTier(1.75, 20, SIZE)))
     assert (results["speedup[1.5x]"].verdict, results["speedup[1.75x]"].verdict) == ("passed", "missed")
@@ -116,7 +116,7 @@ def test_a_disturbed_second_sitting_takes_nothing_that_the_first_one_gave(clocke
     assert not results["speedup[1.5x]"].findings
 
 
-def test_between_two_sittings_others_have_their_turn(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_lock_is_released_between_two_sessions(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     events, names = clocked.watch.events, iter(["a", "b"])
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.PAUSE_S", 1.5)
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.time.sleep", lambda s: events.append(f"sleeps {s}"))
@@ -126,19 +126,17 @@ def test_between_two_sittings_others_have_their_turn(clocked: ClockedBench, monk
     assert measured.shared_with == ("a", "b")
 
 
-def test_a_sitting_that_took_long_needs_no_other(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_session_needs_no_second(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.LONG_S", 0.0)
     assert (tier(clocked, right(2.8)).verdict, sittings(clocked)) == ("failed", 1)
 
 
-def test_there_is_no_other_sitting_without_rounds_to_take(
-    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_there_is_no_second_session_without_rounds_left(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.statistics.MAX_ROUNDS", FIRST_ROUNDS)
     assert (tier(clocked, right(2.8)).verdict, sittings(clocked)) == ("failed", 1)
 
 
-def test_both_sittings_time_in_the_same_way(clocked: ClockedBench) -> None:
+def test_both_sessions_time_in_the_same_way(clocked: ClockedBench) -> None:
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     clocked.programs["naive"] = right(0.06)
     disturb(clocked, 1.25, sitting=1)  # it seems to take 56 us then, too long to be timed in batches
@@ -146,7 +144,7 @@ def test_both_sittings_time_in_the_same_way(clocked: ClockedBench) -> None:
     assert (sittings(clocked), result.measurement.caches, clocked.watch.batches) == (2, "cold", [])
 
 
-def test_each_sitting_looks_at_the_gpu_anew(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_session_reads_the_gpus_conditions_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.MAX_WARM_UP_S", 0.0)  # so warming up takes no look
     tier(clocked, right(2.8))
     assert (sittings(clocked), clocked.watch.looks) == (2, 2 * (1 + FIRST_ROUNDS // ROUNDS_PER_LOOK))
@@ -194,7 +192,8 @@ def test_disturbed_rounds_are_dropped_and_counted(clocked: ClockedBench) -> None
     result = tier(clocked, right(2.2), threshold=2.2)
     assert 1 <= result.measurement.dropped <= 4
     assert (
-        f"from 16 rounds, {result.measurement.dropped} of them disturbed and left out" in result.findings[0].evidence[1]
+        f"from 16 rounds, {result.measurement.dropped} of them discarded because of interference"
+        in result.findings[0].evidence[1]
     )
     assert result.measurement.speedup == pytest.approx(3 / 2.2)
 
@@ -236,7 +235,7 @@ def test_a_gpu_that_is_always_slowed_down_is_timed_for_longer_and_it_is_said(
     assert measured.certainty.endswith(f", with cold caches, while the GPU was slowed down ({words})")
 
 
-def test_whoever_waits_for_the_gpu_need_not_wait_until_other_processes_are_named(clocked: ClockedBench) -> None:
+def test_other_processes_are_named_after_the_lock_is_released(clocked: ClockedBench) -> None:
     clocked.watch.others = lambda: clocked.watch.events.append("others") or ("a",)  # type: ignore[method-assign,func-returns-value]
     result = tier(clocked, right(1.0))
     assert clocked.watch.events[-2:] == ["given back", "others"]
@@ -250,7 +249,7 @@ def test_a_slow_clock_makes_a_round_suspect() -> None:
     assert replace(QUIET, slowdowns=("power cap",)).held_down_by
 
 
-def test_the_race_starts_once_the_clock_is_up(clocked: ClockedBench) -> None:
+def test_the_benchmark_starts_once_the_clock_is_up(clocked: ClockedBench) -> None:
     clocks = iter([400, 900, 1500])
     clocked.watch.conditions = lambda: replace(QUIET, sm_clock_mhz=next(clocks, 1980))  # type: ignore[method-assign]
     tier(clocked, right(1.0))
@@ -298,7 +297,7 @@ def test_an_overhead_that_was_learned_in_a_bad_moment_spoils_no_sample(clocked: 
     assert measured.elapsed_ms == pytest.approx(0.1, rel=0.002)
 
 
-def test_what_is_shorter_than_its_overhead_has_a_time_all_the_same(clocked: ClockedBench) -> None:
+def test_a_sample_shorter_than_its_overhead_has_a_positive_time(clocked: ClockedBench) -> None:
     surrounded(clocked, lambda: 0.5)
     measured = tier(clocked, right(0.1)).measurement
     assert measured.elapsed_ms == pytest.approx(MIN_MS) and measured.baseline_ms > 2
@@ -316,7 +315,7 @@ def test_a_sides_overhead_is_that_of_its_launches() -> None:
     assert contender.overhead_ms(watch, runs=4) == pytest.approx((0.005 + 0.012) / 4)
 
 
-def test_each_sitting_has_its_own_overhead(clocked: ClockedBench) -> None:
+def test_each_session_has_its_own_overhead(clocked: ClockedBench) -> None:
     clocked.programs["naive"] = right(0.3)
     surrounded(
         clocked,
@@ -336,7 +335,7 @@ def test_the_overhead_of_a_batch_is_that_of_all_its_launches(clocked: ClockedBen
     assert measured.elapsed_ms == pytest.approx(0.048, rel=0.002)
 
 
-def test_where_the_clock_is_not_known_the_race_starts_once_times_fall_no_more(clocked: ClockedBench) -> None:
+def test_without_a_known_clock_the_benchmark_starts_once_times_stop_falling(clocked: ClockedBench) -> None:
     clocked.watch.conditions = lambda: Conditions()  # type: ignore[method-assign]
     clocked.watch.noise = lambda sample: 1 + 8 * 0.8**sample  # type: ignore[method-assign]
     measured = tier(clocked, right(1.0)).measurement

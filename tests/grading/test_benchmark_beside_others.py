@@ -86,7 +86,7 @@ def test_a_verdict_on_batches_allows_for_what_others_took_of_a_batch(
 BETWEEN = 3.0 * (1 + 1 / SLOW) / 2  # a threshold that the slow clock's ratio reaches and the true one does not
 
 
-def test_what_others_slow_down_decides_nothing(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slowed_rounds_decide_no_verdict(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their power holds the clock down, which changes the ratio."""
     monkeypatch.setattr("pytest_gpulab.grading.speed.statistics.MAX_ROUNDS", FIRST_ROUNDS)
     slowed(clocked, replace(QUIET, speed=SLOW, interruption_ms=0.3))
@@ -122,7 +122,7 @@ def test_one_look_that_sees_others_makes_all_slow_rounds_suspect(
     assert result.measurement.speedup == pytest.approx(3.0, rel=0.005)
 
 
-def test_what_is_clear_at_any_clock_is_not_tried_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_clear_at_any_clock_is_not_repeated(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
     slowed(clocked, replace(QUIET, speed=SLOW, interruption_ms=0.3, slowdowns=("power cap",)))
     result = tier(clocked, right(0.3), 2.0)
@@ -172,7 +172,7 @@ def test_a_clock_that_could_never_be_measured_is_not_known(
     assert tier(clocked, right(0.3), 2.9).verdict == "inconclusive"
 
 
-def test_what_is_known_of_a_gpus_speed_holds_for_all_races_of_a_submission(
+def test_the_measured_full_speed_applies_to_all_benchmarks_of_a_submission(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
@@ -188,9 +188,7 @@ def test_what_is_known_of_a_gpus_speed_holds_for_all_races_of_a_submission(
     assert clocked.watch.drains.count(True) == clocked.watch.drains.index(False, 1) - 1 > 0
 
 
-def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
-    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disturbed_session_is_repeated_later(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a kernel that hangs, of another submission, until it is stopped."""
     events = clocked.watch.events
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
@@ -206,7 +204,7 @@ def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
     assert clocked.watch.drains == [False, True, True]
 
 
-def test_what_is_clear_though_others_work_is_not_tried_again(
+def test_a_clear_verdict_under_interference_is_not_repeated(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.uint64, np.dtype([("key", np.int16), ("value", np.int8)])])
 @pytest.mark.parametrize("zeroed", [False, True])
-def test_large_arrays_whose_elements_are_all_alike_are_filled_on_the_device(
+def test_large_uniform_arrays_are_filled_on_the_device(
     clocked: ClockedBench, dtype: Any, zeroed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []

@@ -50,7 +50,7 @@ def test_the_compilers_message_may_have_another_form_and_is_capped(bench: Bench)
 
 @pytest.mark.parametrize("before", ["", "student.cu(7): error: expression must have a constant value\n"])
 def test_a_compiler_that_met_a_limit_has_a_hint_of_its_own(bench: Bench, before: str) -> None:
-    error = CompileError(f"{before}The compiler did not finish; it may take 60 s.")
+    error = CompileError(f"{before}The compiler did not finish; the limits are 60 s.")
     (finding,) = bench.result("compile", Program(error=error)).findings
     assert finding.hint == COMPILER_HINT
 
@@ -127,7 +127,7 @@ def test_the_first_variant_is_compiled_alone_and_the_others_ahead_each_once(pref
     assert [defines for _, _, defines, _ in prefetching.device.compiled] == [{"T": v.name} for v in VARIANTS]
 
 
-def test_what_does_not_compile_as_one_variant_is_not_tried_as_others(prefetching: Bench) -> None:
+def test_after_a_compile_error_other_variants_are_not_compiled(prefetching: Bench) -> None:
     error = Program(error=CompileError(DIAGNOSTICS))
     prefetching.result("compile", error, cases=OF_VARIANTS, speed=(), compile_points=30)
     assert prefetching.device.ahead == [] and len(prefetching.device.compiled) == 1
@@ -140,7 +140,7 @@ def test_a_compiler_that_cannot_be_run_ahead_is_not_the_students_fault(
     results = prefetching.results(right(), cases=OF_VARIANTS, speed=(), compile_points=30)
     assert results["compile"].verdict == "not gradable"
     assert results["compile"].findings[0].what == "The device failed: no program can be run from /tmp"
-    assert results["compile"].findings[0].hint.endswith("it must be graded again.")
+    assert results["compile"].findings[0].hint.endswith("it needs to be graded again.")
 
 
 def test_a_header_that_is_missing_is_the_instructors_mistake(bench: Bench) -> None:
@@ -150,14 +150,14 @@ def test_a_header_that_is_missing_is_the_instructors_mistake(bench: Bench) -> No
     assert finding.code == "reference-mismatch" and "missing.cuh" in finding.what and "instructor" in finding.hint
 
 
-def test_what_the_simulated_gpu_does_not_know_is_not_gradable_and_costs_nothing(bench: Bench) -> None:
+def test_an_unsupported_instruction_is_not_gradable_and_costs_nothing(bench: Bench) -> None:
     error = CannotSimulate("the instruction tex.1d", SourceLine("student.cu", 4))
     grade = bench.grader(Program(error=error)).grade()
     assert {check.verdict for check in grade.checks} == {"not gradable"}
     assert grade.max_points == 0
     (finding,) = grade.checks[0].findings
     assert (finding.code, finding.where) == ("cannot-simulate", "student.cu:4")
-    assert finding.what == "The simulated GPU does not know the instruction tex.1d"
+    assert finding.what == "The simulated GPU does not support the instruction tex.1d"
     assert "real GPU" in finding.hint
 
 

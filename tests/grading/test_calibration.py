@@ -296,7 +296,7 @@ def test_a_run_that_measures_takes_many_rounds_and_fails_no_speed(clocked: Clock
     assert taken is not None and taken.rounds == CALIBRATING_ROUNDS and not taken.calibrated
 
 
-def test_a_calibrated_threshold_is_applied_and_told(clocked: ClockedBench) -> None:
+def test_a_calibrated_threshold_is_applied_and_shown(clocked: ClockedBench) -> None:
     asked = Thresholds("calibrated for a test", {"1.4x": 2.5, "4.3x": 2.9})
     grade = clocked_grade(clocked, 1.1, asked)
     first, second = grade.checks[-2:]

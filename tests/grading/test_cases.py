@@ -109,7 +109,7 @@ def test_an_input_that_is_overwritten_is_named_before_the_result(bench: Bench) -
 
     findings = only_correct(bench, program(twice))["correct[n=4]"].findings
     assert [finding.code for finding in findings] == ["input-changed", "wrong-result"]
-    assert findings[0].what == "`in`: 3 elements were overwritten; this input must stay as it is."
+    assert findings[0].what == "`in`: 3 elements were overwritten; an input must not change."
     assert findings[0].hint
 
 

@@ -70,7 +70,7 @@ def test_a_broken_exercise_shows_the_instructors_traceback_and_the_others_still_
         ),
     ],
 )
-def test_what_an_instructor_can_get_wrong(tmp_path: Path, source: str, said: str) -> None:
+def test_mistakes_of_an_instructor_are_reported(tmp_path: Path, source: str, said: str) -> None:
     with pytest.raises(BrokenExercise, match="exercise 'bad' cannot be loaded") as caught:
         Catalogue(folder(tmp_path, bad=source)).load("bad")
     assert said in caught.value.traceback_text

@@ -27,7 +27,7 @@ def floats(*values: float) -> Any:
     return np.array(values, np.float32)
 
 
-def test_what_is_within_the_tolerance_is_right() -> None:
+def test_values_within_the_tolerance_are_correct() -> None:
     assert compare("out", floats(1, 2), np.array([1, 2.5]), 0.5, POISON) is None
     assert compare("out", floats(1, 2), np.array([1, 2.5]), np.array([0, 0.6]), POISON) is None
     assert compare("out", np.array([1, 2], np.int32), np.array([1, 2]), 0, POISON) is None
@@ -130,7 +130,7 @@ def test_no_pattern_is_invented(actual: list[int]) -> None:
     assert finding.hint == HINTS["wrong-result"]
 
 
-def test_what_is_still_poisoned_was_not_written() -> None:
+def test_poisoned_elements_were_not_written() -> None:
     actual = POISON.filled((3, 4), np.float32)
     expected = np.arange(12.0).reshape(3, 4)
     everything = found(actual, expected)

@@ -100,7 +100,7 @@ def test_those_of_other_patterns_and_variants_are_others_whatever_their_names(fo
 
 
 @pytest.mark.parametrize("ask", ASKING)
-def test_who_asks_for_tunables_has_contents_of_its_own(folder: Path, ask: Ask) -> None:
+def test_inputs_that_depend_on_tunables_have_their_own_contents(folder: Path, ask: Ask) -> None:
     exercise = Counted(ask).exercise
     assert all(np.array_equal(made(exercise)["in"], own()["in"]) for _ in range(2))
     assert files(folder) == [".apart", ".lock"]
@@ -141,7 +141,7 @@ def test_a_disk_that_is_full_all_the_same_leaves_them_in_memory(folder: Path, mo
     assert files(folder) == [".apart", ".lock"]
 
 
-def test_what_a_full_disk_did_not_take_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_to_a_full_disk_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As NumPy does not, for the last bytes of a file."""
     monkeypatch.setattr(np, "save", lambda file, values: file.write(npy_of(values)[:-8]))
     assert all(np.array_equal(made(EXERCISE)["in"], own()["in"]) for _ in range(2))
@@ -154,7 +154,7 @@ def npy_of(values: Array) -> bytes:
     return file.getvalue()
 
 
-def test_where_nothing_is_shared_nobody_waits_for_the_others(folder: Path) -> None:
+def test_unshared_contents_need_no_waiting(folder: Path) -> None:
     asks = Counted(dict).exercise
     made(asks)
     (lock,) = folder.glob("*.lock")
@@ -165,7 +165,7 @@ def test_where_nothing_is_shared_nobody_waits_for_the_others(folder: Path) -> No
         assert time.monotonic() - begin_s < 0.5 * contents.WAIT_S
 
 
-def test_who_waited_to_find_that_nothing_is_shared_makes_its_own_beside_others(folder: Path) -> None:
+def test_after_waiting_in_vain_a_process_makes_its_own_contents(folder: Path) -> None:
     lock = lock_of(folder)
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -177,7 +177,7 @@ def test_who_waited_to_find_that_nothing_is_shared_makes_its_own_beside_others(f
     assert files(folder) == [".apart", ".lock"]
 
 
-def test_what_the_system_refuses_costs_nobody_anything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_system_cost_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mapped = made(EXERCISE)["in"]
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -212,7 +212,7 @@ def lock_of(folder: Path) -> Path:
     return lock
 
 
-def test_who_comes_second_waits_for_the_first(folder: Path) -> None:
+def test_the_second_process_waits_for_the_first(folder: Path) -> None:
     with lock_of(folder).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = threading.Thread(target=made, args=(EXERCISE,))
@@ -224,7 +224,7 @@ def test_who_comes_second_waits_for_the_first(folder: Path) -> None:
     assert not waiting.is_alive() and files(folder) == [".lock", ".lock", ".npy", ".npy"]
 
 
-def test_nobody_waits_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "WAIT_S", 0.05)
     with lock_of(folder).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -138,7 +138,7 @@ def test_a_right_result_that_is_luck_fails_with_line_and_thread(bench: Class) ->
     assert (seen.code, seen.where, seen.evidence[-1]) == ("out-of-bounds", "twice.cu:3", cross_check.SEEN)
 
 
-def test_what_is_luck_is_not_fast_even_if_only_its_speed_is_asked_for(bench: Class) -> None:
+def test_a_result_by_luck_fails_the_speed_check_even_alone(bench: Class) -> None:
     with closing(bench.grader(READS_BEYOND)) as grader:
         result = grader.run(bench.checks["speedup[0.5x]"])
     assert (result.verdict, result.points, result.measurement) == ("failed", 0.0, None)
@@ -154,7 +154,7 @@ def test_a_fault_gets_its_name_and_place_and_keeps_what_the_gpu_said(bench: Clas
     assert "on the GPU: Twice: the GPU stopped the kernel" in finding.evidence
 
 
-def test_memory_beyond_the_stack_is_told_as_a_stack_overflow(bench: Class) -> None:
+def test_an_access_beyond_the_stack_is_a_stack_overflow(bench: Class) -> None:
     """Hardware says that a thread accessed memory of no array: it does not know which function it called."""
     deep = "__device__ int deep(const int *in, int n) { return in[0] + deep(in, n + 1) * n; }\n"
     found = results(bench, deep + KERNEL.replace("if (i < n)", "if (n == 31 && deep(in, i)) return;\n    if (i < n)"))
@@ -168,7 +168,7 @@ def test_memory_beyond_the_stack_is_told_as_a_stack_overflow(bench: Class) -> No
     ("verdict", "simulated_size", "which"),
     [("failed", None, "the same size"), ("missed", None, "the same size"), ("failed", 2048, "a smaller size")],
 )
-def test_what_the_gpu_stops_while_it_is_timed_is_looked_for_on_the_simulated_one(
+def test_a_fault_while_timing_is_located_on_the_simulated_gpu(
     bench: Class, verdict: Any, simulated_size: int | None, which: str
 ) -> None:
     file = bench.exercise.folder / "exercise.py"
@@ -188,9 +188,7 @@ def test_what_the_gpu_stops_while_it_is_timed_is_looked_for_on_the_simulated_one
         assert (found.code, found.what, found.evidence, found.where) == ("device-fault", "given up", (evidence,), where)
 
 
-def test_what_the_gpu_stops_is_left_to_it_where_there_is_no_simulated_one(
-    bench: Class, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_stays_as_it_is_without_a_simulated_gpu(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ALONE_VARIABLE, "1")
     with closing(bench.grader()) as grader:
         stopped = bench.checks["speedup[0.5x]"].result("failed", (Finding("device-fault", "given up"),))
@@ -229,10 +227,10 @@ def notes(found: dict[str, CheckResult]) -> list[str]:
     return [finding.what for result in found.values() for finding in result.findings]
 
 
-def test_what_is_too_large_to_simulate_is_left_to_the_gpu(bench: Class) -> None:
+def test_a_case_too_large_to_simulate_keeps_the_gpus_result(bench: Class) -> None:
     (note,) = notes(results(large(bench), READS_BEYOND))
     assert note.startswith("Checked on the GPU only: Not graded, because `correct[n=2^22]` did not pass: ")
-    assert note.endswith("The case is too large to be run on the simulated GPU beside a real one.")
+    assert note.endswith("The case is too large for the simulated GPU: only the real GPU checks it.")
 
 
 def test_without_a_simulated_gpu_the_real_ones_word_stands(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +250,7 @@ def test_without_room_for_its_process_the_real_ones_word_stands(bench: Class, mo
     assert note == f"Checked on the GPU only: there is no simulated GPU: {what}"
 
 
-def test_what_was_asked_before_closing_is_asked_again_after_it(bench: Class) -> None:
+def test_results_before_closing_are_requested_again_after_it(bench: Class) -> None:
     with closing(bench.grader(READS_BEYOND)) as grader:
         check = grader._cross_check
         assert check is not None
@@ -329,7 +327,7 @@ def test_the_simulated_gpu_works_ahead_while_the_real_one_is_busy(
         assert len(asked) == 1 + len(requests)
 
 
-def test_what_does_not_compile_is_not_simulated(bench: Class) -> None:
+def test_a_file_that_does_not_compile_is_not_simulated(bench: Class) -> None:
     grader = bench.grader(KERNEL.replace(";", ""))
     with closing(grader):
         assert grader.run(bench.checks["compile"]).verdict == "failed"

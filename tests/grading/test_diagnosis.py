@@ -53,27 +53,27 @@ PLACES = [
     (
         "scan/missing_block_sums",
         "n=1024",
-        "everything after the first block (elements 256 to 1023; 256 a block).",
+        "everything after the first block (elements 256 to 1023; 256 per block).",
         hint_of("uninitialised", "__global__, its `in` is `block_sums` of launch 1"),
     ),
     ("scan/first_lane_keeps_its_own", "n=block", "every 32nd element, from element 0 on.", value_patterns.SHIFT),
     (
         "scan/adds_a_place_that_changes",
         "n=1024",
-        "everything from block 2 on (elements 128 to 1023; 64 a block).",
+        "everything from block 2 on (elements 128 to 1023; 64 per block).",
         hint_of("race", "by different blocks"),
     ),
     ("divergence/written_backwards", "two-way n=31", "30 of 31 elements are wrong.", value_patterns.MIRRORED),
     (
         "divergence/reads_first_block",
         "two-way n=2053",
-        "everything after the first block (elements 256 to 2052; 256 a block).",
+        "everything after the first block (elements 256 to 2052; 256 per block).",
         value_patterns.REPEATED,
     ),
     (
         "divergence/second_item_forgotten",
         "two-way n=2053",
-        "never written: the second half of every block (512 elements a block).",
+        "never written: the second half of every block (512 elements per block).",
         error_location.IN_EACH_BLOCK,
     ),
     ("divergence/whole_groups_only", "two-way n=33", "all 33 elements are never written.", HINTS["not-written"]),
@@ -97,7 +97,7 @@ PLACES = [
 @pytest.mark.parametrize(
     ("kernel", "case", "where", "hint"), PLACES, ids=[f"{name} {case}" for name, case, *_ in PLACES]
 )
-def test_a_wrong_kernel_is_told_where(gpu: Device, kernel: str, case: str, where: str, hint: str) -> None:
+def test_a_wrong_kernel_gets_the_error_location(gpu: Device, kernel: str, case: str, where: str, hint: str) -> None:
     finding = found(gpu, kernel, case)
     assert finding.what.endswith(where)
     assert finding.hint == hint
@@ -157,7 +157,7 @@ VALUES = [
 @pytest.mark.parametrize(
     ("kernel", "case", "what", "hint"), VALUES, ids=[f"{name} {case}" for name, case, *_ in VALUES]
 )
-def test_a_wrong_kernel_is_told_what_its_results_have_in_common(
+def test_a_wrong_kernel_gets_the_pattern_of_its_values(
     gpu: Device, kernel: str, case: str, what: str, hint: str
 ) -> None:
     finding = found(gpu, kernel, case)
@@ -169,25 +169,25 @@ OMISSIONS = [
     (
         "reduction/first_warp_only",
         "n=block",
-        "it is what comes out of `in` without the elements of all warps but the first of each block",
+        "it is the result for `in` without the elements of all warps but the first of each block",
         error_location.OTHER_WARPS,
     ),
     (
         "reduction/vector_tail_dropped",
         "n=33",
-        "it is what comes out of `in` without the last element (index 32)",
+        "it is the result for `in` without the last element (index 32)",
         error_location.LAST_ONE,
     ),
     (
         "reduction/vector_tail_dropped",
         "n=1023",
-        "it is what comes out of `in` without the last 3 elements (from index 1020 on)",
+        "it is the result for `in` without the last 3 elements (from index 1020 on)",
         error_location.TAIL,
     ),
     (
         "reduction/vector_tail_dropped",
         "n=4099",
-        "it is what comes out of `in` without the last block's elements (block 4, 4096 to 4098)",
+        "it is the result for `in` without the last block's elements (block 4, 4096 to 4098)",
         missing_terms.LAST_BLOCK_LOST,
     ),
     ("reduction/one_round_too_many", "n=block-1", "it is twice the expected value", value_patterns.FACTOR),
@@ -197,15 +197,13 @@ OMISSIONS = [
 @pytest.mark.parametrize(
     ("kernel", "case", "what", "hint"), OMISSIONS, ids=[f"{name} {case}" for name, case, *_ in OMISSIONS]
 )
-def test_a_wrong_reduction_is_told_which_elements_are_missing(
-    gpu: Device, kernel: str, case: str, what: str, hint: str
-) -> None:
+def test_a_wrong_reduction_gets_its_missing_elements(gpu: Device, kernel: str, case: str, what: str, hint: str) -> None:
     finding = found(gpu, kernel, case)
     assert what in finding.evidence
     assert finding.hint == hint
 
 
-def test_a_result_that_differs_from_run_to_run_is_told_so_beside_its_pattern(gpu: Device) -> None:
+def test_a_result_that_differs_between_runs_is_reported_with_its_pattern(gpu: Device) -> None:
     finding = found(gpu, "scan/missing_block_sums", "n=1024")
     assert "everything after the first block" in finding.what
     assert any(line.startswith("the result depends on luck: other wrong values") for line in finding.evidence)

@@ -96,14 +96,14 @@ TOLD = [
         "reduction/stops_at_two",
         "correct[n=33]",
         "",
-        "it is what comes out of `in` without the elements with an odd index",
+        "it is the result for `in` without the elements with an odd index",
         error_location.STRIDED,
     ),
     (
         "reduction/adds_in_double",
         "correct[n=1025]",
         "",
-        "sums on the way leave the range of int32, and must wrap around",
+        "intermediate sums exceed the range of int32 and must wrap around",
         missing_terms.WRAPS,
     ),
     (
@@ -189,7 +189,7 @@ TOLD = [
         "correct[two-way n=1024]",
         "",
         "from a whole number: the input lost",
-        "`int` on the way",
+        "an intermediate `int`",
     ),
     (
         "divergence/assigns_in_a_condition",
@@ -224,7 +224,7 @@ TOLD = [
 @pytest.mark.parametrize(
     ("kernel", "check", "what", "evidence", "hint"), TOLD, ids=[f"{kernel} {check}" for kernel, check, *_ in TOLD]
 )
-def test_a_mistake_is_told_by_name_with_evidence_and_a_hint_that_fits(
+def test_a_mistake_has_a_code_evidence_and_a_matching_hint(
     gpu: Device, catalogue: Catalogue, kernel: str, check: str, what: str, evidence: str, hint: str
 ) -> None:
     found = graded(gpu, catalogue, kernel, check).findings[0]
@@ -270,7 +270,7 @@ def test_the_first_failure_shows_the_case_that_tells_most_if_it_tells_nothing_it
     assert any(told in line for line in found.evidence[at:]) and hint in found.hint
 
 
-def test_a_passing_kernel_is_told_nothing(gpu: Device, catalogue: Catalogue) -> None:
+def test_a_passing_kernel_gets_no_finding(gpu: Device, catalogue: Catalogue) -> None:
     exercise = catalogue.load("scan")
     grader = Grader(exercise, ROOT / "solutions" / "scan" / "05_warp_shuffle.cu", gpu, seed=20)
     results = [grader.run(check) for check in checks_of(exercise.exercise) if check.kind in ("correct", "safe")]

@@ -181,7 +181,7 @@ echo '#$ INCLUDES="-I{folder}/include"' >&2
 """
 
 
-def test_what_cudas_headers_declare_is_read_once_for_all_children(
+def test_the_declarations_of_cudas_headers_are_read_once_for_all_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_server: None, start: Start
 ) -> None:
     (tmp_path / "include").mkdir()

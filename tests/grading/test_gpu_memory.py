@@ -49,7 +49,7 @@ def zeros(buffer: Buffer) -> Any:
 
 
 @pytest.mark.parametrize("name", CATALOGUE.names)
-def test_a_race_leaves_room_for_a_context(name: str) -> None:
+def test_a_benchmark_leaves_memory_for_a_context(name: str) -> None:
     exercise = CATALOGUE.load(name).exercise
     tunables = {each.name: each.allowed[0] if each.default is None else each.default for each in exercise.tunables}
     for tier in {(tier.size, tier.variant.name): tier for tier in exercise.speed}.values():

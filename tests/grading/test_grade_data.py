@@ -84,7 +84,7 @@ def test_a_newer_minor_form_may_have_further_keys_but_another_version_is_refused
         Grade.from_dict(data | {"schema_version": 2})
 
 
-def test_a_grade_from_before_kernels_were_told_can_be_read() -> None:
+def test_a_grade_without_kernels_can_be_read() -> None:
     data = grade(check()).to_dict()
     del data["checks"][0]["measurement"]["kernels"]
     rebuilt = Grade.from_dict(data).checks[0].measurement
@@ -92,12 +92,12 @@ def test_a_grade_from_before_kernels_were_told_can_be_read() -> None:
     assert rebuilt.kernels == ()
 
 
-def test_what_the_machine_cannot_grade_costs_no_point() -> None:
+def test_checks_that_the_machine_cannot_grade_cost_no_point() -> None:
     whole = grade(check(verdict="passed", points=10.0), check(verdict="not gradable"), check(verdict="failed"))
     assert (whole.points, whole.max_points) == (10.0, 20.0)
 
 
-def test_whose_submission_it_is_and_what_is_hidden_survive_a_journey_through_json() -> None:
+def test_student_and_hidden_flags_survive_json() -> None:
     whole = Grade("a.cu", "scan", (check(hidden=True, findings=(replace(FINDING, hidden=True),)),), PROVENANCE, "s17")
     assert Grade.from_dict(json.loads(json.dumps(whole.to_dict()))) == whole
 

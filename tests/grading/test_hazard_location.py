@@ -73,14 +73,14 @@ def test_an_array_out_of_bounds_has_the_students_name_an_index_and_a_length(tmp_
     assert "in launch 1 of 2 (`reduce`): its `to` becomes `from` of launch 2 (`reduce`)" in found.evidence
 
 
-def test_an_index_below_zero_is_told_as_such_though_it_is_unsigned(tmp_path: Path, gpu: Device) -> None:
+def test_an_unsigned_index_below_zero_is_reported_as_negative(tmp_path: Path, gpu: Device) -> None:
     source = mistaken(SUMS, "from[i] :", "from[i - 1] :")
     found = only_finding(tmp_path, gpu, source, "reduction", "correct[n=2]")
     assert found.what == "Invalid __global__ read of size 4 bytes: `from[-1]` read, `from` has 2 elements"
     assert not any("launch" in line for line in found.evidence)  # there is one only
 
 
-def test_what_an_earlier_launch_left_unwritten_is_told_by_the_names_of_both(tmp_path: Path, gpu: Device) -> None:
+def test_unwritten_elements_of_an_earlier_launch_have_both_names(tmp_path: Path, gpu: Device) -> None:
     source = mistaken(SUMS, "if (t == 0) to", "if (i == n - 1) to")
     found = results(tmp_path, gpu, source, "reduction", "correct[n=block+1]", "safe[uninitialised]")
     (unsafe,) = found["safe[uninitialised]"].findings
@@ -88,7 +88,7 @@ def test_what_an_earlier_launch_left_unwritten_is_told_by_the_names_of_both(tmp_
     assert unsafe.evidence[1] == "in launch 2 of 2 (`reduce`): its `from` is `to` of launch 1 (`reduce`)"
 
 
-def test_dynamic_shared_memory_that_the_exercise_does_not_give_is_told(tmp_path: Path, gpu: Device) -> None:
+def test_missing_dynamic_shared_memory_is_reported(tmp_path: Path, gpu: Device) -> None:
     source = mistaken(SUMS, "__shared__ GPULAB_T part[BLOCK_SIZE];", "extern __shared__ GPULAB_T part[];")
     found = only_finding(tmp_path, gpu, source, "reduction", "correct[n=33]")
     assert found.what.endswith("`part[0]` written, but the kernel is launched without dynamic shared memory")
@@ -110,7 +110,7 @@ def test_a_plans_own_names_stand_in_where_the_text_has_none() -> None:
     assert of_error(scene.fault(0, fault))[1].evidence == ()
 
 
-def test_what_a_guard_zone_shows_has_the_name_of_the_kernel_that_writes_the_array() -> None:
+def test_a_write_to_a_guard_zone_has_the_name_of_the_writing_kernel() -> None:
     buffers = (Buffer("in", "input", np.float32, (8,)), Buffer("partials0", "scratch", np.float32, (2,)))
     launches = (Launch("sums", (2,), (4,), ("in", "partials0")), Launch("sums", (1,), (4,), ("partials0", "out")))
     scene = Scene(Plan((*buffers, Buffer("out", "output", np.float32, (1,))), launches), {}, {"sums": ("x", "y")})

@@ -25,7 +25,7 @@ def test_hidden_cases_are_graded_after_the_others(bench: Bench) -> None:
     assert names == ["correct[n=4]", "correct[secret]"]
 
 
-def test_what_depends_on_a_hidden_case_is_marked(bench: Bench) -> None:
+def test_findings_that_depend_on_a_hidden_case_are_marked(bench: Bench) -> None:
     results = bench.results(wrong_above(4), cases=CASES)
     assert set(codes(results)) == {"correct[secret]", "speedup[1.5x]", "speedup[3x]"}
     (finding,) = results["speedup[3x]"].findings

@@ -36,7 +36,7 @@ class TestWhatASolutionMustReach:
         assert reached_tiers(THREE, expecting(80)) == {"1.4x", "2x"}
         assert reached_tiers(THREE, expecting(90)) is None, "4.3x without 2x"
 
-    def test_what_points_leave_open_is_no_step(self) -> None:
+    def test_points_that_leave_tiers_open_are_no_step(self) -> None:
         twins = with_tiers(SpeedTier(1.4, 20, 1024), SpeedTier(3, 20, 1024, variant=EIGHT))
         assert reached_tiers(twins, expecting(80)) is None
         assert reached_tiers(twins, expecting(80, **{"1.4x": "too-slow"})) == {"3x eight-way"}
@@ -46,7 +46,7 @@ class TestWhatASolutionMustReach:
         fails = ExpectedFailures({"correct[n=4]": "wrong-result"})
         assert reached_tiers(TWO, Expectation(fails, 100)) is None
 
-    def test_what_other_bonuses_earned_is_taken_from_the_grade(self) -> None:
+    def test_points_of_other_bonuses_are_taken_from_the_grade(self) -> None:
         uses = UsesCheck("coalesced", (), 10, 1024, required=False)
         exercise = replace(TWO, cases=(replace(TWO.cases[0], points=15), *TWO.cases[1:]), uses=(uses,))
         exercise = replace(exercise, speed=(TWO.speed[0], replace(TWO.speed[1], points=10), SpeedTier(9, 20, 1024)))
@@ -79,7 +79,7 @@ class TestWhereATierLies:
             "2x eight-way": 3.0,
         }
 
-    def test_a_fraction_that_would_let_in_the_step_below_is_told_of(self) -> None:
+    def test_a_fraction_that_would_let_the_step_below_pass_is_reported(self) -> None:
         found = by_tier(proposals(TWO, LADDER, 0.5))
         assert found["4.3x"].threshold == 4.0
         assert found["1.4x"].threshold is None

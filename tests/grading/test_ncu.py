@@ -164,7 +164,7 @@ def test_the_clocks_are_left_as_they_are_and_all_counters_asked_for(bench: Class
     assert "--clock-control=none" in options and f"--metrics={','.join(METRICS)}" in options
 
 
-def test_without_permission_there_is_a_note_and_nobody_tries_again(bench: Class) -> None:
+def test_without_permission_there_is_a_note_and_no_second_attempt(bench: Class) -> None:
     profiler = ncu.Profiler()
     assert note(counted(bench, f'"$@"; cat {table_of(bench, DENIED)} >"$log"', profiler)) == ncu.NO_PERMISSION
     assert profiler.refused
@@ -204,7 +204,7 @@ def test_a_process_that_does_not_start_under_ncu_is_a_note(bench: Class, monkeyp
     fake.chmod(0o700)
     result = grader.run(bench.checks["speedup[0.5x]"])
     grader.close()
-    assert note(result) == "ncu: the process that grades had not started after 0 s"
+    assert note(result) == "ncu: the worker process had not started after 0 s"
 
 
 @pytest.mark.parametrize(

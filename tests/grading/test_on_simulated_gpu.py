@@ -20,7 +20,7 @@ def gpu() -> Iterator[Device]:
     device.close()
 
 
-def test_a_good_kernel_earns_everything_but_the_bonus_that_nobody_reaches(gpu: Device, tmp_path: Path) -> None:
+def test_a_good_kernel_earns_everything_but_the_unreachable_bonus(gpu: Device, tmp_path: Path) -> None:
     results = graded(tmp_path, gpu, TREE)
     assert codes(results) == {"speedup[1000x int32]": "too-slow"}
     assert sum(result.points for result in results.values()) == 80
@@ -116,7 +116,9 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_before_a_launch(gpu: Device, tmp_path: Path, old: str, new: str, code: str, what: str) -> None:
+def test_errors_before_a_launch_are_found(
+    gpu: Device, tmp_path: Path, old: str, new: str, code: str, what: str
+) -> None:
     results = graded(tmp_path, gpu, changed(TREE, old, new))
     assert codes(results) == dict.fromkeys(results, code)
     assert what in results["compile"].findings[0].what
@@ -201,7 +203,7 @@ def test_a_trap_that_the_compiler_made_of_a_null_pointer(gpu: Device, tmp_path: 
     assert "The compiler" in found.hint and "null pointer" in found.hint and "that line" in found.hint
 
 
-def test_what_a_kernel_prints(gpu: Device, tmp_path: Path) -> None:
+def test_the_output_of_a_kernel_is_kept(gpu: Device, tmp_path: Path) -> None:
     source = "#include <cstdio>\n" + changed(
         TREE, "== 0) out", '== 0) printf("n is %u\\n", n);\n    if (threadIdx.x == 0) out'
     )

@@ -30,10 +30,10 @@ def test_a_launch_without_memory_is_not_gradable(bench: Bench) -> None:
     ("error", "code", "what"),
     [
         (MemoryError(), "no-memory", "There is not enough memory to grade this check"),
-        (RecursionError(), "cannot-simulate", "The simulated GPU does not know code that is nested so deeply"),
+        (RecursionError(), "cannot-simulate", "The simulated GPU does not support code nested this deeply"),
     ],
 )
-def test_what_python_cannot_do_is_the_machines_fault(
+def test_errors_of_python_are_not_gradable(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, what: str
 ) -> None:
     def compiled(*args: Any, **more: Any) -> Any:

@@ -51,10 +51,10 @@ def said(*args: Any, **around: Any) -> str:
         (INDEX >= 990, "elements 990 to 999, the end of the last block", error_location.TAIL),
         (
             INDEX >= 128,
-            "everything after the first block (elements 128 to 999; 128 a block)",
+            "everything after the first block (elements 128 to 999; 128 per block)",
             error_location.AFTER_FIRST_BLOCK,
         ),
-        (INDEX >= 640, "everything from block 5 on (elements 640 to 999; 128 a block)", error_location.FROM_BLOCK_ON),
+        (INDEX >= 640, "everything from block 5 on (elements 640 to 999; 128 per block)", error_location.FROM_BLOCK_ON),
         (INDEX < 128, "only the first block (block 0, elements 0 to 127)", error_location.FIRST_BLOCK),
         (INDEX // 128 == 3, "only one block (block 3, elements 384 to 511)", error_location.WHOLE_BLOCKS),
         (INDEX // 128 % 2 == 1, "4 of 8 blocks, these altogether: 1, 3, 5 and more", error_location.WHOLE_BLOCKS),
@@ -68,22 +68,26 @@ def said(*args: Any, **around: Any) -> str:
         (INDEX >= 500, "the last 500 elements, from element 500 on", error_location.FROM_INDEX_ON),
         (INDEX < 100, "the first 100 elements, elements 0 to 99", error_location.START),
         ((INDEX >= 400) & (INDEX < 450), "only elements 400 to 449", ""),
-        (INDEX % 128 == 0, "the first element of every block (128 elements a block)", error_location.FIRST_OF_BLOCK),
-        (INDEX % 128 == 127, "the last element of every block (128 elements a block)", error_location.LAST_OF_BLOCK),
+        (INDEX % 128 == 0, "the first element of every block (128 elements per block)", error_location.FIRST_OF_BLOCK),
+        (INDEX % 128 == 127, "the last element of every block (128 elements per block)", error_location.LAST_OF_BLOCK),
         (
             INDEX % 128 > 0,
-            "all but the first element of every block (128 elements a block)",
+            "all but the first element of every block (128 elements per block)",
             error_location.FIRST_OF_BLOCK,
         ),
-        (INDEX % 128 == 5, "element 5 of every block (128 elements a block)", error_location.IN_EACH_BLOCK),
-        (INDEX % 128 >= 64, "the second half of every block (128 elements a block)", error_location.IN_EACH_BLOCK),
-        (INDEX % 128 < 64, "the first half of every block (128 elements a block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 128 == 5, "element 5 of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 128 >= 64, "the second half of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 128 < 64, "the first half of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
         (
             INDEX % 128 >= 32,
-            "all but the first 32 elements of every block (128 elements a block)",
+            "all but the first 32 elements of every block (128 elements per block)",
             error_location.OTHER_WARPS,
         ),
-        (INDEX % 128 >= 100, "elements 100 to 127 of every block (128 elements a block)", error_location.IN_EACH_BLOCK),
+        (
+            INDEX % 128 >= 100,
+            "elements 100 to 127 of every block (128 elements per block)",
+            error_location.IN_EACH_BLOCK,
+        ),
         (INDEX % 32 == 31, "every 32nd element, from element 31 on", error_location.LANE),
         (INDEX % 2 == 1, "every 2nd element, from element 1 on", error_location.STRIDED),
         (INDEX % 11 == 3, "every 11th element, from element 3 on", error_location.STRIDED),
@@ -102,7 +106,7 @@ def said(*args: Any, **around: Any) -> str:
         ),
         (
             (INDEX > 128) & (INDEX % 9 > 0),
-            "all of them after the first block (128 elements a block)",
+            "all of them after the first block (128 elements per block)",
             error_location.AFTER_FIRST_BLOCK,
         ),
     ],
@@ -283,7 +287,7 @@ def omitted(actual: Any, expected: Any, x: Any = X, tolerance: float = 0, thread
     return pattern.what if pattern else ""
 
 
-WITHOUT = "it is what comes out of `in` without "
+WITHOUT = "it is the result for `in` without "
 
 
 @pytest.mark.parametrize(
@@ -318,8 +322,7 @@ def test_what_each_thread_takes_after_its_first_element() -> None:
 
 def test_what_is_counted_twice() -> None:
     assert (
-        omitted(X.sum() + X[-1], X.sum())
-        == "it is what comes out of `in` with the last element (index 999) counted twice"
+        omitted(X.sum() + X[-1], X.sum()) == "it is the result for `in` with the last element (index 999) counted twice"
     )
 
 
@@ -435,13 +438,13 @@ def test_what_is_told_says_how_much_it_is_worth_and_the_special_outweighs_the_ge
         (
             (1, 37),
             (0, slice(0, None, 16)),
-            "all but the first column of every block (16 columns a block)",
+            "all but the first column of every block (16 columns per block)",
             error_location.IN_X,
         ),
         (
             (37, 1),
             (slice(0, None, 16), 0),
-            "all but the first row of every block (16 rows a block)",
+            "all but the first row of every block (16 rows per block)",
             error_location.IN_Y,
         ),
         ((1, 37), (0, 0), "all but the first column", error_location.IN_X),
@@ -488,6 +491,7 @@ def test_results_that_the_exercise_knows_are_told_by_its_words(actual: Any, word
 def test_that_sums_must_wrap_around_is_told_only_where_they_do() -> None:
     large = np.array([2**30, 2**30, 2**30, -(2**30), -(2**30), 5], np.int32)
     assert (
-        omitted(12345, large.sum(), large, blocks=1) == "sums on the way leave the range of int32, and must wrap around"
+        omitted(12345, large.sum(), large, blocks=1)
+        == "intermediate sums exceed the range of int32 and must wrap around"
     )
     assert omitted(12345, 2**30 + 5, np.array([2**30, 2, 3], np.int32), blocks=1) == ""

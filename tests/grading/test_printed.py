@@ -55,13 +55,13 @@ def answered(printed: Spill, contents: bytes, check: Check) -> str:
     return str(answer["result"]["printed"])
 
 
-def test_little_is_told_in_full_and_once(printed: Spill) -> None:
+def test_short_output_is_reported_completely_and_once(printed: Spill) -> None:
     assert answered(printed, "sum = 3 \u00fc\n".encode(), CORRECT) == "sum = 3 \u00fc\n"
     assert answered(printed, b"", CORRECT) == ""
 
 
 @pytest.mark.parametrize("before", ["", "a"])
-def test_of_a_flood_the_beginning_is_told_and_the_rest_counted_piece_by_piece(printed: Spill, before: str) -> None:
+def test_the_beginning_of_long_output_is_reported_and_the_rest_counted(printed: Spill, before: str) -> None:
     """Characters of several bytes lie across the pieces' ends, and the last one is cut off."""
     chars = 3 * PIECE_BYTES
     told = answered(printed, (before + chars * "\u00fc").encode() + b"\xc3", CORRECT)
@@ -71,10 +71,10 @@ def test_of_a_flood_the_beginning_is_told_and_the_rest_counted_piece_by_piece(pr
     assert printed.largest == PIECE_BYTES
 
 
-def test_what_other_checks_print_is_not_read_at_all(printed: Spill) -> None:
+def test_output_of_other_checks_is_not_read(printed: Spill) -> None:
     assert answered(printed, b"a" * 1000, SAFE) == "" and printed.largest == 0
     assert answered(printed, b"b", CORRECT) == "b"
 
 
-def test_a_piece_holds_all_that_is_told() -> None:
+def test_one_piece_contains_the_reported_output() -> None:
     assert worker.PIECE_BYTES >= 4 * (MAX_PRINTED_CHARS + 1)  # UTF-8

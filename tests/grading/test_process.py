@@ -47,7 +47,7 @@ def threads(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 
 
 @pytest.mark.parametrize("ending", [Worker.stop, Worker.kill])
-def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
+def test_its_temporary_folder_is_deleted_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, ending: object
 ) -> None:
     monkeypatch.setattr(worker_process, "STOP_LIMIT_S", 0.1)

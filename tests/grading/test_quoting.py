@@ -49,7 +49,7 @@ def test_the_line_at_a_findings_place_is_quoted_without_what_a_terminal_obeys() 
 
 
 @pytest.mark.parametrize("where", ["", "paths.cuh:2", "x.cu:9", "x.cu:0", "x.cu:two"])
-def test_what_is_no_line_of_the_file_is_not_quoted(where: str) -> None:
+def test_a_line_outside_the_file_is_not_quoted(where: str) -> None:
     assert Quotes("x.cu", SOURCE).added_to(failed(where), ()).findings[0].quote == ""
 
 
@@ -92,7 +92,7 @@ def test_a_report_gives_a_warning_once_with_its_line_and_names_no_checks_for_it(
     for position in (0, 1):
         book.add(result_properties(replace(grade, checks=(checks[position],)), position, 2))
     assert [reason.heading() for reason in reasons(grade, set())] == [
-        "FAILED correct[n=1], [n=2]",
+        "FAILED correct[n=1], n=2",
         "note on compile",
         "note on compile",
     ]

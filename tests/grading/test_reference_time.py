@@ -112,7 +112,7 @@ def test_where_no_further_thread_is_allowed_it_is_measured_another_time(
     assert not calls and told(clocked, 0.0, calls) > 0
 
 
-def test_what_takes_too_long_is_not_waited_for_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reference_is_not_waited_for_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference_time, "LIMIT_S", 0.05)
     calls: list[int] = []
     begin_s = time.monotonic()
@@ -123,7 +123,7 @@ def test_what_takes_too_long_is_not_waited_for_again(clocked: ClockedBench, monk
     assert len(calls) == 1
 
 
-def test_nobody_waits_for_another_process_that_measures_it(
+def test_another_process_that_measures_it_is_not_waited_for(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []

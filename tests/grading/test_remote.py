@@ -80,7 +80,7 @@ def test_a_kill_for_want_of_memory_is_never_the_submissions(hostile: Class, monk
     results = graded(hostile, KERNEL + "// launch 31: killed\n")
     result = results["correct[n=31]"]
     assert (result.verdict, result.findings[0].code) == ("not gradable", "no-memory")
-    assert result.findings[0].what.startswith("The system killed the process that grades: the machine or its container")
+    assert result.findings[0].what.startswith("The system killed the worker process: the machine or its container")
     assert "failed" not in verdicts(results).values()
     monkeypatch.setattr(process, "memory_kills", lambda: 7)
     assert graded(hostile, KERNEL + "// launch 31: killed\n")["correct[n=31]"].findings[0].code == "crash"
@@ -91,7 +91,7 @@ def test_a_crash_before_any_kernel_was_launched_is_the_gpus(hostile: Class) -> N
     results = graded(hostile, KERNEL + "// compile: crash\n")
     assert set(verdicts(results).values()) == {"not gradable"}
     (found,) = results["compile"].findings
-    assert found.what == "The device failed: the process that grades was ended by SIGSEGV, 2 times in a row"
+    assert found.what == "The device failed: the worker process was ended by SIGSEGV, 2 times in a row"
     assert hostile.deeds() == ["crash", "crash"]
 
 
@@ -121,7 +121,7 @@ def test_a_compilation_that_gets_no_processor_is_the_machines(hostile: Class) ->
     results = graded(hostile, KERNEL + "// compile: hang\n", timeout_s=5.0)
     assert set(verdicts(results).values()) == {"not gradable"}
     assert hostile.deeds() == ["hang", "sleep"]
-    said = "The device failed: compiling had not ended after 6 s, in which it had a processor for "
+    said = "The device failed: compiling had not ended after 6 s, with "
     assert results["compile"].findings[0].what.startswith(said)
 
 
@@ -184,7 +184,7 @@ def test_a_mistake_of_ours_shows_where_it_was_made(bench: Class) -> None:
     grader.close()
 
 
-def test_a_grader_that_is_told_nothing_of_the_device_asks_the_process_that_grades(hostile: Class) -> None:
+def test_a_grader_without_device_facts_asks_its_worker(hostile: Class) -> None:
     told = hostile.grader().grade()
     known, hostile.info = hostile.info, None
     grader = hostile.grader()
@@ -237,9 +237,7 @@ def test_if_the_process_cannot_be_started_nothing_is_graded(hostile: Class, monk
     assert {result.findings[0].what for result in results.values()} == {f"The device failed: {NO_ROOM}"}
 
 
-def test_a_check_whose_process_cannot_be_started_does_not_affect_others(
-    bench: Class, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_without_a_process_does_not_affect_others(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     grader = bench.grader()
     assert grader.run(bench.checks["compile"]).verdict == "passed"
     grader.close()
@@ -259,7 +257,7 @@ def test_a_process_that_ends_before_it_has_begun_costs_no_points(bench: Class, m
     with monkeypatch.context() as patch:
         patch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", "raise SystemExit(1)"))
         result = grader.run(bench.checks["correct[n=1]"])
-    words = "The device failed: the process that grades ended with exit status 1, 2 times in a row"
+    words = "The device failed: the worker process ended with exit status 1, 2 times in a row"
     assert (result.verdict, result.findings[0].what) == ("not gradable", words)
     assert grader.run(bench.checks["correct[n=1]"]).verdict == "passed"
     grader.close()

@@ -53,7 +53,7 @@ __global__ void block_sums(const GPULAB_T* values, GPULAB_T* out, unsigned n)
         ("min(first + BLOCK_SIZE, 64u)", ""),
     ],
 )
-def test_a_wrong_kernel_that_reads_everything_in_each_thread_is_told_so(
+def test_a_wrong_kernel_that_reads_everything_in_each_thread_gets_a_note(
     gpu: Device, tmp_path: Path, end: str, told: str
 ) -> None:
     source = changed(KERNEL.replace("END", end), "weight * sum", "sum - 1")
@@ -62,7 +62,7 @@ def test_a_wrong_kernel_that_reads_everything_in_each_thread_is_told_so(
     assert [line for line in finding.evidence if "every thread" in line] == ([told] if told else [])
 
 
-def test_a_correct_kernel_that_is_too_slow_is_told_of_the_case_that_shows_it(gpu: Device, tmp_path: Path) -> None:
+def test_a_correct_kernel_that_is_too_slow_gets_the_case_that_shows_it(gpu: Device, tmp_path: Path) -> None:
     exercise = replace(CASES, speed=(replace(EXERCISE.speed[0], simulated_size=2048),), compile_points=50)
     results = graded(tmp_path, gpu, KERNEL.replace("END", "n"), exercise)
     assert results["correct[n=2000]"].verdict == "passed"
@@ -73,7 +73,7 @@ def test_a_correct_kernel_that_is_too_slow_is_told_of_the_case_that_shows_it(gpu
     )
 
 
-def test_a_kernel_that_was_stopped_is_told_what_its_threads_had_read(gpu: Device) -> None:
+def test_a_stopped_kernel_gets_the_reads_of_its_threads(gpu: Device) -> None:
     source = KERNEL.replace(
         "#include <gpulab.cuh>", "#define GPULAB_T int\n#define GPULAB_OP(a, b) a + b\n#include <gpulab.cuh>"
     )
@@ -91,7 +91,7 @@ def test_a_kernel_that_was_stopped_is_told_what_its_threads_had_read(gpu: Device
     )
 
 
-def test_a_kernel_whose_threads_read_their_own_elements_is_told_nothing(gpu: Device, tmp_path: Path) -> None:
+def test_a_kernel_that_reads_each_element_once_gets_no_note(gpu: Device, tmp_path: Path) -> None:
     source = changed(TREE, "weight * tile[0]", "tile[0] - 1")
     finding, *_ = graded(tmp_path, gpu, source, CASES)["correct[n=2000]"].findings
     assert not [line for line in finding.evidence if "every thread" in line]

@@ -58,7 +58,7 @@ def wrong_at(places: Any, value: float = 7.0) -> Any:
     return twice
 
 
-def test_what_is_right_at_all_places_needs_no_reference_of_the_rest(clocked: ClockedBench) -> None:
+def test_correct_positions_need_no_full_reference(clocked: ClockedBench) -> None:
     result = tier(clocked, kernel(), reference=unused_reference)
     assert result.verdict == "passed"
     assert result.measurement.reference_ms is None  # it failed, which decides nothing
@@ -73,7 +73,7 @@ def test_without_the_hook_or_at_small_sizes_every_element_is_checked(
     assert tier(clocked, one).findings[0].code == "wrong-result"
 
 
-def test_what_is_wrong_at_a_place_is_told_as_if_all_had_been_compared(clocked: ClockedBench) -> None:
+def test_a_wrong_position_is_reported_as_in_a_full_comparison(clocked: ClockedBench) -> None:
     wrong = tier(clocked, wrong_at(slice(0, SIZE, 5)))
     assert wrong.verdict == "failed"
     assert wrong == replace(
@@ -105,14 +105,14 @@ def test_a_stored_answer_is_wrong_where_the_contents_are_new(clocked: ClockedBen
     assert tier(clocked, twice).findings[0].code == "wrong-result"
 
 
-def test_an_instructor_who_gives_another_number_of_values_is_told(clocked: ClockedBench) -> None:
+def test_a_wrong_number_of_reference_values_is_reported(clocked: ClockedBench) -> None:
     result = tier(clocked, kernel(), reference_at=lambda problem, inputs, places: reference(problem, inputs))
     assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
     assert "The exercise's own `reference_at` is wrong: " in result.findings[0].what
     assert "the values of 'out' have shape " in result.findings[0].what
 
 
-def test_an_instructor_whose_tolerance_at_places_is_no_number_is_told(clocked: ClockedBench) -> None:
+def test_a_tolerance_that_is_no_number_is_reported(clocked: ClockedBench) -> None:
     def at(problem: Problem, inputs: Mapping[str, Array], places: Mapping[str, Array]) -> Expected:
         return Expected({"out": 2 * inputs["in"][places["out"]]}, {"out": np.nan})
 

@@ -40,7 +40,7 @@ def test_compute_sanitizers_report_is_attached(hostile: Class, tmp_path: Path, m
     wait_for_end(hostile.processes())
 
 
-def test_what_the_gpu_stops_while_it_is_timed_is_looked_at_too(
+def test_a_fault_while_timing_is_also_run_under_the_sanitizer(
     hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_sanitizer(tmp_path, monkeypatch)
@@ -75,7 +75,7 @@ def test_without_room_for_the_sanitizer_there_is_no_report(
     assert grader.run(hostile.checks["speedup[0.5x]"]).findings == stopped.findings
 
 
-def test_what_goes_wrong_under_the_sanitizer_alone_is_no_mistake_of_ours(
+def test_a_failure_under_the_sanitizer_only_changes_no_verdict(
     hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_sanitizer(tmp_path, monkeypatch)
@@ -86,7 +86,7 @@ def test_what_goes_wrong_under_the_sanitizer_alone_is_no_mistake_of_ours(
     assert hostile.deeds() == ["fault_then_mistake", "fault_then_mistake"]
 
 
-def test_what_does_not_compile_is_not_run_under_the_sanitizer(
+def test_a_file_that_does_not_compile_is_not_run_under_the_sanitizer(
     hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = tmp_path / "runs"

@@ -120,7 +120,7 @@ def test_line_directives_are_refused(gpu: Device, tmp_path: Path) -> None:
     assert (verdict, finding.what, finding.where) == ("failed", "The file uses `#line`.", "reduction.cu:3")
 
 
-def test_host_code_is_told_once(gpu: Device, tmp_path: Path) -> None:
+def test_host_code_is_reported_once(gpu: Device, tmp_path: Path) -> None:
     head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
     verdict, (note,) = compiled(gpu, tmp_path, head, "int main()\n{\n    return 0;\n}\n")
     assert verdict == "passed" and note.where == "reduction.cu:17"
@@ -133,7 +133,7 @@ def test_host_code_is_told_once(gpu: Device, tmp_path: Path) -> None:
      ("(ITEMS_PER_THREAD, 2)\n__constant__ int items = ITEMS_PER_THREAD;", False),
      ("(ITEMS_PER_THREAD, 2)\n__device__ unsigned blocks() { return gridDim.x; }", False)],
 )  # fmt: skip
-def test_a_tunable_that_nothing_reads_is_told(gpu: Device, tmp_path: Path, declared: str, is_told: bool) -> None:
+def test_an_unread_tunable_is_reported(gpu: Device, tmp_path: Path, declared: str, is_told: bool) -> None:
     head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
     verdict, notes = compiled(gpu, tmp_path, f"GPULAB_TUNABLE{declared}\n{head}")
     told = ["ITEMS_PER_THREAD is declared as 2, but nothing reads it."] if is_told else []

@@ -267,7 +267,7 @@ def test_a_sample_must_write_its_share_of_an_output(bench: Bench, share: float, 
         assert [(found.code, found.what) for found in result.findings] == [
             (
                 "not-written",
-                "At the timed size 2^20: `out`: a sample of the blocks wrote 32768 elements; its share is 65536.",
+                "At the timed size 2^20: `out`: a sample of the blocks wrote 32768 elements; it should write 65536.",
             )
         ]
 
@@ -296,7 +296,7 @@ def test_an_input_that_a_sample_of_a_large_launch_overwrites_is_seen(bench: Benc
 
     result = bench.result("speedup[1.5x]", program(twice), speed=(SpeedTier(1.5, 40, 2**20),))
     assert [finding.what for finding in result.findings] == [
-        "At the timed size 2^20: `in`: 2 elements were overwritten; this input must stay as it is."
+        "At the timed size 2^20: `in`: 2 elements were overwritten; an input must not change."
     ]
 
 

@@ -245,7 +245,7 @@ def test_an_interval_allows_for_interruptions_as_they_were_measured(seen_ms: flo
     assert allowing_for(seen_ms, seen, beside_ms, 1.0).low <= 3.777
 
 
-def test_what_takes_less_than_an_interruption_has_none_in_it() -> None:
+def test_samples_shorter_than_an_interruption_contain_none() -> None:
     assert allowing_for(2.4, RATIO, 2.0, 1.2) == RATIO
 
 

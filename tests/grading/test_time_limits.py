@@ -114,7 +114,7 @@ def test_after_three_stopped_cases_the_rest_is_not_run(bench: Bench) -> None:
     assert [found.because for found in whats.values()] == ["", "", "", *["correct[n=4]"] * 3]
     assert whats["correct[n=4]"].what == "Time limit: the kernel had not ended after 20 s"
     assert whats["correct[n=5]"].what == "Time limit: the kernel had not ended after 2 s"
-    assert "less time than usual, because `correct[n=4]` used up its own" in whats["correct[n=5]"].evidence
+    assert "with a shorter time limit, because `correct[n=4]` reached it" in whats["correct[n=5]"].evidence
     assert whats["correct[n=7]"].what.startswith("Not graded, because `correct[n=4]` did not pass: Time limit")
     assert whats["correct[n=4]"].hint.startswith("The loop may be finite but very long.")
 

@@ -44,7 +44,7 @@ def test_a_case_asks_for_the_gpu_once_whatever_it_runs(clocked: ClockedBench) ->
     assert clocked.device.stays == 1
 
 
-def test_for_a_race_each_side_asks_for_the_gpu_once_and_once_more_who_compares(clocked: ClockedBench) -> None:
+def test_a_benchmark_locks_the_gpu_once_per_side_and_once_to_compare(clocked: ClockedBench) -> None:
     checks = {check.name: check for check in checks_of(replace(EXERCISE, speed=TIERS))}
     grader = clocked.grader(right(1.0), speed=TIERS)
     grader.run(checks["correct[n=4]"]), grader.run(checks["correct[n=70]"])
@@ -61,7 +61,7 @@ def test_further_variants_are_loaded_in_one_go(clocked: ClockedBench, count: int
     assert clocked.device.stays == stays
 
 
-def test_the_memorys_peak_is_told(clocked: ClockedBench) -> None:
+def test_the_peak_bandwidth_is_in_the_measurement(clocked: ClockedBench) -> None:
     measured = tier(clocked, right(1.0)).measurement
     assert measured is not None and measured.peak_bandwidth_gb_s == 1e9
 
@@ -88,7 +88,7 @@ def test_of_several_launches_the_one_with_the_most_threads_is_described_however_
     assert (measured.occupancy, measured.registers) == (0.75, 40)
 
 
-def test_tiers_of_the_same_size_share_one_race_and_nothing_stays_in_memory(clocked: ClockedBench) -> None:
+def test_tiers_of_the_same_size_share_one_benchmark_and_keep_no_memory(clocked: ClockedBench) -> None:
     clocked.results(right(1.0), speed=TIERS)
     assert len(clocked.device.held_at_start) == 1
     assert clocked.device.held == []
@@ -176,7 +176,7 @@ def test_an_output_is_checked_though_the_time_was_up_after_few_rounds(
     assert found[0] == "not-written"
 
 
-def test_of_a_memory_whose_peak_is_not_known_no_time_is_impossible(clocked: ClockedBench) -> None:
+def test_without_a_known_peak_bandwidth_no_time_is_impossible(clocked: ClockedBench) -> None:
     clocked.watch.peak_bandwidth_gb_s = 0.0
     result = tier(clocked, right(1e-5))
     assert (result.verdict, result.measurement.peak_bandwidth_gb_s) == ("passed", None)

@@ -193,7 +193,7 @@ def test_an_input_that_is_overwritten_at_the_timed_size_only_is_seen(clocked: Cl
     (finding,) = tier(clocked, program(twice)).findings
     assert finding.code == "input-changed"
     assert finding.what == (
-        "At the timed size 2^10: in a timed run, `in`: 3 elements were overwritten; this input must stay as it is."
+        "At the timed size 2^10: in a timed run, `in`: 3 elements were overwritten; an input must not change."
     )
 
 

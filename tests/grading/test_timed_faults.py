@@ -28,7 +28,7 @@ def test_a_race_that_broke_the_gpu_is_not_run_again_for_its_other_tiers(clocked:
     assert clocked.watch.cold == []
 
 
-def test_a_gpu_without_room_for_outputs_to_be_checked_is_nobodys_fault(
+def test_a_gpu_without_memory_for_checked_outputs_costs_no_point(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(pool: BufferPool, buffer: Buffer) -> None:
@@ -94,7 +94,7 @@ def test_a_submission_that_fails_while_it_is_timed_answers_for_itself(clocked: C
     assert (result.verdict, result.findings[0].code) == ("failed", "trap")
 
 
-def test_a_gpu_that_is_never_free_is_nobodys_fault(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_never_free_costs_no_point(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(drain: bool) -> Any:
         raise DeviceUnavailable("another process has been timing on the GPU for 600 s")
 

@@ -90,7 +90,7 @@ def test_reads_of_constant_memory_count_if_their_values_are_used(gpu: Device, tm
     source = changed(TREE, "if (threadIdx.x == 0) out[blockIdx.x] = weight * tile[0];", plain)
     found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
     assert found.what == "Too few reads of constant memory: 0 per warp; this check requires 0.2."
-    assert found.evidence[-1] == "12 reads of constant memory got other values: 0 of them changed an output"
+    assert found.evidence[-1] == "of 12 reads of constant memory, 0 affect an output"
 
 
 def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ USAGE = Usage(
         (concepts.barriers(2), 5),
     ],
 )
-def test_what_the_usual_bounds_measure(bound: Bound, value: float) -> None:
+def test_the_usual_bounds_measure_their_concepts(bound: Bound, value: float) -> None:
     assert bound.measure(USAGE) == value
 
 

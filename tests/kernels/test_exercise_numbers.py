@@ -118,7 +118,7 @@ def test_a_path_gives_the_same_bits_whether_multiply_adds_are_fused_or_not(which
 
 
 @pytest.mark.parametrize("which", range(8))
-def test_what_only_comes_close_to_a_path_has_other_bits(which: int):
+def test_close_approximations_of_a_path_have_other_bits(which: int):
     exact, step = DIVERGENCE.follow(which, START), DIVERGENCE.STEPS[which]
     precise = rounds(step, START.astype(np.float64))
     polynomial = np.polynomial.Chebyshev.fit(START, precise, 24)

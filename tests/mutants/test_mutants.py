@@ -68,7 +68,7 @@ def test_the_kernel_itself_is_no_mutant_and_survives(name: str, tmp_path: Path) 
     assert verdict_of(itself, loaded, tmp_path, [], seed=20)["status"] == "survived"
 
 
-def test_a_report_is_continued_and_survivors_are_told(
+def test_a_report_is_continued_and_survivors_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[Mutant] = []

@@ -71,12 +71,12 @@ def test_each_line_stands_with_its_figures(course: Course) -> None:
     assert lines[3] == "   1" and max(map(len, lines)) <= WIDTH
 
 
-def test_what_costs_more_than_it_must_stands_below_its_line(course: Course) -> None:
+def test_avoidable_costs_are_below_their_line(course: Course) -> None:
     lines = listed(course, CONFLICTS)
     text, below = row(lines, "tile[threadIdx.x * 32] = i < n")
     assert text.split()[-2:] == ["4.0", "32.0"]
     assert below == ["^ bank conflicts: 3.97k of 4.1k passes of shared memory"]
-    assert row(lines, "__syncthreads")[1] == ["^ barrier: warps come to one 128 times"]
+    assert row(lines, "__syncthreads")[1] == ["^ barrier: 128 warp arrivals"]
     assert row(lines, "if (threadIdx.x % 2)")[1][0].startswith("^ divergence: at 128 of ")
 
 
@@ -85,7 +85,7 @@ def test_hazards_stand_below_their_line(course: Course) -> None:
     assert any(line.startswith("! ") for line in below), below
 
 
-def test_what_a_sample_of_blocks_leaves_unwritten_is_no_hazard(course: Course) -> None:
+def test_elements_that_a_sample_of_blocks_does_not_write_are_no_hazard(course: Course) -> None:
     """The partial sums of a reduction: most of them are never made where a sample of the blocks runs."""
     root = Path(__file__).resolve().parents[2]
     course.write("reduction.cu", (root / "solutions" / "reduction" / "07_shared_strided.cu").read_bytes())
@@ -95,7 +95,7 @@ def test_what_a_sample_of_blocks_leaves_unwritten_is_no_hazard(course: Course) -
     assert "uninitialized" not in text and "     ! " not in text.replace("! concept", "")
 
 
-def test_what_a_check_found_stands_below_its_line_and_a_run_that_fails_has_a_note(course: Course) -> None:
+def test_findings_are_below_their_line_and_a_failed_run_has_a_note(course: Course) -> None:
     lines = listed(course, RIGHT.replace("in[i]", "in[i + 1]"))
     assert lines[2].startswith("  ! Invalid ")
     _, below = row(lines, "in[i + 1]")
@@ -111,7 +111,7 @@ def test_a_line_directive_is_refused_and_shows_no_file(course: Course, name: str
     assert len(own) == (name == "naive.cu"), "the student's own line alone"
 
 
-def test_what_does_not_compile_is_listed_with_the_compilers_first_message(course: Course) -> None:
+def test_a_file_that_does_not_compile_is_listed_with_the_first_message(course: Course) -> None:
     lines = listed(course, BROKEN)
     assert lines[1:3] == ["  as it was handed in", "  ! This was not run: see the findings."]
     line, below = row(lines, BROKEN.splitlines()[4])
@@ -131,7 +131,7 @@ def test_variants_that_can_be_launched_are_listed_with_figures_beside_one_that_c
 
 
 @pytest.mark.parametrize("source", ["", "// GPULAB\n#include <gpulab.cuh>\nGPULAB_TODO(twice)\n"])
-def test_what_nobody_has_written_is_not_listed(course: Course, source: str) -> None:
+def test_a_file_that_is_not_started_is_not_listed(course: Course, source: str) -> None:
     course.write("twice.cu", source)
     assert "gpulab: listings" not in course.grade("--gpulab-annotate", "twice.cu").stdout.str()
 
@@ -150,7 +150,7 @@ def test_a_run_that_stops_at_a_source_that_does_not_compile_lists_it(course: Cou
 
 
 @pytest.mark.parametrize("option", ["--gpulab-annotate", "--gpulab-report=annotated:listing.html"])
-def test_a_case_whose_size_cannot_be_computed_changes_no_other_points(course: Course, option: str) -> None:
+def test_a_case_without_a_computable_size_changes_no_other_points(course: Course, option: str) -> None:
     exercise = course.folder / "exercises" / "twice" / "exercise.py"
     exercise.write_text(exercise.read_text().replace('Case("n=100", 100, 20)', 'Case("n=100", lambda t: t["N"], 20)'))
     course.write("twice.cu", RIGHT)
@@ -230,7 +230,7 @@ def test_a_page_shows_source_as_text_whatever_it_is(course: Course) -> None:
     }
 
 
-def test_a_page_can_be_read_by_those_who_do_not_see_it(course: Course) -> None:
+def test_a_page_is_accessible_to_screen_readers(course: Course) -> None:
     course.write("twice.cu", CONFLICTS)
     course.grade("twice.cu", "--gpulab-report=annotated:listings.html")
     page = Page(course.folder / "listings.html")
@@ -267,7 +267,7 @@ def test_counts_are_short() -> None:
     assert [compact(value) for value in values] == ["0", "7", "999", "1k", "12.3k", "999k", "1.5M", "2G"]
 
 
-def test_what_is_not_to_be_seen_is_marked() -> None:
+def test_invisible_characters_are_marked() -> None:
     assert visible("a\u200bb\ufeffc") == "a?b?c"
 
 

@@ -79,7 +79,7 @@ def test_a_ladder_is_measured_and_written(ladder: Course) -> None:
 
 
 @pytest.mark.parametrize("workers", [[], ["-n1"]])
-def test_whoever_asks_for_a_calibration_need_not_ask_for_grades_as_well(ladder: Course, workers: list[str]) -> None:
+def test_a_calibration_implies_grading(ladder: Course, workers: list[str]) -> None:
     ladder.write("solutions/conftest.py", "raise SystemExit('nothing beside the kernels is run')\n")
     line = usage_error(ladder.pytest("--gpulab-device=sim", "--gpulab-calibrate", *workers, "solutions"))
     assert line.startswith("--gpulab-calibrate measures times, but the simulated GPU")
@@ -100,7 +100,7 @@ def test_grades_of_that_gpu_are_held_to_it_and_say_so(ladder: Course) -> None:
             "too-slow: A speedup of 1.62x over naive.cu.",
             "on this device speedup[[]1.5x[]] requires 1.*x",
             "alice *",
-            "  FAILED speedup[[]1.5x[]] (here 1.*x), missed [[]4x[]] (here 5.*x):",
+            "  FAILED speedup[[]1.5x[]] (1.*x is required on this GPU), missed 4x (5.*x is required on this GPU):",
             "      too-slow: A speedup of 1.62x over naive.cu.",
             f"thresholds: calibrated for {NAME} on 20* ({FILE}).",
         ]
@@ -199,7 +199,7 @@ def test_a_file_in_the_folders_place_is_a_usage_error(ladder: Course) -> None:
     assert line == f"cannot write the calibration {ladder.folder / FILE}"
 
 
-def test_what_cannot_be_written_at_the_end_is_told_of(ladder: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_calibration_that_cannot_be_written_is_reported(ladder: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(gpu: ClockedGpu) -> None:
         (ladder.folder / "exercises/calibration").symlink_to("nowhere")
 
@@ -235,7 +235,7 @@ def test_bad_fraction(course: Course, fraction: str) -> None:
 
 def test_none_cannot_be_calibrated(course: Course) -> None:
     line = usage_error(course.grade("--gpulab-calibrate", "--gpulab-calibration=none"))
-    assert line == "--gpulab-calibrate writes a calibration: it cannot be combined with a calibration of none"
+    assert line == "--gpulab-calibrate writes a calibration: omit --gpulab-calibration=none"
 
 
 def test_a_run_that_is_stopped_writes_none(ladder: Course, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_lines_tell_how_far_it_is_where_there_is_no_terminal(course: Course, mon
     course.write("handed_in/ann/twice.cu", RIGHT)
     told = course.grade("--gpulab-submissions=handed_in", "--gpulab-workers=1", "-k", "compile")
     told.stdout.re_match_lines(
-        [r"gpulab: 0/1 graded; now ann/twice\.cu$", r"gpulab: 1/1 graded; .* an? (minute|hour), in .* s$"]
+        [r"gpulab: 0/1 graded; now ann/twice\.cu$", r"gpulab: 1/1 graded; .* per (minute|hour), in .* s$"]
     )
     silent = course.grade("--gpulab-submissions=handed_in", "--gpulab-workers=1", "-q", "--gpulab-regrade")
     assert not [line for line in silent.outlines if "now ann" in line]
@@ -135,12 +135,12 @@ def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert gone(int((unhurried.folder / "waiting").read_text()))
     assert "gpulab: 1/2 graded" in output
-    told = "gpulab: stopped: 1 of 2 submissions are graded and kept; the same command goes on from there."
+    told = "gpulab: stopped: 1 of 2 submissions are graded and kept; repeat the command to continue."
     assert told in output.splitlines() and "gpulab: wrote grades.json" in output.splitlines()
     document = json.loads((unhurried.folder / "grades.json").read_text())
     assert document["interrupted"] and [grade["points"] for grade in document["grades"]] == [90]
     again = unhurried.grade(*OPTIONS[len(WITHOUT) + 2 :])
-    again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them before; *"])
+    again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them earlier; *"])
 
 
 def test_of_a_stopped_run_all_is_reported_that_was_graded_also_behind_one_that_hangs(unhurried: Course) -> None:
@@ -185,4 +185,4 @@ def test_a_run_that_was_killed_leaves_no_process_and_loses_no_grade(unhurried: C
     process.communicate(timeout=LIMIT_S)
     assert gone(int((unhurried.folder / "waiting").read_text()))
     again = unhurried.grade(*OPTIONS[len(WITHOUT) + 2 :])
-    again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them before; *"])
+    again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them earlier; *"])

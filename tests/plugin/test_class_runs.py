@@ -194,11 +194,11 @@ def test_the_header_names_paths_as_they_were_given(school: Course, kept: str) ->
 def test_the_same_command_goes_on_where_it_was_with_the_same_seed(school: Course) -> None:
     first = school.grade(*CLASS, "ann", "--gpulab-report=json:first.json")
     second = school.grade(*CLASS, "--tb=long", "-rE", "--gpulab-report=json:second.json")
-    second.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 1 of them before; *"])
+    second.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 1 of them earlier; *"])
     assert seed_of(first) == seed_of(second)
     assert grades(school, "first.json")["ann/twice.cu"] == grades(school, "second.json")["ann/twice.cu"]
     third = school.grade(*CLASS, "--gpulab-report=json:third.json")
-    third.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 3 of them before"])
+    third.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 3 of them earlier"])
     assert grades(school, "second.json") == grades(school, "third.json")
 
 
@@ -224,7 +224,7 @@ def test_the_first_failure_stops_it(school: Course, kept: str) -> None:
 def test_grading_again_lists_whose_points_change(school: Course) -> None:
     school.grade(*CLASS, "ann")
     unchanged = school.grade(*CLASS, "--gpulab-regrade", "ann")
-    unchanged.stdout.re_match_lines([r"gpulab: 1/1 graded; .* an? (minute|hour), in .* s$"])
+    unchanged.stdout.re_match_lines([r"gpulab: 1/1 graded; .* per (minute|hour), in .* s$"])
     unchanged.stdout.no_fnmatch_line("*points that are not as they were*")
     school.write("exercises/twice/exercise.py", EXERCISE.replace(" 1, 20)", " 1, 25)").replace(" 31, 20)", " 31, 15)"))
     changed = school.grade(*CLASS, "ann")
@@ -257,7 +257,7 @@ def test_an_archive_has_the_same_ids_and_grades(school: Course, kept: str) -> No
             archive.write(path, path.relative_to(school.folder / "handed_in"))
     school.grade(*CLASS, kept, "--gpulab-report=json:grades.json")
     result = school.grade("--gpulab-submissions=class.zip", kept, "--gpulab-report=json:of_zip.json")
-    result.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 3 of them before"])
+    result.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 3 of them earlier"])
     assert grades(school, "of_zip.json") == grades(school)
 
 
@@ -299,7 +299,7 @@ def test_processes_that_do_not_start_cost_nobody_a_point(school: Course, monkeyp
     result.stdout.fnmatch_lines(["gpulab: 0/3 graded, 3 not gradable"])
     assert {check["verdict"] for check in grades(school)["bob/twice/mine.cu"]["checks"]} == {"not gradable"}
     again = school.grade(*CLASS, "ann")
-    again.stdout.re_match_lines([r"gpulab: 1/1 graded; .* an? (minute|hour), in .* s$"])
+    again.stdout.re_match_lines([r"gpulab: 1/1 graded; .* per (minute|hour), in .* s$"])
 
 
 def test_grades_that_cannot_be_kept_count_all_the_same(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,5 +398,5 @@ def test_a_sanitizer_for_which_there_is_no_gpu_has_nobody_graded_again(school: C
     school.grade(*CLASS, kept)
     result = school.grade(*CLASS, kept, "--gpulab-sanitizer")
     result.stdout.fnmatch_lines(
-        ["gpulab: --gpulab-sanitizer needs a GPU: *", "gpulab: 3/3 graded, 2 with failures; 3 of them before*"]
+        ["gpulab: --gpulab-sanitizer has no effect: *", "gpulab: 3/3 graded, 2 with failures; 3 of them earlier*"]
     )

@@ -53,21 +53,21 @@ def test_a_number_of_processes_that_makes_no_sense(course: Course, number: str) 
         (["--gpulab-workers=2", "-n1"], DISTRIBUTED),
     ],
 )
-def test_what_cannot_be_obeyed(school: Course, options: list[str], expected: str) -> None:
+def test_impossible_settings_are_refused(school: Course, options: list[str], expected: str) -> None:
     from fnmatch import fnmatchcase
 
     line = usage_error(school.grade(*options))
     assert fnmatchcase(line.splitlines()[0], expected.format(here=school.folder)), line
 
 
-def test_an_exercise_that_cannot_be_loaded_is_told_before_an_evening_is_spent(school: Course) -> None:
+def test_an_exercise_that_cannot_be_loaded_is_refused_before_grading(school: Course) -> None:
     school.write("exercises/twice/exercise.py", "import numpy\nnumpy.oops\n")
     error = usage_error(school.grade(*CLASS))
     assert error.startswith("the exercise twice cannot be loaded:\nTraceback")
     assert "exercise.py" in error and "AttributeError" in error.splitlines()[-1]
 
 
-def test_an_exercise_that_nobody_handed_in_may_be_broken(school: Course, kept: str) -> None:
+def test_an_exercise_without_submissions_may_be_broken(school: Course, kept: str) -> None:
     school.write("exercises/thrice/exercise.py", "1 / 0")
     assert school.grade(*CLASS, kept, "ann").ret == pytest.ExitCode.OK
 
@@ -87,7 +87,7 @@ def test_a_class_is_not_graded_from_within_its_submissions(school: Course, insid
     os.chdir(here)
     result = school.grade(f"--gpulab-submissions={school.folder / 'handed_in'}", "--gpulab-exercises=../exercises")
     line = usage_error(result)
-    assert line.startswith(f"{here} is among the submissions") and line.endswith("run from the course's folder")
+    assert line.startswith(f"{here} is inside the submissions") and line.endswith("run from the course's folder")
 
 
 def test_no_conftest_of_a_folder_called_test_is_imported(school: Course, kept: str) -> None:
@@ -97,7 +97,7 @@ def test_no_conftest_of_a_folder_called_test_is_imported(school: Course, kept: s
     assert result.ret == pytest.ExitCode.OK
 
 
-def test_the_courses_own_conftest_is_obeyed(school: Course, kept: str) -> None:
+def test_the_courses_own_conftest_is_loaded(school: Course, kept: str) -> None:
     school.write("conftest.py", "def pytest_report_header(): return 'hello from the course'\n")
     school.write("below/notes.txt", "")
     os.chdir(school.folder / "below")
@@ -115,7 +115,7 @@ def test_without_pytests_cache_grades_are_not_kept(school: Course) -> None:
     result.stdout.fnmatch_lines(["gpulab: 2 processes; grades are not kept"])
 
 
-def test_a_cache_that_cannot_be_written_is_told(school: Course) -> None:
+def test_a_cache_that_cannot_be_written_is_refused(school: Course) -> None:
     school.write("cache", "a file, where a folder should be")
     line = usage_error(school.grade(*CLASS, "-o", "cache_dir=cache"))
     assert line == (
@@ -164,7 +164,7 @@ def grades(course: Course, name: str) -> list[object]:
     return list(found)
 
 
-def test_a_file_that_cannot_be_read_is_told_as_ever(course: Course) -> None:
+def test_a_file_that_cannot_be_read_is_reported_by_pytest(course: Course) -> None:
     (course.folder / "twice.cu").symlink_to("nowhere.cu")
     course.write("right/twice.cu", RIGHT)
     result = course.grade("right/twice.cu", "twice.cu", "--gpulab-workers=1", "-k", "compile")

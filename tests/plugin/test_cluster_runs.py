@@ -53,7 +53,7 @@ def test_a_class_gets_from_a_cluster_what_it_gets_here(school: Course, cluster: 
     school.grade(*CLASS, "--gpulab-workers=1", "--gpulab-store=here", "--gpulab-report=json:here.json")
     assert grades(school, "there.json") == grades(school, "here.json")
     again = school.grade(*CLASS, "--gpulab-workers=1", "--gpulab-store=there")
-    again.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 3 of them before"])
+    again.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 3 of them earlier"])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_class_gets_from_a_cluster_what_it_gets_here(school: Course, cluster: 
         ),
     ],
 )
-def test_what_cannot_be_done_is_told_before_anything_is_graded(
+def test_impossible_runs_are_refused_before_grading(
     school: Course, options: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_module, "CONNECT_LIMIT_S", 0.2)

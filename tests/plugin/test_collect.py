@@ -108,7 +108,7 @@ def test_another_kind_of_file_is_refused(course: Course) -> None:
     course.write("submissions/test_one.py", EVIL)
     result = course.grade("submissions/test_one.py")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: *test_one.py is not a .cu file: with --gpulab nothing else is collected"])
+    result.stderr.fnmatch_lines(["ERROR: *test_one.py is not a .cu file: --gpulab grades nothing else"])
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_configuration_in_a_submission_is_refused(course: Course) -> None:
     result = course.grade("submissions/twice.cu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: *submissions/pytest.ini is not taken for configuration*name the file with -c*"]
+        ["ERROR: *submissions/pytest.ini may be a student's and is not used as configuration*name the file with -c*"]
     )
 
 
@@ -147,7 +147,7 @@ def test_a_named_configuration_is_the_instructors(course: Course) -> None:
     assert graded(result) == ids("submissions/twice.cu")
 
 
-def test_the_instructors_conftest_is_obeyed(course: Course) -> None:
+def test_the_instructors_conftest_is_loaded(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     course.write("conftest.py", "def pytest_report_header(): return 'hello from the course'\n")
     course.grade("--co", "twice.cu").stdout.fnmatch_lines(["hello from the course"])

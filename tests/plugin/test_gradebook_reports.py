@@ -63,7 +63,7 @@ def test_one_run_writes_all_formats(course: Course, monkeypatch: pytest.MonkeyPa
     assert len((course.folder / "grades-details.csv").read_text().splitlines()) == 8
 
 
-def test_of_a_hazard_in_a_hidden_case_alone_its_kind_is_told(course: Course) -> None:
+def test_a_hazard_in_a_hidden_case_only_shows_its_kind(course: Course) -> None:
     course.write("exercises/twice/exercise.py", HIDDEN)
     course.write("twice.cu", BEYOND.replace("i <= n", "i < n + (n == 97)"))
     course.grade("twice.cu", "--gpulab-report=gradescope:results.json")

@@ -57,7 +57,7 @@ def test_a_device_comes_once_however_many_processes_opened_it() -> None:
     assert tables["gpulab: NVIDIA H200"][-1] == "memory        1 of 140 GiB in use"
 
 
-def test_equal_gpus_are_told_apart_where_there_is_no_nvml_to_name_them() -> None:
+def test_equal_gpus_without_nvml_have_different_titles() -> None:
     first, second = (
         replace(PROVENANCE, details={"UUID": "n/a", "PCI address": address}) for address in ("0000:65:00.0", "0000:b3")
     )
@@ -66,7 +66,7 @@ def test_equal_gpus_are_told_apart_where_there_is_no_nvml_to_name_them() -> None
     assert [lines[-1] for lines in tables] == ["PCI address   0000:65:00.0", "PCI address   0000:b3"]
 
 
-def test_what_is_missing_reads_not_available_and_long_notes_are_wrapped() -> None:
+def test_missing_values_are_not_available_and_long_notes_are_wrapped() -> None:
     note = "n/a: no NVIDIA driver (its library libnvidia-ml was not found), and so on and so forth, at some length"
     lines = shown(timed("a.cu", provenance=replace(PROVENANCE, details={"NVML": note, "ECC": ""})))[
         "gpulab: NVIDIA H200"
@@ -90,7 +90,7 @@ def test_each_kernel_of_each_submission_has_a_row() -> None:
     ]
 
 
-def test_local_memory_and_constants_are_told_where_there_are_any() -> None:
+def test_local_memory_and_constants_are_listed_if_used() -> None:
     spilling, constants = replace(REDUCE, local_bytes=64, constant_bytes=160), replace(SCAN, constant_bytes=12)
     lines = shown(timed("class/a.cu", spilling, replace(SCAN, local_bytes=0)), timed("class/b.cu", constants))[
         "gpulab: sum, occupancy"
@@ -111,7 +111,7 @@ def changed(**fields: Any) -> str:
     return shown(timed("class/a.cu", kernel), timed("b.cu"))["gpulab: sum, occupancy"][2]
 
 
-def test_what_is_not_known_and_what_is_long() -> None:
+def test_unknown_and_long_values_fit_the_table() -> None:
     assert changed(registers=None, suggested_block_threads=None).split()[2:4] == ["256", "n/a"]
     assert changed(suggested_block_threads=None).endswith("n/a")
     assert changed(limited_by=()).split()[-2:] == ["n/a", "640"]
@@ -122,7 +122,7 @@ def test_what_is_not_known_and_what_is_long() -> None:
     assert all(len(line) <= WIDTH for line in lines)
 
 
-def test_what_the_hardware_counted_is_a_table_that_names_its_counters() -> None:
+def test_hardware_counters_are_a_table_with_their_names() -> None:
     values = {
         "gpu__time_duration.sum": (66_300.0, "ns"),
         "sm__warps_active.avg.pct_of_peak_sustained_active": (91.25, "%"),
@@ -163,7 +163,7 @@ def test_why_there_are_no_counters_is_said_once() -> None:
     assert [line for line in footnotes(gradebook) if "ncu" in line] == [f"! {NO_PERMISSION}."]
 
 
-def test_what_the_simulated_gpu_counts_is_for_verbose_reports() -> None:
+def test_simulated_counters_are_for_verbose_reports() -> None:
     launch = KernelCounters("reduce", (4,), (256,), (Counter("smsp__sass_branch_targets.sum", 12.0, "instructions"),))
     grade = timed("a.cu")
     (check, _) = grade.checks

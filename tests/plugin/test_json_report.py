@@ -84,7 +84,7 @@ def test_provenance_survives(tmp_path: Path) -> None:
     assert Grade.from_dict(document["grades"][0]).provenance == PROVENANCE
 
 
-def test_the_class_is_told(tmp_path: Path) -> None:
+def test_the_class_is_in_the_report(tmp_path: Path) -> None:
     made = book(("a.cu", [speed(0.2)]))
     made.roster = (Student("17", "Ann Bell"), Student("18"))
     made.absent = made.roster[1:]

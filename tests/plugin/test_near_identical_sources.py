@@ -27,7 +27,7 @@ def test_two_folders_of_one_student_are_neither_alike_nor_counted_twice(course: 
     result.stdout.no_fnmatch_line("*near-identical*")
 
 
-def test_a_renamed_copy_is_told_of_both_and_costs_no_points(course: Course) -> None:
+def test_a_renamed_copy_is_reported_for_both_and_costs_no_points(course: Course) -> None:
     copy = HELPER.replace("value", "x").replace("mixed", "helper").replace("// Mixes.", "/* Mine. */")
     for student, source in (("ann", RIGHT + HELPER), ("bob", copy + RIGHT), ("cem", RIGHT), ("dora", RIGHT)):
         course.write(f"handed_in/{student}/twice.cu", source)

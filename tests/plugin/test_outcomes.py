@@ -32,7 +32,7 @@ def test_the_naive_kernel_as_a_submission_fails_for_speed_alone(course: Course) 
     result = course.grade("submissions")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["twice *failed *70/100 *", "  FAILED speedup[[]1.5x[]], missed [[]1000x[]]: too-slow: *", "*1 failed, *"]
+        ["twice *failed *70/100 *", "  FAILED speedup[[]1.5x[]], missed 1000x: too-slow: *", "*1 failed, *"]
     )
 
 
@@ -72,7 +72,7 @@ SHORT_SUMMARY = ["FAILED twice.cu::correct[[]n=31[]] - wrong-result: *"]
         (["-q"], [*PYTESTS_LIST, *SHORT_SUMMARY]),  # the findings are not shown
     ],
 )
-def test_pytests_own_lists_are_there_for_whoever_asks(course: Course, asked: list[str], shown: list[str]) -> None:
+def test_pytests_own_lists_are_printed_on_request(course: Course, asked: list[str], shown: list[str]) -> None:
     course.write("twice.cu", WRONG)
     result = course.grade("twice.cu::correct[n=31]", *asked)
     result.stdout.fnmatch_lines([*shown, "*1 failed in *"])
@@ -113,7 +113,7 @@ def test_other_hooks_find_all_failures_in_the_summary(course: Course) -> None:
     result.stdout.no_fnmatch_line("*short test summary*")
 
 
-def test_what_an_exercise_prints_is_shown_where_a_check_fails(course: Course) -> None:
+def test_the_output_of_an_exercise_is_shown_if_a_check_fails(course: Course) -> None:
     course.write("twice.cu", WRONG)
     course.write("exercises/twice/exercise.py", EXERCISE + "\nprint('loaded: look here')\n")
     result = course.grade("twice.cu::correct[n=31]")
@@ -168,7 +168,7 @@ def test_a_file_that_is_no_source(course: Course, source: bytes, code: str) -> N
     no_traceback(result)
 
 
-def test_what_the_simulator_does_not_know_is_named_and_gives_no_score(course: Course) -> None:
+def test_an_unsupported_instruction_is_named_and_gives_no_score(course: Course) -> None:
     course.write("twice.cu", PUZZLING)
     result = course.grade("twice.cu", "-rs")
     assert result.ret == pytest.ExitCode.TESTS_FAILED, "a run that grades nothing is not taken for one that passed"
@@ -202,7 +202,7 @@ def test_a_file_of_no_exercise_is_named(course: Course) -> None:
             "submissions/alice/twize.cu F *",
             "submissions/alice/twize.cu",
             "  NOT GRADED: no-exercise: twize.cu belongs to no exercise",
-            "      hint: call the file or its folder after an exercise; there are: twice",
+            "      hint: name the file or its folder after an exercise: twice",
         ]
     )
     no_traceback(result)

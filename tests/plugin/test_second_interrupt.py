@@ -55,7 +55,7 @@ def test_of_a_class_stopped_twice_no_student_gets_a_result(stopped_twice: Course
     assert is_interrupted(stopped_twice, last="speedup[1000x]"), "graded it was, in another process"
 
 
-def test_what_is_not_written_of_a_stopped_run_leaves_it_a_stopped_one(course: Course) -> None:
+def test_an_unwritten_report_of_a_stopped_run_keeps_its_exit_status(course: Course) -> None:
     course.write("stopping.py", STOP_AT_THE_SPEEDUP.replace("STOP", "raise KeyboardInterrupt"))
     course.write("handed_in/ann/twice.cu", RIGHT)
     result = course.grade_apart(*STOPPING, "--gpulab-submissions=handed_in", "--gpulab-report=feedback:pages")

@@ -81,7 +81,7 @@ def test_an_architecture_that_nothing_is_known_of(course: Course) -> None:
 
 @pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])
 @pytest.mark.parametrize("key", ["--gpulab-arch=sm_86", "-ogpulab_arch=sm_86"])
-def test_occupancy_is_told_for_the_architecture(course: Course, key: str, apart: list[str]) -> None:
+def test_occupancy_is_that_of_the_architecture(course: Course, key: str, apart: list[str]) -> None:
     course.write("twice.cu", RIGHT)
     result = course.grade("twice.cu", "-v", key, *apart)
     lines = result.stdout.str().splitlines()
@@ -124,7 +124,7 @@ def test_occupancy_may_be_for_another_architecture_than_the_chosen_gpus(course: 
         ('asm("redux.sync.add.s32 %0, %1, -1;" : "=r"(out[i]) : "r"(in[i]));', "*'redux' requires .target sm_80*"),
     ],
 )
-def test_what_the_chosen_gpu_lacks_is_a_compile_error(course: Course, instead: str, said: str) -> None:
+def test_features_that_the_chosen_gpu_lacks_are_compile_errors(course: Course, instead: str, said: str) -> None:
     course.write("twice.cu", RIGHT.replace("out[i] = 2 * in[i];", instead))
     course.grade("twice.cu", "-k", "compile").assert_outcomes(passed=1)
     result = course.grade("twice.cu", "-k", "compile", "--gpulab-gpu=t4")
@@ -168,7 +168,7 @@ def test_the_simulated_gpu_needs_no_ncu(course: Course) -> None:
     result = course.grade("--gpulab-ncu", "-k", "compile", "twice.cu")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(
-        ["gpulab: --gpulab-ncu needs a GPU: the simulated one counts for itself, and -v shows it"]
+        ["gpulab: --gpulab-ncu has no effect: the simulated GPU has its own counters, shown with -v"]
     )
 
 
@@ -239,7 +239,7 @@ def test_looking_whether_a_report_can_be_written_leaves_no_trace(course: Course)
 
 @pytest.mark.parametrize("name", ["submissions", "roster", "scheduler", "store", "workers", "report", "feedback"])
 @pytest.mark.parametrize("sign", ["=", " "])
-def test_what_asks_for_grades_without_the_flag_is_refused(course: Course, name: str, sign: str) -> None:
+def test_options_that_need_the_flag_are_refused_without_it(course: Course, name: str, sign: str) -> None:
     course.write("test_one.py", "def test_one(): raise SystemExit('run')\n")
     line = usage_error(course.pytest(*f"--gpulab-{name}{sign}twice".split()))
     assert line == f"--gpulab-{name} has no effect without --gpulab: add --gpulab"
@@ -252,7 +252,7 @@ def test_a_flag_that_asks_for_grades_is_refused_without_the_first_one(course: Co
 
 
 @pytest.mark.parametrize("option", ["--gpulab-submissions=class", "--gpulab-calibrate"])
-def test_options_in_the_configuration_or_the_environment_keep_nobodys_tests_from_running(
+def test_options_in_the_configuration_or_the_environment_do_not_stop_other_tests(
     course: Course, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     course.write("test_one.py", "def test_one(): pass\n")

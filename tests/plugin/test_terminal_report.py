@@ -91,7 +91,7 @@ def test_the_rows_figures_come_from_the_required_tier_against_the_naive_kernel()
     assert not lines[5].startswith("+")
 
 
-def test_what_is_timed_besides_has_rows_of_its_own() -> None:
+def test_further_variants_and_baselines_have_their_own_rows() -> None:
     eight = replace(speed(0.2, threshold=3), name="speedup[3x eight-way]")
     more_of_the_same = speed(0.4, threshold=9)
     faster = replace(speed(0.1, threshold=3), name="speedup[3x eight-way]")
@@ -153,7 +153,7 @@ def test_a_submission_with_checks_that_were_not_run_has_not_passed(verdict: Verd
     ((_, (*_, row)), *_) = sections(gradebook, -1)
     assert row.split()[:2] == ["reduction", told]
     assert next(footnotes(gradebook)) == (
-        "Not all checks were run, and points are of those that were: x/reduction.cu (1 of 33 checks)."
+        "Only some checks were run, and the points are those of these checks: x/reduction.cu (1 of 33 checks)."
     )
 
 
@@ -185,7 +185,7 @@ def test_one_compile_error_is_one_finding() -> None:
     assert text.count("does not compile") == 1
     assert (
         "s/x.cu\n"
-        "  FAILED correct[n=0], [n=1], [n=2], and 7 more: compile-error: does not compile (x.cu:4)\n"
+        "  FAILED correct[n=0], n=1, n=2, and 7 more: compile-error: does not compile (x.cu:4)\n"
         "      x.cu(4): error: expected a ;\n"
         "      hint: Read it."
     ) in text
@@ -195,7 +195,7 @@ def not_graded(cause: Finding, because: str) -> Finding:
     return Finding(cause.code, f"Not graded, because `{because}` did not pass: {cause.what}", because=because)
 
 
-def test_what_could_not_be_graded_is_counted_with_its_cause() -> None:
+def test_ungraded_checks_are_counted_with_their_cause() -> None:
     compiled = replace(correct("compile", "failed", NO_COMPILE), kind="compile")
     others = [correct(f"correct[n={n}]", "failed", not_graded(NO_COMPILE, "compile")) for n in range(26)]
     for verbosity in (0, 1):
@@ -208,15 +208,15 @@ def test_what_could_not_be_graded_is_counted_with_its_cause() -> None:
     assert "  FAILED compile, and 1 check that needs it: " in report(book(("x.cu", [compiled, *others[:1]])))
 
 
-def test_what_could_not_be_graded_is_told_if_its_cause_is_not() -> None:
+def test_ungraded_checks_are_listed_if_their_cause_is_not() -> None:
     others = [correct(f"correct[n={n}]", "failed", not_graded(NO_COMPILE, "compile")) for n in range(2)]
     heading, what = report(book(("x.cu", others))).splitlines()[-2:]
-    assert heading == "  FAILED correct[n=0], [n=1]:"
+    assert heading == "  FAILED correct[n=0], n=1:"
     assert what == "      compile-error: Not graded, because `compile` did not pass: does not compile"
     another = Finding("missing-kernel", "there is no kernel `sum`")
     compiled = replace(correct("compile", "failed", another), kind="compile")
     text = report(book(("x.cu", [compiled, *others])))
-    assert "  FAILED compile: missing-kernel: " in text and "  FAILED correct[n=0], [n=1]:" in text
+    assert "  FAILED compile: missing-kernel: " in text and "  FAILED correct[n=0], n=1:" in text
 
 
 def test_an_unexpected_failure_is_not_counted_with_an_expected_one() -> None:
@@ -227,37 +227,37 @@ def test_an_unexpected_failure_is_not_counted_with_an_expected_one() -> None:
     assert "  FAILED correct[n=1]:" in text
 
 
-def test_what_needs_one_of_several_wrong_results_is_counted_with_them() -> None:
+def test_checks_that_need_a_wrong_result_are_counted_with_it() -> None:
     wrong = Finding("wrong-result", "all elements are wrong.")
     checks = [correct(f"correct[n={n}]", "failed", wrong) for n in range(2)]
     unsafe = [correct(f"safe[{kind}]", "failed", not_graded(wrong, "correct[n=0]")) for kind in ("memory", "barriers")]
     text = report(book(("x.cu", [*checks, *unsafe])))
-    assert "  FAILED correct[n=0], [n=1], and 2 checks that need them: wrong-result: " in text
+    assert "  FAILED correct[n=0], n=1, and 2 checks that need them: wrong-result: " in text
 
 
 def test_missed_tiers_of_one_measurement_are_one_line() -> None:
     tiers = [speed(0.5, "missed", threshold, required=False) for threshold in (1.8, 2.4, 4.3)]
     text = report(book(("x.cu", [speed(0.5, threshold=1.4), *tiers])))
-    assert "\nx.cu\n  missed speedup[1.8x], [2.4x], [4.3x]: too-slow: 1.10x over naive.cu.\nstep: " in text
+    assert "\nx.cu\n  missed speedup[1.8x], 2.4x, 4.3x: too-slow: 1.10x over naive.cu.\nstep: " in text
 
 
 def test_a_failed_tier_and_the_missed_ones_above_it_share_evidence_and_hint() -> None:
     tiers = [speed(0.5, "failed", 1.4), *(speed(0.5, "missed", threshold, required=False) for threshold in (2, 3))]
     assert (
         "\nx.cu\n"
-        "  FAILED speedup[1.4x], missed [2x], [3x]: too-slow: 1.10x over naive.cu.\n"
+        "  FAILED speedup[1.4x], missed 2x, 3x: too-slow: 1.10x over naive.cu.\n"
         "      interval 1.09 to 1.11\n"
         "      hint: Mind the addresses.\n"
         "step: "
     ) in report(book(("x.cu", tiers)))
     expected = report(book(("x.cu", tiers), expected=("speedup[1.4x]",)))
-    assert "\n  expected speedup[1.4x], missed [2x], [3x]: too-slow: 1.10x over naive.cu.\nstep: " in expected
+    assert "\n  expected speedup[1.4x], missed 2x, 3x: too-slow: 1.10x over naive.cu.\nstep: " in expected
 
 
 def test_an_unexpected_failure_is_not_hidden_among_expected_ones_of_the_same_reason() -> None:
     checks = [correct(f"correct[n={n}]", "failed", NO_COMPILE) for n in range(2)]
     text = report(book(("x.cu", checks), expected=("correct[n=0]",)))
-    assert "  expected correct[n=0], FAILED [n=1]: compile-error: " in text
+    assert "  expected correct[n=0], FAILED n=1: compile-error: " in text
     assert "hint: Read it." in text
 
 
@@ -272,7 +272,7 @@ def test_tiers_of_different_measurements_stay_apart() -> None:
 def test_verbose_names_all_checks() -> None:
     checks = [correct(f"correct[n={n}]", "failed", NO_COMPILE) for n in range(5)]
     lines = report(book(("x.cu", checks)), verbosity=1).splitlines()
-    assert "  FAILED correct[n=0], [n=1], [n=2], [n=3], [n=4]: compile-error: does not compile (x.cu:4)" in lines
+    assert "  FAILED correct[n=0], n=1, n=2, n=3, n=4: compile-error: does not compile (x.cu:4)" in lines
 
 
 def wrong_results(count: int, where: str = "") -> list[CheckResult]:
@@ -287,17 +287,17 @@ def test_findings_of_one_kind_are_shown_three_times_and_then_summed_up_unless_ve
     assert text.endswith(
         "  FAILED correct[n=2]: wrong-result: out[2] is 0\n"
         "      proof\n"
-        "  FAILED correct[n=3], [n=4], [n=5], and 3 more: wrong-result: more of the same; -v shows all"
+        "  FAILED correct[n=3], n=4, n=5, and 3 more: wrong-result: more of the same; -v shows all"
     )
     in_full = report(gradebook, verbosity=1)
     assert in_full.count("proof") == 9 and "more of the same" not in in_full
 
 
-def test_what_depends_on_a_finding_that_is_summed_up_is_still_counted() -> None:
+def test_checks_that_need_a_summarised_finding_are_counted() -> None:
     checks = wrong_results(5)
     unsafe = correct("safe[memory]", "failed", not_graded(checks[4].findings[0], "correct[n=4]"))
     text = report(book(("x.cu", [*checks, unsafe])))
-    assert "\n  FAILED correct[n=3], [n=4], and 1 check that needs them:\n      wrong-result: more of " in text
+    assert "\n  FAILED correct[n=3], n=4, and 1 check that needs them:\n      wrong-result: more of " in text
 
 
 def test_expected_failures_are_neither_counted_as_similar_nor_summed_up() -> None:
@@ -309,11 +309,11 @@ def test_expected_failures_are_neither_counted_as_similar_nor_summed_up() -> Non
     ]
 
 
-def test_each_place_of_the_source_is_told_of() -> None:
+def test_each_source_line_with_a_finding_is_listed() -> None:
     elsewhere = Finding("wrong-result", "out[9] is 0", "x.cu:9")
     checks = [*wrong_results(5, where="x.cu:8"), correct("correct[n=9]", "failed", elsewhere)]
     lines = report(book(("x.cu", checks))).splitlines()
-    assert "  FAILED correct[n=3], [n=4]: wrong-result: more of the same; -v shows all (x.cu:8)" in lines
+    assert "  FAILED correct[n=3], n=4: wrong-result: more of the same; -v shows all (x.cu:8)" in lines
     assert "  FAILED correct[n=9]: wrong-result: out[9] is 0 (x.cu:9)" in lines
 
 
@@ -338,7 +338,7 @@ def test_of_findings_alike_the_most_telling_ones_come_first() -> None:
         "  FAILED correct[n=3]: wrong-result: out is 3.",
         "  FAILED correct[n=6]: wrong-result: out is 6.",
         "  FAILED correct[n=5]: wrong-result: out is 5.",
-        "  FAILED correct[n=2], [n=1], [n=4]: wrong-result: more of the same; -v shows all",
+        "  FAILED correct[n=2], n=1, n=4: wrong-result: more of the same; -v shows all",
     ]
 
 

@@ -27,7 +27,9 @@ def titles(gradebook: Gradebook, verbosity: int) -> dict[str, list[str]]:
 
 def test_verbose_reports_say_how_sure_a_speedup_is() -> None:
     timed = book(low=9.6686, high=9.9564, rounds=32, dropped=1, caches="cold")
-    certainty = "between 9.669x and 9.956x, from 32 rounds, 1 of them disturbed and left out, with cold caches"
+    certainty = (
+        "between 9.669x and 9.956x, from 32 rounds, 1 of them discarded because of interference, with cold caches"
+    )
     assert titles(timed, 1)["gpulab: timing"] == ["a.cu", f"  speedup[4.3x]: {certainty}"]
     assert "gpulab: timing" not in titles(timed, 0)
 
@@ -49,13 +51,13 @@ def test_other_processes_on_the_gpu_are_named() -> None:
     assert not any(line.startswith("!") for line in footnotes(book(low=9.0, high=10.0, rounds=16, caches="cold")))
 
 
-def test_what_slowed_the_gpu_down_is_named() -> None:
+def test_the_cause_of_a_slow_gpu_is_named() -> None:
     slow = book(low=9.0, high=10.0, rounds=64, caches="cold", held_down_by=("power cap",))
     (warning,) = (line for line in footnotes(slow) if line.startswith("!"))
     assert warning == "! the GPU was slowed down while it timed, so times may be too long: power cap."
 
 
-def test_a_class_without_tables_is_told_what_may_be_wrong_with_its_times_and_whose_thresholds_were_applied() -> None:
+def test_footnotes_of_a_class_without_tables_have_disturbances_and_thresholds() -> None:
     doubtful = {"shared_with": ("python (process 7)",), "held_down_by": ("power cap",), "counters_note": "ncu: no"}
     lines = list(footnotes(book(low=9.0, high=10.0, rounds=64, **doubtful), of_class=True))
     assert [line.partition(":")[0] for line in lines] == [
@@ -86,7 +88,7 @@ def test_verbose_reports_say_how_much_of_the_memorys_bandwidth_is_reached_and_wh
     assert "gpulab: sum, bandwidth" not in titles(told, 0)
 
 
-def test_what_the_cpu_took_is_told_of_all_though_not_all_grades_know_it() -> None:
+def test_the_cpu_time_is_shown_for_all_grades_if_one_has_it() -> None:
     timed: dict[str, Any] = {"low": 9.6, "high": 9.9, "rounds": 32, "caches": "cold", "peak_bandwidth_gb_s": 4814.0}
     told = book(**timed)
     measured = Measurement("2^26", 0.0658, 0.6515, 9.895, 4.3, False, **timed, reference_ms=35.14)
@@ -95,7 +97,7 @@ def test_what_the_cpu_took_is_told_of_all_though_not_all_grades_know_it() -> Non
     assert [line.split()[-1] for line in titles(told, 1)["gpulab: sum, bandwidth"][2:5]] == ["35.1"] * 3
 
 
-def test_what_is_not_known_of_the_bandwidth() -> None:
+def test_unknown_bandwidths_are_not_available() -> None:
     assert "gpulab: sum, bandwidth" not in titles(book(), 1)
     lines = titles(book(peak_bandwidth_gb_s=4800.0), 1)["gpulab: sum, bandwidth"]
     assert lines[3].split() == ["a", "2^26", "~0.0658", "n/a", "n/a", "-", "n/a"]

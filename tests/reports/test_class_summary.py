@@ -56,7 +56,7 @@ def test_the_scores_are_those_of_the_exercises() -> None:
     assert rows["scan"][3] == f"{sum(grade.points / grade.max_points for grade in graded) / len(graded):.0%}"
 
 
-def test_points_that_cannot_be_told_are_not_told_as_zero() -> None:
+def test_unknown_points_are_not_shown_as_zero() -> None:
     book = Gradebook()
     for grade in Made(1).gradebook().grades:
         add(book, unknown(grade))
@@ -79,13 +79,13 @@ def unknown(grade: Grade) -> Grade:
     return replace(grade, checks=tuple(replace(check, verdict="not gradable", points=0.0) for check in grade.checks))
 
 
-def test_who_earned_other_points_than_before_is_listed() -> None:
+def test_changed_points_are_listed() -> None:
     book = Made(3).gradebook()
     book.changes = ("s100/scan.cu: compile 0 -> 5",)
     assert summary(book)["changed points"] == ["s100/scan.cu: compile 0 -> 5"]
 
 
-def test_sources_that_are_alike_are_told_closest_first_with_their_lines() -> None:
+def test_similar_sources_are_listed_closest_first_with_their_lines() -> None:
     book = Made(3).gradebook()
     book.duplicates = (
         SimilarPair("scan", ("s2/scan.cu", "s3/scan.cu"), 0.71, (((1, 9),), ((2, 10),))),

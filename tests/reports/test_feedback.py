@@ -32,7 +32,7 @@ def written(folder: Path, book: Gradebook) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())}
 
 
-def test_everyone_who_handed_something_in_has_a_page_without_others_names(tmp_path: Path) -> None:
+def test_every_student_with_a_submission_has_a_page_without_other_names(tmp_path: Path) -> None:
     book = Made(30).gradebook()
     found = written(tmp_path / "new", book)
     absent = {student.id for student in book.absent}
@@ -82,7 +82,7 @@ def test_a_finding_quotes_the_line_but_a_hidden_cases_does_not(tmp_path: Path) -
         assert ("12 | tile[t] = &lt;secret&gt;;" in text) is is_quoted and ("secret" in text) is is_quoted
 
 
-def test_hidden_cases_and_expected_failures_are_not_told(tmp_path: Path) -> None:
+def test_hidden_cases_and_expected_failures_are_not_shown(tmp_path: Path) -> None:
     wrong = Finding("wrong-result", "out[3] is 4, expected 1234567.", evidence=("expected 1234567",), hint="Think.")
     check = CheckResult("correct[n=98765]", "correct", "failed", 0, 10, (wrong,), hidden=True)
     grade = Grade("class/s1/scan.cu", "scan", (check,), Made(1).gradebook().grades[0].provenance, "s1")
@@ -105,7 +105,7 @@ def test_a_page_shows_the_totals_of_the_instructors_report(tmp_path: Path) -> No
         assert f"{points_text(standing.earned)} of {points_text(standing.possible)} points." in text
 
 
-def test_what_the_machine_could_not_grade_is_explained(tmp_path: Path) -> None:
+def test_checks_that_the_machine_could_not_grade_are_explained(tmp_path: Path) -> None:
     base = Made(1).gradebook().grades[0]
     failed = Finding("device-fault", "The device failed.")
     lost = CheckResult("safe[races]", "safe", "not gradable", 0, 0.25, (failed,))
@@ -134,7 +134,7 @@ def test_any_class_has_pages_that_can_be_read_and_name_no_hidden_case(made: Grad
         assert not [check.name for check in standing.row.checks if check.hidden and check.name in text]
 
 
-def test_what_students_write_is_never_obeyed(tmp_path: Path) -> None:
+def test_text_of_students_is_never_executed(tmp_path: Path) -> None:
     (text,) = written(tmp_path, hostile_book()).values()
     found = Page(text)
     assert {tag for tag, _ in found.tags}.isdisjoint({"img", "script"})

@@ -39,7 +39,7 @@ def test_every_format_that_can_be_asked_for_has_a_writer() -> None:
 
 
 @pytest.mark.parametrize("name", REPORT_FORMATS)
-def test_what_cannot_be_written_is_said_in_one_line(name: str, tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_has_a_one_line_error(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "grades.json"
     for attempt in (
@@ -66,7 +66,7 @@ def test_a_file_that_is_there_survives_the_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_does_not_fit_on_the_disk_is_said_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_file(name: str, tmp_path: Path) -> None:
     (tmp_path / "grades.json").write_text("an earlier run's")
     with files_of_at_most(20), pytest.raises(ReportError, match=r"cannot write the report .*: File too large$"):
         formats.write(name, tmp_path / "grades.json", only(check("a")), CONTEXT)
@@ -90,7 +90,7 @@ def test_a_run_that_ends_while_it_writes_leaves_the_file_as_it_was(
     assert path.read_text() == "an earlier run's" and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_is_written_again_keeps_who_may_read_it(tmp_path: Path) -> None:
+def test_a_rewritten_file_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "grades.csv"
     path.touch(0o600)
     formats.write_text(path, "new")
@@ -118,7 +118,7 @@ def test_a_link_a_pipe_and_a_mounted_file_are_written_to_as_they_are(
     assert path.read_text() == "mounted" and sorted(tmp_path.iterdir()) == [path, link, pipe]
 
 
-def test_a_table_whose_details_cannot_be_written_is_refused_before_grading(tmp_path: Path) -> None:
+def test_a_table_with_unwritable_details_is_refused_before_grading(tmp_path: Path) -> None:
     (tmp_path / "grades-details.csv").mkdir()
     with pytest.raises(ReportError, match=r"grades-details\.csv: Is a directory$"):
         formats.check("csv", tmp_path / "grades.csv", CONTEXT)

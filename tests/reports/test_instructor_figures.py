@@ -49,7 +49,7 @@ def book(*grades: Grade, **more: object) -> Gradebook:
     return made
 
 
-def test_what_was_not_handed_in_counts_in_the_total_and_what_could_not_be_graded_does_not() -> None:
+def test_missing_submissions_count_in_the_total_and_ungradable_checks_do_not() -> None:
     made = book(
         grade("s1", "scan", check("compile"), check("correct[1]", "failed")),
         grade("s1", "sum", check("compile"), check("correct[1]", "not gradable")),
@@ -67,13 +67,13 @@ def test_what_was_not_handed_in_counts_in_the_total_and_what_could_not_be_graded
     ]
 
 
-def test_a_submission_of_nobodys_misses_no_exercise() -> None:
+def test_a_submission_without_a_student_misses_no_exercise() -> None:
     made = book(replace(grade("", "scan", check("compile")), submission="a/scan.cu"), grade("s1", "sum", timed()))
     nobodys = next(each for each in standings(made, made.grades) if each.row.student.id == "a/scan.cu")
     assert nobodys.possible == 10
 
 
-def test_whose_only_file_is_for_no_exercise_misses_all_of_them() -> None:
+def test_a_student_with_only_a_file_of_no_exercise_misses_all_exercises() -> None:
     made = book(grade("s1", "scan", check("compile")), owners={"s2/skan.cu": "s2"})
     made.ungraded["s2/skan.cu"] = Finding("no-exercise", "belongs to no exercise")
     assert [(each.earned, each.possible) for each in standings(made, made.grades)] == [(10, 10), (0, 10)]
@@ -89,7 +89,7 @@ def test_a_distribution_in_tenths() -> None:
     assert Scores("scan", 100, (0.7,) * 3).histogram[7] == 3  # 0.7 * 10 is a little less than 7
 
 
-def test_a_pass_rate_is_of_those_who_came_to_the_check() -> None:
+def test_a_pass_rate_counts_submissions_that_reached_the_check() -> None:
     name = "correct[1]"
     made = [
         grade("s1", "scan", check(name)),
@@ -211,7 +211,7 @@ def test_an_estimate_from_a_sample_may_err_by_two_standard_errors() -> None:
 
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf"), 0.0])
-def test_what_cannot_be_drawn_is_left_out(figure: float) -> None:
+def test_points_that_cannot_be_drawn_are_left_out(figure: float) -> None:
     assert all_series([grade("s1", "scan", timed(elapsed_ms=figure))]) == []
     (series,) = all_series([grade("s1", "scan", timed(peak_bandwidth_gb_s=figure))])
     assert series.with_bandwidth == ()

@@ -133,7 +133,7 @@ def test_ids_are_unique_and_links_lead_somewhere(text: str) -> None:
     assert wanted - {""} <= set(ids)
 
 
-def test_tables_and_figures_can_be_read_by_those_who_do_not_see_them(text: str) -> None:
+def test_tables_and_figures_are_accessible_to_screen_readers(text: str) -> None:
     found = Page(text)
     tables = sum(tag == "table" for tag, _ in found.tags)
     assert tables > 5 and tables == len(found.texts["caption"]) and all(map(str.strip, found.texts["caption"]))
@@ -146,7 +146,7 @@ def test_tables_and_figures_can_be_read_by_those_who_do_not_see_them(text: str) 
     assert ">n = 36</text>" in text  # text in figures stays text
 
 
-def test_what_students_write_is_shown_and_never_obeyed() -> None:
+def test_text_of_students_is_shown_and_never_executed() -> None:
     text = page(hostile_book(), EVENING)
     found = Page(text)
     assert not [tag for tag, _ in found.tags if tag == "img"]
@@ -168,7 +168,7 @@ def test_without_grades_the_report_says_so() -> None:
     assert "Nothing graded. Written 2026-05-01 18:30 UTC by pytest-gpulab.</p>" in text
 
 
-def test_what_is_odd_about_files_is_announced_where_reviews_begin(text: str) -> None:
+def test_problems_with_files_are_announced_at_the_review(text: str) -> None:
     told = '<p>See also <a href="#handed-in">what was handed in</a>: 2 problems, 1 file not graded at all.</p>'
     assert told in text and "See also" not in page(FEW_WITHOUT_PROBLEMS, EVENING)
 
@@ -213,7 +213,7 @@ def test_a_verdict_is_read_out_once(text: str) -> None:
     assert absent in text and "– not handed in</small>" in text
 
 
-def test_what_this_run_did_not_grade_is_not_taken_for_not_handed_in() -> None:
+def test_ungraded_submissions_are_not_shown_as_missing() -> None:
     book = Gradebook(handed_in={"s1": {"scan": True, "sum": True}, "s2": {"sum": True, "scan": False}})
     for student, exercise in (("s1", "scan"), ("s2", "sum")):
         check = CheckResult("a", "correct", "passed", 10.0, 10.0, ())
@@ -257,7 +257,7 @@ def test_failures_that_the_instructor_expects_are_marked() -> None:
     assert page(book, EVENING).count("failed, as expected") == 1
 
 
-def test_different_devices_are_told_apart() -> None:
+def test_different_devices_are_separate_groups() -> None:
     one, two = Made(3).gradebook().grades[:2]
     (only,) = provenances([one, two])
     assert only[1] == 2 and ("seed", "7130713") in only[0] and ("driver", "580.65") in only[0]

@@ -78,7 +78,7 @@ def test_a_column_is_sorted_with_the_keyboard(browser: Browser, report: Path) ->
     assert browser.run(NAMES) == ascending[::-1]
 
 
-def test_points_are_sorted_as_numbers_with_those_who_have_none_last(browser: Browser, report: Path) -> None:
+def test_points_are_sorted_as_numbers_and_missing_ones_are_last(browser: Browser, report: Path) -> None:
     browser.open(report)
     for order in ("ascending", "descending"):
         focus(browser, "#students thead th:nth-child(8) button")
@@ -89,7 +89,7 @@ def test_points_are_sorted_as_numbers_with_those_who_have_none_last(browser: Bro
         assert len(browser.find("#students th[aria-sort]")) == 1
 
 
-def test_a_search_shows_who_matches_and_says_how_many(browser: Browser, report: Path) -> None:
+def test_a_search_shows_the_matches_and_their_number(browser: Browser, report: Path) -> None:
     browser.open(report)
     status = browser.find("#search-count")[0]
     assert status.get_attribute("role") == "status" and status.text == "36 of 36 shown"

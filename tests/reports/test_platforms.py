@@ -151,7 +151,7 @@ def test_prairielearn_scores_the_share_of_what_could_be_graded(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", FOR_ONE_STUDENT)
-def test_who_has_most_checks_not_gradable_has_no_score(name: str, tmp_path: Path) -> None:
+def test_a_submission_with_too_many_ungradable_checks_has_no_score(name: str, tmp_path: Path) -> None:
     """A kernel may hold what a device does not know in all variants but one: that must not become full points."""
     made = only(check("compile", points=3), *(check(f"c{i}", "not gradable", 20) for i in range(5)))
     told = "100 of 103 points"
@@ -183,14 +183,14 @@ def test_prairielearn_gets_at_most_a_megabyte() -> None:
 
 
 @pytest.mark.parametrize("name", FOR_ONE_STUDENT)
-def test_who_hands_in_what_belongs_to_no_exercise_earns_nothing_and_is_told(name: str, tmp_path: Path) -> None:
+def test_a_file_of_no_exercise_earns_nothing_and_is_reported(name: str, tmp_path: Path) -> None:
     made = Gradebook(ungraded={"s1/skan.cu": NO_EXERCISE})
     data = written(name, made, tmp_path)
     assert data["score"] == 0 and "call it scan.cu" in json.dumps(data)
 
 
 @pytest.mark.parametrize("name", FOR_ONE_STUDENT)
-def test_a_broken_exercise_costs_nobody_points(name: str, tmp_path: Path) -> None:
+def test_a_broken_exercise_costs_no_points(name: str, tmp_path: Path) -> None:
     made = Gradebook(ungraded={"s1/scan.cu": Finding("broken-exercise", "cannot be loaded")})
     if name == "prairielearn":
         assert written(name, made, tmp_path)["gradable"] is False

@@ -39,13 +39,13 @@ def test_a_row_a_student_and_a_column_an_exercise() -> None:
     ]
 
 
-def test_who_handed_in_nothing_has_empty_cells_and_a_note() -> None:
+def test_a_student_without_a_submission_has_empty_cells_and_a_note() -> None:
     made = only(check("a"))
     made.roster = made.absent = (Student("s2", "Ann Bell"),)
     assert table(made)[-1] == ["s2", "Ann Bell", "", "", "", "handed in nothing"]
 
 
-def test_what_the_machine_cannot_grade_is_no_zero() -> None:
+def test_checks_that_the_machine_cannot_grade_are_no_zero() -> None:
     made = book(
         grade(check("a", "not gradable"), check("b", "not gradable", 5), student="s1"),
         grade(check("a", points=45), check("b", "not gradable", 5), student="s2"),
@@ -110,7 +110,7 @@ def test_of_a_stopped_run_only_what_is_known_is_called_not_handed_in() -> None:
     assert notes == ["the run was stopped", "the run was stopped", "the run was stopped; scan: not handed in"]
 
 
-def test_what_was_left_out_is_told_where_something_is_missing_only() -> None:
+def test_ignored_files_are_noted_only_if_a_submission_is_missing() -> None:
     left_out = {"s1": Finding("no-exercise", "1 file for no exercise, left out: sums.cu.")}
     made = book(grade(check("a")), grade(check("a"), student="s2"), grade(check("a"), student="s2", exercise="sum"))
     made.handed_in = {"s1": {"scan": True}, "s2": {"scan": True, "sum": True}}
@@ -121,7 +121,7 @@ def test_what_was_left_out_is_told_where_something_is_missing_only() -> None:
     ]
 
 
-def test_where_nobody_says_whose_a_submission_is_it_has_a_row_of_its_own() -> None:
+def test_a_submission_without_a_student_has_its_own_row() -> None:
     made = book(grade(check("a"), student=""))
     assert [line[0] for line in table(made)] == ["student", "handed_in/scan.cu"]
 

@@ -30,7 +30,7 @@ def test_several_hidden_cases_are_numbered() -> None:
     assert [each.name for each in shown.checks] == ["correct[hidden 1]", "correct[n=1]", "correct[hidden 2]"]
 
 
-def test_what_depends_on_a_hidden_case_does_not_tell_its_name() -> None:
+def test_checks_that_need_a_hidden_case_do_not_name_it() -> None:
     found = replace(
         WRONG, what="Not graded, because `correct[n=1023]` did not pass: 2 of 1023", because="correct[n=1023]"
     )
@@ -40,7 +40,7 @@ def test_what_depends_on_a_hidden_case_does_not_tell_its_name() -> None:
         assert told.what == "Not graded, because `correct[hidden]` did not pass." and told.because == HIDDEN
 
 
-def test_a_hidden_case_is_not_named_whoever_forgot_to_say_that_it_is_hidden() -> None:
+def test_a_hidden_case_is_not_named_even_if_its_findings_are_not_marked() -> None:
     found = replace(WRONG, what="Not graded, because `correct[n=1023]` did not pass: ...", because="correct[n=1023]")
     told = for_student(grade(hidden(), check("safe[memory]", "failed", findings=(found,)))).checks[1].findings[0]
     assert (told.what, told.because) == ("Not graded, because `correct[hidden]` did not pass.", HIDDEN)
@@ -48,7 +48,7 @@ def test_a_hidden_case_is_not_named_whoever_forgot_to_say_that_it_is_hidden() ->
 
 
 @pytest.mark.parametrize("code", ["not-graded", "reference-mismatch"])
-def test_a_mistake_of_the_graders_is_told_without_lines_of_the_exercise(code: str) -> None:
+def test_an_error_of_the_grader_is_shown_without_lines_of_the_exercise(code: str) -> None:
     found = Finding(code, "It failed.", evidence=('File "/home/prof/exercise.py", line 3', "    expected = 42"))
     told = for_student(grade(check("correct[n=1]", "not gradable", findings=(found,)))).checks[0].findings[0]
     assert told == replace(found, evidence=())
@@ -60,7 +60,7 @@ def test_a_hazard_that_only_hidden_cases_show_keeps_its_kind() -> None:
     assert (told.code, told.where, told.what, told.evidence) == ("out-of-bounds", "", SEEN_HIDDEN, ())
 
 
-def test_what_a_timed_kernel_wrote_is_not_shown_after_hidden_cases() -> None:
+def test_values_of_a_timed_kernel_are_not_shown_after_hidden_cases() -> None:
     wrong, slow = replace(WRONG, where=""), Finding("too-slow", "1.1x", evidence=("1 ms against 1.1 ms",))
     fast = check("speedup[2x]", "failed", kind="speedup", findings=(wrong, slow))
     assert for_student(grade(fast)).checks[0].findings == (wrong, slow)
@@ -68,17 +68,17 @@ def test_what_a_timed_kernel_wrote_is_not_shown_after_hidden_cases() -> None:
     assert told == (replace(wrong, evidence=()), slow)
 
 
-def test_a_compile_error_is_told_in_hidden_cases_too() -> None:
+def test_a_compile_error_is_shown_in_hidden_cases_too() -> None:
     found = Finding("compile-error", "Not graded, because `compile` did not pass: expected a ;", because="compile")
     assert for_student(grade(hidden(findings=(found,)))).checks[0].findings == (found,)
 
 
-def test_what_is_not_hidden_stays_as_it_is() -> None:
+def test_visible_findings_are_unchanged() -> None:
     whole = grade(check("compile"), check("correct[n=1]", "failed", printed="mine"))
     assert for_student(whole) == whole
 
 
-def test_who_else_used_the_gpu_is_not_told() -> None:
+def test_other_processes_on_the_gpu_are_not_named() -> None:
     measured = Measurement("n", 1.0, 2.0, 2.0, 1.5, False, shared_with=("bob's job", "eve's"))
     told = for_student(grade(check("speedup[2x]", measurement=measured))).checks[0].measurement
     assert told is not None and told.shared_with == ("other processes",)

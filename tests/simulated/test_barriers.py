@@ -176,7 +176,7 @@ MISMATCHES = {
 
 
 @pytest.mark.parametrize(("body", "what", "count"), MISMATCHES.values(), ids=MISMATCHES.keys())
-def test_named_barrier_whose_operands_do_not_match(run: Run, body: str, what: str, count: int) -> None:
+def test_named_barrier_with_mismatched_operands(run: Run, body: str, what: str, count: int) -> None:
     source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n out[t] = 1;\n}}\n"
     (hazard,) = run(source, np.zeros(128, np.int32), block=(128,)).hazards
     assert (hazard.kind, hazard.what, hazard.where, hazard.count) == ("barrier", what, marked(source), count)
@@ -254,14 +254,14 @@ DROPPED = {
 
 
 @pytest.mark.parametrize("body", DROPPED.values(), ids=DROPPED.keys())
-def test_shuffle_whose_undefined_values_are_dropped_is_no_hazard(run: Run, body: str) -> None:
+def test_shuffle_with_unused_undefined_values_is_no_hazard(run: Run, body: str) -> None:
     out = np.full(64, 9, np.int32)
     profile = run(SHUFFLER.format(body=body), out, np.int32(7), block=(64,), options=LaunchOptions(check=True))
     assert profile.hazards == ()
     assert (out != 9).any(), "the runs with other values are undone"
 
 
-def test_what_was_seen_before_a_fault_counts(run: Run) -> None:
+def test_hazards_before_a_fault_count(run: Run) -> None:
     body = (
         "tile[t] = t; out[t] = tile[t ^ 1]; // RACE\n if (t >= 40) return;\n __syncthreads(); // EARLY\n"
         " if (t == 39) out[1 << 20] = 0; // FAULT"

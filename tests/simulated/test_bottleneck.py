@@ -96,7 +96,7 @@ def test_the_bottleneck_is_named(expected: str) -> None:
     assert re.fullmatch(pattern, found), found
 
 
-def test_a_grid_that_is_too_small_is_told() -> None:
+def test_a_grid_that_is_too_small_is_reported() -> None:
     slow = "float a = t; for (int k = 0; k < 4096; k++) a = a * 0.5f + 1; out[i] = a;"
     assert limit(slow, 2, 32).startswith("few blocks: 2 % of the multiprocessors have a block; waiting takes")
 

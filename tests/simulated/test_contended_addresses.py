@@ -88,7 +88,7 @@ def test_estimates_are_of_the_size_that_was_measured(ratios: dict[str, float]) -
     assert misses <= set(TIME_MISSES), misses - set(TIME_MISSES)
 
 
-def test_what_is_clearly_slower_on_hardware_is_slower_here(ratios: dict[str, float]) -> None:
+def test_clear_differences_on_hardware_are_reproduced(ratios: dict[str, float]) -> None:
     families: dict[str, list[str]] = {}
     for row in rows("large"):
         if row.name not in TIME_MISSES:

@@ -183,7 +183,7 @@ __global__ void branches(float *x, int n)
 """
 
 
-def test_what_a_launch_counts_does_not_depend_on_those_before_it() -> None:
+def test_counters_do_not_depend_on_earlier_launches() -> None:
     device = SimulatedDevice()
     x = device.array(np.ones(64, np.float32))
 

@@ -62,7 +62,7 @@ DEADLOCKS = {
 
 
 @pytest.mark.parametrize(("body", "what"), DEADLOCKS.values(), ids=DEADLOCKS.keys())
-def test_deadlock_is_named_with_who_waits_where(run: Run, body: str, what: str) -> None:
+def test_deadlock_lists_the_waiting_threads_by_line(run: Run, body: str, what: str) -> None:
     source = f"__global__ void f(int *x) {{\n {body}\n x[threadIdx.x] = 1;\n}}\n"
     with pytest.raises(KernelFault) as caught:
         run(source, np.zeros(64, np.int32), block=(64,))
@@ -144,7 +144,7 @@ def test_unknown_instruction_is_refused_with_opcode_and_line(run: Run, opcode: s
 
 
 @pytest.mark.parametrize("statement", ["this is no instruction", "wgmma.fence.sync.aligned", "bra NOWHERE"])
-def test_what_is_no_instruction_of_that_gpu_does_not_compile(run: Run, statement: str) -> None:
+def test_instructions_of_newer_gpus_do_not_compile(run: Run, statement: str) -> None:
     """Or a student could have any kernel left ungraded."""
     source = f'__global__ void f(int *x) {{ x[0] = 1; asm volatile("{statement};"); }}'
     with pytest.raises(CompileError, match="ptxas"):

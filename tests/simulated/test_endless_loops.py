@@ -53,6 +53,6 @@ def test_so_is_one_in_which_all_warps_wait(schedule: str) -> None:
     assert stopped(WAITS, schedule).code == "endless-loop"
 
 
-def test_what_goes_wrong_in_the_first_rounds_is_told_instead() -> None:
+def test_faults_in_the_first_rounds_are_reported_instead() -> None:
     fault = stopped("for (int k = 0; ; k++) x[t + 64 * k] = k;")
     assert fault.code == "out-of-bounds"

@@ -205,7 +205,7 @@ def test_volatile_values_behind_barriers_need_no_fence(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("sync", "clean"), [("grid.sync();", True), ("__threadfence(); __syncthreads();", False)])
-def test_what_a_grid_sync_puts_in_order(run: Run, sync: str, clean: bool) -> None:
+def test_a_grid_sync_orders_accesses(run: Run, sync: str, clean: bool) -> None:
     """Every block reads what the others have written, a hundred blocks and so all of their threads."""
     source = f"""#include <cooperative_groups.h>
     __global__ void f(int *out) {{

@@ -23,7 +23,7 @@ def test_every_constant_has_a_source(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", known_gpus())
-def test_what_an_sm_holds_comes_from_the_table_of_architectures(name: str) -> None:
+def test_the_limits_of_an_sm_come_from_the_table_of_architectures(name: str) -> None:
     gpu = modelled_gpu(name)
     assert gpu.limits is LIMITS[gpu.architecture]
     assert gpu.architecture == f"sm_{gpu.target}"

@@ -186,7 +186,7 @@ def test_values_in_all_notations(run_ptx: RunPtx) -> None:
     assert run_ptx(body) == [(0x10 + 0o10 + 3 - 1 + 1 + 2 + 4 + 20) | 1 << 16] * 8
 
 
-def test_results_that_nobody_wants(run_ptx: RunPtx) -> None:
+def test_unused_results(run_ptx: RunPtx) -> None:
     body = """
     mov.u32 %r2, 5;
     atom.global.add.u32 _, [%rd3], 40;

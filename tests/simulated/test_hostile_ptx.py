@@ -69,7 +69,7 @@ TREE = "__device__ __noinline__ int f0(int x) { return x * x; }\n" + "\n".join(
 
 
 def test_calls_that_double_at_each_level_cost_nothing_until_they_are_made(run: Run) -> None:
-    """24 levels of two calls would unfold to 2**24 copies."""
+    """24 levels of two calls would need 2**24 inlined copies."""
     source = f"{TREE}\n__global__ void f(int *p, int n) {{\n if (n == 7) *p = f24(n); // HERE\n else *p = f3(n); }}"
     before_s, before_kib = time.process_time(), grows_kib()
     out = np.zeros(1, np.int32)

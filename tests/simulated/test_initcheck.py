@@ -44,7 +44,7 @@ def uninitialised(profile: LaunchProfile) -> list[Hazard]:
 
 
 @pytest.mark.parametrize("body", UNWRITTEN.values(), ids=UNWRITTEN.keys())
-def test_read_of_what_nobody_wrote(run: Run, body: str) -> None:
+def test_read_of_unwritten_memory(run: Run, body: str) -> None:
     source = KERNEL.format(body=body)
     (hazard,) = uninitialised(check(run, source))
     assert hazard.where == marked(source)
@@ -87,7 +87,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("body", WRITTEN.values(), ids=WRITTEN.keys())
-def test_read_of_what_was_written(run: Run, body: str) -> None:
+def test_read_of_written_memory(run: Run, body: str) -> None:
     assert check(run, KERNEL.format(body=body)).hazards == ()
 
 
@@ -121,7 +121,7 @@ def test_memory_can_be_marked_as_unwritten_whatever_it_holds(device: SimulatedDe
     assert launch(device, a, b, np.int32(50)) == [], "the first launch has written it"
 
 
-def test_what_one_launch_writes_the_next_may_read(device: SimulatedDevice) -> None:
+def test_the_next_launch_may_read_written_memory(device: SimulatedDevice) -> None:
     fill = "__global__ void f(int *b, int n) { for (int i = threadIdx.x; i < n; i += 32) b[i] = i; }"
     a, b = device.array(np.arange(50, dtype=np.int32)), device.empty(50, np.int32)
     assert launch(device, b, np.int32(49), source=fill) == []

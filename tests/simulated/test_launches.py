@@ -293,7 +293,7 @@ def test_a_module_that_goes_while_a_kernel_runs_does_not_disturb_it(device: Simu
         ("GPULAB_TUNABLE(BLOCK_SIZE, 256)", "x[0] = ++*(int *)&gpulab_tunable_BLOCK_SIZE;", True),
     ],
 )
-def test_what_can_remember_an_earlier_launch(device: Device, declared: str, body: str, has_state: bool) -> None:
+def test_modules_with_state_between_launches(device: Device, declared: str, body: str, has_state: bool) -> None:
     module = device.compile(f"#include <gpulab.cuh>\n{declared}\n__global__ void f(int *x) {{ {body} }}\n")
     assert module.has_state == has_state
 

@@ -43,7 +43,7 @@ def test_a_part_counts_with_the_norms_power() -> None:
     assert both == pytest.approx([60 * (1 - weight), 100 * weight + 30 * (1 - weight), 10 * (1 - weight)])
 
 
-def test_what_no_line_asks_for_goes_to_instructions() -> None:
+def test_time_without_a_cause_goes_to_instructions() -> None:
     for part in ("constant memory", "atomics", "a part of tomorrow"):
         assert shares({part: 1.0}) == pytest.approx([60, 30, 10])
 

@@ -99,7 +99,7 @@ def test_every_instruction_knows_its_ptx_statement(binary: tuple[str, bytes]) ->
     assert seen == set(expected)
 
 
-def test_what_cannot_be_read_is_no_machine_code() -> None:
+def test_unreadable_bytes_are_no_machine_code() -> None:
     source = "__global__ void set(int *x) { x[threadIdx.x] = 1; }"
     cubin = nvrtc.compile_machine_code(source, "set.cu", "sm_90").cubin
     module = parse(nvrtc.compile_ptx(source, "set.cu", "compute_90")[0])

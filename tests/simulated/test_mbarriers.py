@@ -104,7 +104,7 @@ def test_barrier_without_initialisation_is_a_fault(run: Run) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_what_is_done_between_arrival_and_wait_is_not_ordered(run: Run, schedule: Schedule) -> None:
+def test_accesses_between_arrival_and_wait_are_not_ordered(run: Run, schedule: Schedule) -> None:
     source = f"""{HEADER}
 __global__ void f(int *out, int is_wrong)
 {{

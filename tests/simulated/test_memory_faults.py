@@ -183,7 +183,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize(("body", "said"), NAMED.values(), ids=NAMED.keys())
-def test_a_variable_is_told_by_its_name_with_index_and_length(run: Run, body: str, said: str) -> None:
+def test_a_variable_is_reported_with_name_index_and_length(run: Run, body: str, said: str) -> None:
     assert fault_of(run, body) == said
 
 
@@ -275,7 +275,7 @@ def test_misaligned_access(run: Run, body: str) -> None:
     assert caught.value.lane == Lane((0, 0, 0), (0, 0, 0))
 
 
-def test_fault_says_whose_header_line_and_keeps_what_was_printed(run: Run) -> None:
+def test_fault_has_its_header_line_and_the_output_so_far(run: Run) -> None:
     source = '#include <cstdio>\n__global__ void f(int *x) { printf("before\\n"); x[9] = 1; }'
     with pytest.raises(KernelFault) as caught:
         run(source, np.zeros(9, np.int32), block=(1,))

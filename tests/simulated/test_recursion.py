@@ -115,7 +115,7 @@ __global__ void f(double *out, int n) {
     assert not profile.hazards
 
 
-def test_arrays_of_a_call_whose_address_is_passed_down(run: Run) -> None:
+def test_arrays_of_a_call_with_an_address_passed_down(run: Run) -> None:
     source = """
 __device__ int fill(int *above, int n) {
     int own[4];

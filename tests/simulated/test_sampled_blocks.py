@@ -57,7 +57,7 @@ def test_blocks_that_all_do_the_same_give_no_error() -> None:
     assert sample.counters[ISSUED] == whole.counters[ISSUED]
 
 
-def test_the_error_of_uneven_blocks_is_told() -> None:
+def test_the_error_of_uneven_blocks_is_reported() -> None:
     sample, whole = counted("uneven"), counted("uneven", None)
     off = abs(sample.counters[ISSUED] / whole.counters[ISSUED] - 1)
     assert 0.01 < sample.counters[ERROR] / 100 < 0.3

@@ -126,7 +126,7 @@ def test_shared_memory_does_not_survive_a_block(run: Run) -> None:
         ('if (t < 64) asm volatile("bar.arrive 1, 128;"); else asm volatile("bar.sync 1, 128;"); out[t] = t;', False),
     ],
 )
-def test_what_no_order_of_warps_changes(run: Run, body: str, is_free: bool) -> None:
+def test_results_that_no_order_of_warps_changes(run: Run, body: str, is_free: bool) -> None:
     source = f"__global__ void f(int *in, int *out) {{ __shared__ int tile[128]; int t = threadIdx.x; {body} }}"
     arrays = np.zeros(128, np.int32), np.zeros(128, np.int32)
     assert run(source, *arrays, block=(128,), options=LaunchOptions(check=True)).order_free == is_free

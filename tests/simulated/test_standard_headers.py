@@ -140,7 +140,7 @@ def test_angle_brackets_do_not_search_the_working_folder(device: Device) -> None
         ),
     ],
 )
-def test_what_nvcc_knows_is_known(device: Device, source: str, expected: int) -> None:
+def test_names_known_to_nvcc_are_known(device: Device, source: str, expected: int) -> None:
     out = device.array(np.zeros(1, np.int32))
     device.compile(source).launch("f", (1,), (32,), [out])
     assert out.get().tolist() == [expected]

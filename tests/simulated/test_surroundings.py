@@ -54,7 +54,7 @@ def test_clocks_go_on_from_anywhere(device: SimulatedDevice) -> None:
     assert len(begun) == 3
 
 
-def test_what_depends_on_them_may_change_from_run_to_run(device: SimulatedDevice) -> None:
+def test_results_that_depend_on_them_may_change_between_runs(device: SimulatedDevice) -> None:
     for body, is_free in (("smid", False), ("clock", False), ("nsmid", True), ("laneid", True)):
         source = f"""__global__ void f(unsigned *out) {{
             asm volatile("mov.u32 %0, %%{body};" : "=r"(out[threadIdx.x]));

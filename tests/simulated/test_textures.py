@@ -300,7 +300,7 @@ def test_left_out_features_in_assembly(device: SimulatedDevice, text: str) -> No
     assert caught.value.where == marked(source)
 
 
-def test_what_is_no_texture(device: SimulatedDevice) -> None:
+def test_invalid_textures_are_refused(device: SimulatedDevice) -> None:
     assert isinstance(device, TextureDevice)
     floats = np.zeros((4, 8), np.float32)
     for make, what in {

@@ -283,7 +283,9 @@ def _connected(address: str) -> Any:
     try:
         return client(address, timeout=CONNECT_LIMIT_S, set_as_default=False)
     except AssertionError:  # the thread of Dask's loop has not started in ten seconds
-        raise ExecutorUnavailable("Dask does not start here; try again when this machine has less to do") from None
+        raise ExecutorUnavailable(
+            "Dask has not started within 10 s; this machine is overloaded: try again later"
+        ) from None
     except (OSError, ValueError) as error:
         reason = str(error).rstrip(".") or "no answer"
         text = f"there is no Dask scheduler at {address} ({reason}); start one with: dask scheduler"

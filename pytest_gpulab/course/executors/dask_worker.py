@@ -94,10 +94,10 @@ def graded_there(sent: PackedJob) -> Grade:
     worker, settings = get_worker(), sent.job.settings
     if sent.version != pytest_gpulab.__version__:
         version = pytest_gpulab.__version__
-        raise NotGraded(f"the worker {worker.address} has pytest-gpulab {version}, and the run is by {sent.version}")
+        raise NotGraded(f"the worker {worker.address} has pytest-gpulab {version}; the run needs {sent.version}")
     model = device_model(looked_at(settings.device, settings.architecture, settings.gpu)[0])
     if model != sent.model:
-        raise NotGraded(f"the worker {worker.address} grades on another device than the run began with: {model}")
+        raise NotGraded(f"the worker {worker.address} has another device than the run began with: {model}")
     exercises = unpacked(sent, Path(worker.local_directory))
     _end_idle_runs()
     with _lock:

@@ -34,7 +34,7 @@ MAX_STUDENT_BYTES = 64 << 20
 """Unpacked bytes of the files of one student that are read."""
 MAX_RATIO = 200
 """Compression ratio of a file: sources reach 10, zeros 1000."""
-UNSUSPICIOUS_BYTES = 1 << 16
+UNSUSPICIOUS_BYTES = 1 << 16  # smaller files may have any ratio, because repetitive text compresses well
 MAX_MESSAGE_CHARS = 120
 
 _DRIVE = re.compile(r"[A-Za-z]:")

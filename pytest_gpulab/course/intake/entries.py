@@ -18,13 +18,13 @@ from typing import BinaryIO
 
 from pytest_gpulab.grading.grade import Finding
 
-MAX_SOURCE_BYTES = 1 << 20
+MAX_SOURCE_BYTES = 1 << 20  # far more than a kernel needs; bounds the compiler's input
 MAX_ARCHIVE_BYTES = 16 << 20
 """Packed bytes of one student's ZIP."""
 MAX_FILES = 10_000
 """Files and folders of one student."""
-MAX_DEPTH = 16
-MAX_NAME_BYTES = 200
+MAX_DEPTH = 16  # bounds the search of a hostile tree
+MAX_NAME_BYTES = 200  # below the 255 bytes of most file systems
 MAX_SHOWN = 203
 """Characters of a name in reports: names in a ZIP may be longer than any file system allows."""
 

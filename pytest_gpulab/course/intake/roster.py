@@ -21,7 +21,7 @@ from pytest_gpulab.grading.grade import Student
 from .entries import fault_of_name, printable
 
 SEPARATORS = ",;\t"
-MAX_MISTAKES = 20
+MAX_MISTAKES = 20  # a table in another format has one per line
 
 # Titles of columns, the preferred one first, as Moodle, Canvas, Gradescope, PrairieLearn and GitHub write them.
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -22,7 +22,7 @@ from pytest_gpulab.devices.system.processes import LOCKS
 if TYPE_CHECKING:
     from pytest_gpulab.devices.system.locks import SharedLock
 
-MAX_ENTRIES = 1000
+MAX_ENTRIES = 1000  # a full cache drops its older half
 LOCK = ".lock"
 MAX_ENTRY_BYTES = 1 << 20  # so at most 1 GiB in all; a course's kernels need some ten KiB each
 

@@ -146,7 +146,7 @@ class CompilerProcess:
 
     @property
     def _may(self) -> str:
-        return f"; it may take {self._limits.nvrtc_words}."
+        return f"; the limits are {self._limits.nvrtc_words}."
 
     def _request(self, request: Request) -> dict[str, Any]:
         limits = self._limits

@@ -28,7 +28,7 @@ Run = Callable[[Request], Answer]
 _NO_CACHE = "--no-cache"
 _LINES = "--generate-line-info"
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
-_SAID_CHARS = 300
+_SAID_CHARS = 300  # the message becomes part of one line
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
 # As with nvcc: functions without a mark are device code, since host code was blanked, and 128-bit integers exist.
 _AS_NVCC = ("--device-as-default-execution-space", "--device-int128")

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pytest_gpulab.devices.source.names import unmangle
 
 SHARED_BYTES = 48 << 10  # statically declared, per block
-CONSTANT_BYTES = 64 << 10
+CONSTANT_BYTES = 64 << 10  # for every compute capability
 LOCAL_BYTES = 512 << 10  # per thread
 
 _REFUSED = re.compile(

@@ -20,7 +20,7 @@ _Cause = TypeVar("_Cause", bound=BaseException)
 
 _SPIN_S = 0.002  # most timed kernels end within this; sleeping would only add latency
 _UNTIMED_SPIN_S = 0.00005  # other processes use the GPU and the CPU core meanwhile
-_NAP_S = 0.0005
+_NAP_S = 0.0005  # without it, a waiting process would keep a core busy
 
 
 class PrimaryContext:

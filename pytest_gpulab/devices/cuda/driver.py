@@ -118,7 +118,7 @@ def _in_time(call: Callable[[], _Result]) -> _Result:
         result = results.get(timeout=OPEN_LIMIT_S)
     except Empty:
         what = f"the NVIDIA driver had not opened the GPU after {OPEN_LIMIT_S:g} s"
-        raise DeviceUnavailable(f"{what}; nvidia-smi shows whether it answers at all") from None
+        raise DeviceUnavailable(f"{what}; try nvidia-smi") from None
     if isinstance(result, Exception):
         raise result
     return result

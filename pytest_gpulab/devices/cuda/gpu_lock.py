@@ -33,7 +33,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.devices.system.locks import SharedLock
 from pytest_gpulab.devices.system.processes import LOCKS
 
-LOCK_WAIT_S = 600.0
+LOCK_WAIT_S = 600.0  # many graders may time one after the other
 POLL_S = 0.002  # most exclusive phases take a tenth of a second
 WORK_WAIT_S = 1.0  # for the holders of the work lock; then timing begins all the same
 CONTEXT_WAIT_S = 3.0  # for the holders of the context lock; many contexts at once take longer

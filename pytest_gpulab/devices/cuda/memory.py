@@ -15,7 +15,7 @@ from pytest_gpulab.devices.stopwatch import Copies, Copy
 from .context import PrimaryContext
 from .driver import memory_for
 
-GUARD_BYTES = 4096
+GUARD_BYTES = 4096  # also catches an index that is off by a block of floats
 MAX_KEPT_BYTES = 1 << 20  # per block
 KEEP_BYTES = 32 << 20  # of all blocks
 COPIED_BESIDE_BYTES = 1 << 20  # copies of this size run beside kernels and interrupt none; 4 KiB do (H200)

@@ -14,7 +14,7 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class SmLimits:
-    """The limits of one SM.
+    """The resources of one SM that bound its resident blocks.
 
     Attributes:
         generation: the architecture's name.

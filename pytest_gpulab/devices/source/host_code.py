@@ -20,7 +20,7 @@ from .tokens import Token, tokens
 
 _LINE_ENDS = re.compile("\r\n?")
 _BYTE_ORDER_MARK = "\ufeff"
-MAX_CHARS = 1 << 17
+MAX_CHARS = 1 << 17  # longer texts are left to the compiler
 _DELETED = " = delete;"
 _OWN_HEADER = "gpulab.cuh"
 # CUDA's headers for device code; kernels cannot call functions of other headers

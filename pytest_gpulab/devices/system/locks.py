@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-POLL_S = 0.001
+POLL_S = 0.001  # file locks cannot be waited for with a timeout
 
 
 class SharedLock:

@@ -37,7 +37,9 @@ def unread_tunables(
         is_declared_only = words[tunable.name] == 1 and not words["gridDim"]
         if is_declared_only and value != 1 and _is_hidden(exercise, tunables, tunable.name):
             what = f"{tunable.name} is declared as {value}, but nothing reads it."
-            hint = f"The grader launches fewer blocks with a larger {tunable.name}: the kernel must do its part."
+            hint = (
+                f"The grader launches fewer blocks with a larger {tunable.name}: each block must process more elements."
+            )
             found.append(finding("tunable-unread", what, hint=hint))
     return found
 

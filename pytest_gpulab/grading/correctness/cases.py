@@ -165,10 +165,10 @@ class CaseRuns:
         if not any(fault.code == TIME_LIMIT for fault in outcome.faults):
             return outcome
         if self._limits.beside_a_gpu:
-            what = "The case takes too long on the simulated GPU beside a real one."
+            what = "The case takes too long on the simulated GPU: only the real GPU checks it."
             return CaseOutcome("not gradable", (finding("cannot-simulate", what),), outcome.runs)
         if self._stopped:
-            less = f"less time than usual, because `{correct_name(self._stopped[0][0])}` used up its own"
+            less = f"with a shorter time limit, because `{correct_name(self._stopped[0][0])}` reached it"
             first, *others = outcome.findings
             first = replace(first, evidence=(*first.evidence, less))
             outcome = replace(outcome, findings=(first, *others))
@@ -207,7 +207,7 @@ class CaseRuns:
         try:
             problem = self._problem(case, build)
             if self._is_too_large(problem):
-                what = "The case is too large to be run on the simulated GPU beside a real one."
+                what = "The case is too large for the simulated GPU: only the real GPU checks it."
                 return CaseOutcome("not gradable", (finding("cannot-simulate", what),))
             plan = make_plan(self._loaded.exercise, problem)
             with ExitStack() as stay:

@@ -196,5 +196,5 @@ def _too_few(name: str, actual: Array, share: float) -> Finding | None:
     wanted = math.floor(WRITTEN_SHARE * share * actual.size)
     if written >= wanted:
         return None
-    what = f"`{name}`: a sample of the blocks wrote {written} elements; its share is {share * actual.size:.0f}."
+    what = f"`{name}`: a sample of the blocks wrote {written} elements; it should write {share * actual.size:.0f}."
     return finding("not-written", what)

@@ -29,7 +29,7 @@ def wrong_with(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Fi
 def overwritten(run: Run) -> tuple[Finding, ...]:
     """Return the findings of inputs that a replay must not change, but did."""
     return tuple(
-        finding("input-changed", f"`{name}`: {_were(count)} overwritten; this input must stay as it is.")
+        finding("input-changed", f"`{name}`: {_were(count)} overwritten; an input must not change.")
         for name, count in run.changed.items()
     )
 

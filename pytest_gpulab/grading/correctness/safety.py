@@ -13,7 +13,7 @@ from pytest_gpulab.grading.grade import Finding
 
 from .cases import CaseOutcome
 
-MAX_FINDINGS = 5
+MAX_FINDINGS = 5  # per check; further lines often have the same cause
 MAX_CHECKS_NAMED = 3
 
 Outcomes = Iterable[tuple[Case, CaseOutcome]]

@@ -26,21 +26,19 @@ LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What 
 LAST_BLOCK = "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier assume that it is?"
 SECOND_BLOCK = (
     "Usual cause: a difference between the second block and the first. It may not be full, its indices need its "
-    "number, and it may need something of the block before."
+    "number, and it may need a value from the block before."
 )
 LAST_FULL_BLOCK = (
     "Usual cause: a block count or a loop that ends one block too early. What is different in the last one?"
 )
 TAIL = (
-    "Usual cause: the rest of a length that is not a multiple of the elements taken at once (by a warp, a block or a "
-    "vector). Which threads take the rest?"
+    "Usual cause: a length that is not a multiple of the elements processed at once (by a warp, a block or a vector). "
+    "Which threads process the rest?"
 )
 AFTER_FIRST_BLOCK = (
-    "Usual cause: an index that leaves out the block's number, or something that a block needs of the blocks before it."
+    "Usual cause: an index that leaves out the block's number, or a value that a block needs from earlier blocks."
 )
-FROM_BLOCK_ON = (
-    "Usual cause: something that a block needs of the blocks before it, or a number of blocks that is limited."
-)
+FROM_BLOCK_ON = "Usual cause: a value that a block needs from earlier blocks, or a limited number of blocks."
 FIRST_BLOCK = (
     "Usual cause: a step that only the first block makes, or must not make because there is no block before it."
 )
@@ -54,20 +52,18 @@ LAST_OF_BLOCK = (
     "Usual cause: the last thread of a block. What does it read from its right, and is that of its own block?"
 )
 OTHER_WARPS = (
-    "Usual cause: only the first warp computes or gets a value that all warps need. Does something not go from one  "
-    "warp to the next?"
+    "Usual cause: only the first warp computes or gets a value that all warps need. Does every warp receive what the "
+    "others computed?"
 )
-IN_EACH_BLOCK = "Usual cause: a loop or a condition on the thread's number that serves a part of the block only."
+IN_EACH_BLOCK = "Usual cause: a loop or a condition on the thread's number that covers only a part of the block."
 STRIDED = (
     "Usual cause: an index or a condition with a factor or a remainder in it. Which threads take the elements in "
-    "between, and what is done for them?"
+    "between, and are they processed?"
 )
-LANE = "Usual cause: one lane of each warp does something else than the others: the first or last one, at a shuffle."
-START = (
-    "Usual cause: something that the first threads need and that is not there yet, or an index that begins too late."
-)
+LANE = "Usual cause: one lane of each warp differs from the others, such as the first or last one in a shuffle."
+START = "Usual cause: a value that the first threads read before it is set, or an index that begins too late."
 FROM_INDEX_ON = (
-    "Usual cause: a limit that is reached there: a loop with too few steps, the end of a block, of a type's range."
+    "Usual cause: a limit at that index: a loop with too few steps, the end of a block or of a type's range."
 )
 LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
 LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
@@ -205,7 +201,7 @@ def _some_blocks(axis: Axis, start: int, stop: int) -> Pattern:
         return Pattern(f"only the last {axis.block} ({axis.named(last, start, stop)})", cause)
     if last == axis.blocks - 1:
         words = f"everything after the first {axis.block}" if first == 1 else f"everything from {axis.block} {first} on"
-        return Pattern(f"{words} ({elements}; {tile} a block)", AFTER_FIRST_BLOCK if first == 1 else FROM_BLOCK_ON)
+        return Pattern(f"{words} ({elements}; {tile} per block)", AFTER_FIRST_BLOCK if first == 1 else FROM_BLOCK_ON)
     if first == last:
         words = f"only the first {axis.block}" if first == 0 else f"only one {axis.block}"
         return Pattern(f"{words} ({axis.named(first, start, stop)})", FIRST_BLOCK if first == 0 else WHOLE_BLOCKS)
@@ -225,7 +221,7 @@ def _in_each_block(axis: Axis) -> Pattern | None:
     if stop - start != at.size:
         return None
     which, cause = _part_of_a_block(start, stop, tile, axis.noun)
-    return Pattern(f"{which} of every block ({tile} {axis.noun}s a block)", cause)
+    return Pattern(f"{which} of every block ({tile} {axis.noun}s per block)", cause)
 
 
 def _part_of_a_block(start: int, stop: int, tile: int, noun: str) -> tuple[str, str]:
@@ -302,7 +298,7 @@ def _touched(axis: Axis) -> Pattern | None:
         return Pattern(f"all of them in {which} (block {touched[0]})", cause)
     if touched[0] > 0 and axis.at.size > np.log(UNLIKELY) * axis.blocks and touched.size == axis.blocks - touched[0]:
         after = "the first block" if touched[0] == 1 else f"block {touched[0] - 1}"
-        return Pattern(f"all of them after {after} ({axis.tile} {axis.noun}s a block)", AFTER_FIRST_BLOCK)
+        return Pattern(f"all of them after {after} ({axis.tile} {axis.noun}s per block)", AFTER_FIRST_BLOCK)
     return None
 
 

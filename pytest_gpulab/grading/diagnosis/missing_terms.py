@@ -134,9 +134,9 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
             continue
         for part in _candidate_terms(values.size, tile, output.context.block_threads):
             if _is(output, operation, values[~part.elements]):
-                fitting.append((part, Pattern(f"it is what comes out of `{name}` without {part.words}", part.cause)))
+                fitting.append((part, Pattern(f"it is the result for `{name}` without {part.words}", part.cause)))
             elif operation is np.add and _is(output, operation, values, values[part.elements]):
-                what = f"it is what comes out of `{name}` with {part.words} counted twice"
+                what = f"it is the result for `{name}` with {part.words} counted twice"
                 fitting.append((part, Pattern(what, COUNTED_TWICE)))
     if not fitting:
         return None
@@ -163,7 +163,7 @@ def _wraps_around(output: WrongValue, name: str, values: Array) -> Pattern | Non
     sums = np.cumsum(values, dtype=np.float64)
     if limits.min <= sums.min() and sums.max() <= limits.max:
         return None
-    return Pattern(f"sums on the way leave the range of {output.actual.dtype}, and must wrap around", WRAPS)
+    return Pattern(f"intermediate sums exceed the range of {output.actual.dtype} and must wrap around", WRAPS)
 
 
 def _is_expected(output: WrongValue, operation: Any, values: Array) -> bool:

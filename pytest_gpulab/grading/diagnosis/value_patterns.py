@@ -18,7 +18,7 @@ _Way = Callable[[WrongValue], Pattern | None]
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
 NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; a few elements may be near by chance
-FEW = 3
+FEW = 3  # elements; with so few, a near value may be chance
 SMALL_TYPES = {"f": (np.float16,), "i": (np.int16, np.int8, np.uint16, np.uint8), "u": (np.uint16, np.uint8)}
 
 NAN = (
@@ -33,7 +33,7 @@ SHIFT = (
     "Usual cause: an index off by one. In a scan: inclusive and exclusive mixed up. Does the result of an element "
     "contain the element itself?"
 )
-NEGATED = "Usual cause: a sign that gets lost, or a difference with its sides swapped."
+NEGATED = "Usual cause: a lost sign, or a difference with swapped operands."
 FACTOR = (
     "Usual cause: the same part is counted more than once, or only a part of it. Which thread adds which part, and how "
     "often?"
@@ -43,20 +43,18 @@ FIRST_INPUT = (
     "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
 )
 OFFSET = "Usual cause: the same value is added to all of them, or missing in all of them."
-CARRY = "Usual cause: the sum of the blocks before never gets here. Which thread writes it, which reads it, and when?"
-OWN_BLOCK = (
-    "Usual cause: the sum that a block takes over contains its own elements already. Which elements belong in it?"
-)
+CARRY = "Usual cause: the sum of the earlier blocks is never added. Which thread writes it, which reads it, and when?"
+OWN_BLOCK = "Usual cause: the sum that a block adds already contains its own elements. Which elements belong in it?"
 PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
 REPEATED = "Usual cause: an index that leaves out the block's number."
 MIRRORED = "Usual cause: an index that counts from the wrong end."
 TRANSPOSED = "Usual cause: x and y, or width and height, are swapped in an index."
 PERMUTED = "Usual cause: the index of the store is not that of the load."
-FRACTION = "Usual cause: an `int` on the way, which drops the fraction. What type has each intermediate value?"
-FEWER_BITS = "Usual cause: a variable of a smaller type on the way. What type has each intermediate value?"
+FRACTION = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
+FEWER_BITS = "Usual cause: an intermediate value of a smaller type. What type has each of them?"
 NEARLY_RIGHT = (
-    "Usual cause: a type with fewer digits on the way, or one small part of the sum is missing. Rounding alone cannot "
-    "be so far off."
+    "Usual cause: an intermediate value of a type with fewer digits, or a small missing term. The error is too large "
+    "for rounding alone."
 )
 
 

@@ -130,7 +130,7 @@ class RemoteGrader(CheckGrader):
             else:
                 self._info = self._info or opened
                 return self._info
-        raise DeviceUnavailable(f"the process that grades {ending}, {ATTEMPTS} times in a row")
+        raise DeviceUnavailable(f"the worker process {ending}, {ATTEMPTS} times in a row")
 
     @property
     def provenance(self) -> Provenance:
@@ -253,10 +253,10 @@ class RemoteGrader(CheckGrader):
                 had_begun = not isinstance(crash, NeverBegan)
                 killed |= isinstance(crash, KilledForMemory)
         if killed:
-            return _not_graded(check, OutOfMemory(f"the system killed the process that grades: {REMEDY}"))
+            return _not_graded(check, OutOfMemory(f"the system killed the worker process: {REMEDY}"))
         is_driver = self._on_gpu and check.kind == "compile"  # nvcc runs in other processes, so the driver crashed
         if is_driver or not had_begun:
-            return _not_graded(check, DeviceUnavailable(f"the process that grades {ending}"))
+            return _not_graded(check, DeviceUnavailable(f"the worker process {ending}"))
         return self._failed(check, finding("crash", f"The process that ran this check {ending}."))
 
     def _starved(self, check: Check) -> str:
@@ -268,7 +268,7 @@ class RemoteGrader(CheckGrader):
         had_s, limit_s = self._worker.processor_s() if self._worker else None, self._limit_s(check)
         if check.kind != "compile" or had_s is None or had_s >= STARVED * limit_s or limit_s < JUDGED_FROM_S:
             return ""
-        return f"compiling had not ended after {limit_s:g} s, in which it had a processor for {had_s:.1f} s; {ADVICE}"
+        return f"compiling had not ended after {limit_s:g} s, with {had_s:.1f} s of CPU time; {ADVICE}"
 
     def _request(self, check: Check, kind: str) -> CheckResult:
         if self._worker is None:

@@ -29,7 +29,7 @@ from .worker import STOP
 START_LIMIT_S = 120.0  # long, because many processes may start at the same time
 STOP_LIMIT_S = 10.0
 KILL_LIMIT_S = 15.0  # until a killed process is gone; a driver may block that, then it is left to the system
-MAX_STDERR_BYTES = 100_000
+MAX_STDERR_BYTES = 100_000  # a process may write without end
 
 # The worker has the `sys.path` of this process. `-I` keeps the current folder out of it.
 PROGRAM = (
@@ -247,7 +247,7 @@ class Worker:
         try:
             answer = self._next_answer(START_LIMIT_S)
         except Hung:
-            raise DeviceUnavailable(f"the process that grades had not started after {START_LIMIT_S:g} s") from None
+            raise DeviceUnavailable(f"the worker process had not started after {START_LIMIT_S:g} s") from None
         except Crashed as crash:
             raise NeverBegan(*crash.args) from None
         if "unavailable" in answer:

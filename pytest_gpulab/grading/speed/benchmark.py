@@ -45,11 +45,11 @@ from .validation import SETS, CheckedRun, CheckedRuns
 
 Caches = Literal["cold", "warm"]
 
-BATCHED_BELOW_MS = 0.05
-BUDGET_S = 6.0
+BATCHED_BELOW_MS = 0.05  # for shorter kernels, launch overhead would dominate
+BUDGET_S = 6.0  # other graders wait meanwhile
 WARM_UP_ROUNDS = 2  # at least one with each set of contents
 WARM_UP_S = 0.005  # a GPU that was busy just before has its full clock at once
-MAX_WARM_UP_S = 0.5
+MAX_WARM_UP_S = 0.5  # a throttled GPU never reaches its full clock
 FULL_CLOCK_SHARE = 0.9
 ROUNDS_PER_LOOK = 8  # between two samples of the GPU's clocks
 ROUNDS_PER_PLACE = 4  # between two moves of the arrays; at most the block length of the bootstrap in `statistics`

@@ -29,7 +29,7 @@ Inputs = Mapping[str, Array]
 
 FOLDER = "GPULAB_CONTENTS"
 """The environment variable with a run's folder for the files; without it every process makes its own contents."""
-LEAST_BYTES = 16 << 20
+LEAST_BYTES = 16 << 20  # smaller contents are not worth a file
 FREE_BYTES = 2 << 30  # of the disk, always left free
 WAIT_S = 10.0  # for another process that writes them
 

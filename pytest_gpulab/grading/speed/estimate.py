@@ -43,7 +43,7 @@ from .verdict import not_timed, unusable
 
 Array = npt.NDArray[Any]
 
-MOVED_SHARE = 0.9
+MOVED_SHARE = 0.9  # below 1, because counts are scaled up from sampled blocks
 WORTH_COSTING = 0.9  # share of a threshold; if an estimate from a sample of blocks reaches it, all blocks run
 SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that a launch reads or writes
 SECTOR_BYTES = 32

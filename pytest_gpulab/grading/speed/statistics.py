@@ -29,13 +29,13 @@ RESAMPLES = 1000
 # A process that shares the GPU interrupts a sample for about 1 ms. Clocks vary less than this factor.
 INTERRUPTED = 1.5
 OWN_DOING = 1 / 4  # of the rounds: a submission that is slow so much more often than the baseline causes it itself
-MIN_KEPT = 8
+MIN_KEPT = 8  # with fewer, throttled rounds count, too
 # The time slice of a process on a shared GPU (2.1 ms, H200).
 SLICE_MS = 2.0
 # Cost of an interruption over its observed length: context switches and cold caches (at most 10 %, H200).
 LOST_PER_SEEN = 1.15
-LEAST_SHARE = 0.01
-SETTLED_OVER, SETTLED_WITHIN = 5, 0.02
+LEAST_SHARE = 0.01  # keeps divisions finite
+SETTLED_OVER, SETTLED_WITHIN = 5, 0.02  # number of samples; relative change of their median
 
 
 @dataclass(frozen=True)

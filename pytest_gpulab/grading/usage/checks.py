@@ -25,7 +25,7 @@ from pytest_gpulab.grading.speed.estimate import EstimatedCosts
 from .constant_reads import COUNTERS, READS, used_share
 from .second_size import jittered
 
-MAX_LINES_NAMED = 3
+MAX_LINES_NAMED = 3  # the worst first
 MANY = 100  # figures from here on are shown without decimals
 SLACK = 0.25  # allowed deviation from a bound at other sizes than its own
 SLACK_AT_ZERO = 0.05  # allowed value if the bound is 0
@@ -103,7 +103,7 @@ class Usages:
             return ()
         rng = rng_for(self._seed, self._loaded.name, "disturbed", size_text(size), self._builds.sha256)
         share = used_share(self._device, self._builds.of(check.variant), costed.plan, costed.inputs, rng)
-        unused = f"{READS} reads of constant memory got other values: {READS * share:.0f} of them changed an output"
+        unused = f"of {READS} reads of constant memory, {READS * share:.0f} affect an output"
         broken = _broken(check.all_bounds, _with_constants(whole, share), {}, slack)
         return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
 

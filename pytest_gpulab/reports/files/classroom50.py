@@ -31,7 +31,7 @@ VARIABLES: Mapping[str, str] = {
 }
 OPTIONAL_VARIABLES: Mapping[str, str] = {"owner": "OWNER", "assignment_type": "ASSIGNMENT_TYPE"}
 """Keys that the runner writes as well."""
-_FACTORS = (1, 10, 100)
+_FACTORS = (1, 10, 100)  # scores must be whole numbers
 
 
 def check(path: Path, context: Context) -> None:
@@ -43,7 +43,7 @@ def check(path: Path, context: Context) -> None:
     """
     missing = [name for name in VARIABLES.values() if not context.environment.get(name)]
     if missing:
-        raise ReportError(f"Classroom 50's runner sets {', '.join(missing)}, which this process has not got")
+        raise ReportError(f"not in Classroom 50's runner, which sets {', '.join(missing)}")
     check_file(path, context)
 
 

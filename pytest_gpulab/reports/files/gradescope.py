@@ -114,7 +114,7 @@ def _summary(row: Row, points: Points) -> str:
     if points.ungraded:
         lines += [
             f"Checks for {points_text(points.ungraded)} points could not be graded, by no fault of yours. They neither "
-            "earn nor cost points: the score is the share of the others, out of all points."
+            "earn nor cost points: the score scales the points of the others up to all points."
         ]
     return "\n".join(lines)
 

@@ -18,10 +18,10 @@ IMPOSSIBLE, LIKENESS, BORDERLINE, UNGRADABLE, SHARED = (
     "shared GPU",
 )
 MEANING = {
-    IMPOSSIBLE: "Faster than the device's memory allows: some of the work was left out, or someone cheats.",
+    IMPOSSIBLE: "Faster than the device's memory allows: the kernel skips work, or someone cheats.",
     LIKENESS: "Sources of different students that are nearly the same. Short exercises have few right answers: ask.",
-    BORDERLINE: "Grading again may decide otherwise: the interval of the speedup holds the threshold, or the speedup "
-    "lies within 2 % of it.",
+    BORDERLINE: "Another run may give another verdict: the interval of the speedup contains the threshold, or the "
+    "speedup is within 2 % of it.",
     UNGRADABLE: "The machine's fault, not the student's: these checks cost no points, and may be graded again.",
     SHARED: "Other processes used the GPU while it timed, so times may be too long.",
 }

@@ -24,8 +24,8 @@ Names = Mapping[str, str]
 """Names of students by their ids, or of marks by their submissions."""
 
 WIDTH_IN = 8.6
-MOST_NAMED = 20
-MANY = 150
+MOST_NAMED = 20  # more names would be too small to read
+MANY = 150  # beyond it, marks would cover each other
 
 
 def _figure(height_in: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:

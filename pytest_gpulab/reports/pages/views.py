@@ -77,7 +77,7 @@ class GradeView:
 
     @property
     def limits(self) -> list[str]:
-        """Bottlenecks of the kernels that no hint mentions, each with its measurement, to follow "What limits it"."""
+        """Bottlenecks of the kernels that no hint mentions, each with its measurement, to follow "Limited by"."""
         hints = " ".join(reason.finding.hint for reason in self.reasons)
         return [
             f"{f' ({label})' if label else ''}: {timed.bottleneck}"

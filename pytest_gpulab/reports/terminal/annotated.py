@@ -20,7 +20,7 @@ NUMBER_WIDTH = 4
 SOURCE_WIDTH = WIDTH - NUMBER_WIDTH - 2 - sum(WIDTHS) - len(WIDTHS)
 MEANING = (
     "time: share of the estimated time. instr: warp instructions. lanes: active lanes per instruction, of 32. "
-    "sectors: 32-byte sectors of global memory a request. waves: passes of shared memory a request."
+    "sectors: 32-byte sectors of global memory per request. waves: passes of shared memory per request."
 )
 NO_FIGURES = (
     "No instruction of the kernels comes from lines without figures: they were left out or became part of others."
@@ -112,13 +112,13 @@ def _notes(c: Counters) -> Iterator[str]:
         yield f"divergence: at {compact(parted)} of {compact(c['smsp__sass_branch_targets.sum'])} branches"
     asked = c.get("gpulab__constant_requests.sum", 0.0)
     if asked and c.get("idc__requests.sum", 0.0) > asked:
-        yield f"constant memory: {c['idc__requests.sum'] / asked:.1f} addresses a request, one pass each"
+        yield f"constant memory: {c['idc__requests.sum'] / asked:.1f} addresses per request, one pass each"
     for space in ("global", "shared"):
         passes = c.get(f"gpulab__atomic_passes_{space}.sum", 0.0)
         if passes:
-            yield f"atomics on {space} memory: {compact(passes)} passes; lanes on one address take turns"
+            yield f"atomics on {space} memory: {compact(passes)} passes; lanes at one address are serialised"
     if c.get("gpulab__barriers.sum"):
-        yield f"barrier: warps come to one {compact(c['gpulab__barriers.sum'])} times"
+        yield f"barrier: {compact(c['gpulab__barriers.sum'])} warp arrivals"
 
 
 def lines(grade: Grade) -> Iterator[str]:

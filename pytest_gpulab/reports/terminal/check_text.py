@@ -12,10 +12,10 @@ from .sections import failure_text
 MEANING: Mapping[Verdict, str] = {
     "passed": "Passed.",
     "failed": "Failed.",
-    "missed": "Missed: a bonus.",
-    "inconclusive": "Inconclusive: noise would decide here, so the points are given.",
-    "not gradable": "Not gradable: the grader's fault, not the kernel's. These points are left out.",
-    "not started": "Not started: there is still a GPULAB_TODO.",
+    "missed": "Missed a bonus.",
+    "inconclusive": "Inconclusive: the noise is larger than the margin, so the points are given.",
+    "not gradable": "Not gradable: the machine's fault, not the kernel's. These points do not count.",
+    "not started": "Not started: the file still has its GPULAB_TODO line.",
 }
 
 

@@ -6,6 +6,7 @@ are counted there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,8 @@ MAX_SIMILAR = 3
 """Most reasons of one submission with the same code and place that are listed separately; `-v` lists all."""
 
 MORE = "more of the same; -v shows all"
+
+_THRESHOLD = re.compile(r"\[([\d.]+)x")
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Reason:
         self.ungraded += other.ungraded
 
     def heading(self, named: int | None = MAX_NAMED) -> str:
-        """Return verdicts and names, such as `FAILED speedup[1.4x], missed [1.8x], [2.4x]`.
+        """Return verdicts and names, such as `FAILED speedup[1.4x], missed 1.8x, 2.4x`.
 
         Args:
             named: the most names listed per verdict, or None for all; a single further one is listed, too.
@@ -124,8 +127,13 @@ def _most_telling_first(found: Sequence[Reason]) -> list[Reason]:
 
 def _label(check: CheckResult) -> str:
     """Return a check's name, with this device's threshold if it is not the one in the name."""
-    other = check.other_threshold
-    return check.name if other is None else f"{check.name} (here {other:g}x)"
+    required = check.other_threshold
+    if check.measurement is None or required is None:
+        return check.name
+    named = _THRESHOLD.search(check.name)
+    verb = "is enough" if named and required < float(named[1]) else "is required"
+    gpu = "the simulated GPU" if check.measurement.estimated else "this GPU"
+    return f"{check.name} ({required:g}x {verb} on {gpu})"
 
 
 def _cause(finding: Finding, verdict: str, earlier: Iterable[Reason]) -> Reason | None:
@@ -141,7 +149,8 @@ def _without_repeated_kind(names: Iterable[str]) -> Iterator[str]:
     above = ""
     for name in names:
         kind, bracket, rest = name.partition("[")
-        yield bracket + rest if bracket and kind == above else name
+        inside, _, note = rest.rpartition("]")
+        yield inside + note if bracket and kind == above else name
         above = kind
 
 

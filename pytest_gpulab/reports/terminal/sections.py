@@ -88,7 +88,7 @@ def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) 
     """Yield the footnotes of the tables, or of a class's grades."""
     parts = [f"{grade.submission} ({part})" for grade in gradebook.grades if (part := gradebook.part_of(grade))]
     if parts:
-        yield f"Not all checks were run, and points are of those that were: {_abridged(parts)}."
+        yield f"Only some checks were run, and the points are those of these checks: {_abridged(parts)}."
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
     has_tables = not of_class or verbosity > 0
     if measurements and has_tables:

@@ -79,7 +79,7 @@ def test_a_disguise_changes_all_of_the_text_and_nothing_of_what_it_does(
 
 
 @pytest.mark.parametrize("step", SHORT)
-def test_what_anybody_would_write_is_reported_only_to_the_letter(step: str) -> None:
+def test_common_code_is_reported_only_if_identical(step: str) -> None:
     (exercise,) = (name for name in EXERCISES if step in RIGHT[name])
     source = RIGHT[exercise][step]
     sources = {"one": source, "disguised": disguised(source, random.Random(1)), "letters": source + "\n\n"}
@@ -89,7 +89,7 @@ def test_what_anybody_would_write_is_reported_only_to_the_letter(step: str) -> N
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
-def test_what_everyone_was_given_is_nobodys(exercise: str) -> None:
+def test_given_code_is_not_compared(exercise: str) -> None:
     for source in GIVEN[exercise]:
         assert similar_groups({"one": source, "other": source + b"\n// mine\n"}, GIVEN[exercise]) == ()
 
@@ -99,7 +99,7 @@ def test_a_baseline_is_found_where_it_was_not_given() -> None:
     assert members(similar_groups({"one": baseline, "other": baseline})) == [("one", "other")]
 
 
-def test_the_matching_lines_are_told_of_both() -> None:
+def test_the_matching_lines_of_both_are_reported() -> None:
     helper = "\n".join(f"    value = value * {k} + other[{k}] / (value - {k});" for k in range(20))
     one = f"__global__ void a(float *out)\n{{\n    float value = 1, *other = out;\n{helper}\n}}\n"
     other = "// A comment.\n\nvolatile float unlike[100];\n" + one.replace("value", "wert")
@@ -148,7 +148,7 @@ def test_sources_that_are_none_are_read_in_no_time(source: bytes) -> None:
     assert all("third" not in group.submissions for group in groups)
 
 
-def test_what_comes_after_many_tokens_is_not_compared() -> None:
+def test_tokens_beyond_a_limit_are_not_compared() -> None:
     rng = random.Random(1)
     padding = {name: " ".join(str(rng.random()) for _ in range(MAX_TOKENS)) for name in "ab"}
     sources = {name: f"{text}\n{RIGHT['scan']['05_warp_shuffle']}".encode() for name, text in padding.items()}

@@ -22,7 +22,7 @@ def dozen(seed: int, count: int = 14) -> list[Submission]:
     return Classroom(seed, EXERCISES, QUICK).students(count)
 
 
-def test_a_small_class_with_hostile_students_is_graded_and_nobody_is_disturbed(tmp_path: Path) -> None:
+def test_a_small_class_with_hostile_students_is_graded_without_side_effects(tmp_path: Path) -> None:
     submissions = dozen(seed=1)
     claims = claims_of(submissions, tmp_path, "--gpulab-workers=2", "--gpulab-seed=1")
     assert [claim for claim in claims if claim.holds is False] == []
@@ -75,7 +75,7 @@ def gradebook(out: Path, submissions: Sequence[Submission], changes: dict[str, s
     return out
 
 
-def test_the_proof_notices_who_is_lost(tmp_path: Path) -> None:
+def test_the_proof_notices_lost_submissions(tmp_path: Path) -> None:
     submissions = dozen(seed=1)
     assert nobody_lost(submissions, gradebook(tmp_path / "all", submissions)).holds
     assert not nobody_lost(submissions, gradebook(tmp_path / "few", submissions[1:])).holds

@@ -190,7 +190,7 @@ def _prove(proof: Proof, folder: Path, options: argparse.Namespace) -> None:
     per_minute = 60 * len(parallel) / took_s
     there = [student for student, verdicts in parallel.items() if NOT_GRADABLE not in verdicts.values()]
     met = len(there) == CLASS and per_minute >= LEAST_PER_MINUTE
-    graded_there = f"{len(there)} in {took_s:.1f} s, {per_minute:.0f} a minute"
+    graded_there = f"{len(there)} in {took_s:.1f} s, {per_minute:.0f} per minute"
     own_s, system_s = (now - then for now, then in zip(machine_s(), before, strict=True))
     each_s = (own_s + system_s) / CLASS
     proof.figure("CPU time", f"{own_s:.0f} s and {system_s:.0f} s of the system's, {each_s:.1f} s a grading")
@@ -208,7 +208,7 @@ def _prove(proof: Proof, folder: Path, options: argparse.Namespace) -> None:
         _compare(proof, "verdicts of others that hostile ones changed", expected, hostile, who, others)
         enemies = [student for student in sorted(who) if student not in others]
         rows = ((student, hostile_who[student], _summary(hostile.get(student, {}))) for student in enemies)
-        proof.table("What became of the hostile ones", ("student", "deed", "verdicts"), rows)
+        proof.table("Verdicts of the hostile submissions", ("student", "behaviour", "verdicts"), rows)
 
 
 def _sequential(proof: Proof, folder: Path) -> Verdicts:

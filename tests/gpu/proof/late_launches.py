@@ -1,7 +1,7 @@
 """How many batches of small kernels have a launch that begins late, about 1 us, as it does for some places of arrays.
 
 Each batch is timed in many places, as grading does it, and the same behind a flush of the level-2 cache, which is why
-grading does without; beside nobody, and beside others. Run it on a machine with a GPU, with PyCUDA importable:
+grading does without; alone, and beside others. Run it on a machine with a GPU, with PyCUDA importable:
 
     python tests/gpu/proof/late_launches.py --json late_launches.json
 """
@@ -26,11 +26,11 @@ from pytest_gpulab.grading.speed.targets import BenchmarkTarget
 ROW, RUNS = Row("scale", 2**18, 96), 4
 PLACES, SAMPLES = 60, 9
 LATE_US = 0.5
-MAX_LATE = 0.05  # of the places, beside nobody
+MAX_LATE = 0.05  # of the places, without other processes
 IN_GRADING, FLUSHED = "as in grading", "behind a flush"
-NOBODY = "nobody"
+ALONE = "none"
 NEIGHBOURS = {
-    NOBODY: None,
+    ALONE: None,
     "twelve that do nothing": Neighbour("time.sleep(600)", 12),
     "a kernel that never ends": Neighbour("launch('spin')\ntime.sleep(600)\nend()"),
     "a class that is graded": Neighbour(CLASS, endings=(0, 1), grades=True),
@@ -74,8 +74,8 @@ def main() -> int:
     device.close()
     headers = ("beside", "batches", "median, us", "longest above it, us", f"more than {LATE_US} us")
     proof.table(f"Batches of {RUNS} launches in {PLACES} places", headers, rows)
-    share = late[NOBODY, IN_GRADING]
-    proof.figure(f"beside {NOBODY}, places with a late launch", f"{share:.0%}", "at most 5 %", share <= MAX_LATE)
+    share = late[ALONE, IN_GRADING]
+    proof.figure("alone, places with a late launch", f"{share:.0%}", "at most 5 %", share <= MAX_LATE)
     return proof.finish(path)
 
 

@@ -2,7 +2,7 @@
 
 The baseline takes seven times as long as the submission, and longer than a process may work on a GPU at a time, so that
 whatever is done in between shows in the ratio. Beside other graders it may not; beside strangers it does, and the
-interval must allow for it. Each neighbour sees thresholds on both sides of the ratio that is measured beside nobody.
+interval must allow for it. Each neighbour sees thresholds on both sides of the ratio that is measured alone.
 Run it on a machine with a GPU, with PyCUDA importable (about five minutes):
 
     python tests/gpu/proof/neighbours.py --json neighbours.json
@@ -86,7 +86,7 @@ class Neighbour:
 
 
 NEIGHBOURS = {
-    "nobody": None,
+    "none": None,
     "a class that is graded": Neighbour(CLASS, endings=(0, 1), grades=True),
     "processes that come and go": Neighbour(
         "kept = [cuda.mem_alloc(1 << 28) for _ in range(8)]\ntime.sleep(0.05)\nend()", 6
@@ -141,7 +141,7 @@ def main() -> int:
         "inconclusive",
         "s",
     )
-    proof.table(f"Ratio beside nobody {truth:.4f}", headers, rows)
+    proof.table(f"Ratio without other processes {truth:.4f}", headers, rows)
     graded = sum(map(len, proof.records.values()))
     far = sum(is_off(record, truth, 0.05) for records in proof.records.values() for record in records)
     proof.figure("ratios off by more than 5%, or none, beside strangers, too", f"{far} of {graded}")

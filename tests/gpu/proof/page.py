@@ -16,9 +16,9 @@ from tabulate import tabulate
 
 INTRODUCTION = """# Results on an NVIDIA H200
 
-What pytest-gpulab promises of grading on a real GPU, measured. Each section names the command that measures it; run it
-from a checkout, on a machine with a GPU, with the package installed (or its folder on `PYTHONPATH`). Where a bar is
-missed it says so. This page is made by `tests/gpu/proof/page.py` from what those commands write.
+Measurements of what pytest-gpulab promises of grading on a real GPU. Each section names its command. Run it from a
+checkout, on a machine with a GPU, with the package installed or its folder on `PYTHONPATH`. The column *met* says if a
+bar is met. `tests/gpu/proof/page.py` makes this page from the output of these commands.
 """
 
 

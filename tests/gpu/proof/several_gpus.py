@@ -127,7 +127,7 @@ class _Proofs:
         self._proof.figure(f"processes {AFTER_INTERRUPT_S:g} s after it", str(len(left)), "0", not left)
         self._proof.figure("the GPUs' memory is free again", "yes" if freed else "no", "yes", freed)
         output = self._graded("resumed", f"--gpulab-device={self._device}")
-        before = re.search(r"(\d+) of them before", output)
+        before = re.search(r"(\d+) of them earlier", output)
         enough = before is not None and self._submissions // 4 <= int(before[1]) < self._submissions
         self._proof.figure("graded before, says the next run", before[1] if before else "none", "some", enough)
         self._compare("resumed", "resumed")

@@ -327,13 +327,13 @@ def met_limit(message: str) -> bool:
 
 def explained(message: str, limits: Limits) -> str:
     """Return the message of a compiler that exceeded a limit, with the limits."""
-    return f"{message}\n{NOT_ENDED}; it may take {limits.words}.".lstrip()
+    return f"{message}\n{NOT_ENDED}; the limits are {limits.words}.".lstrip()
 
 
 def compiles_nothing(message: str) -> str:
     """Return the error for an nvcc that compiles no correct kernel, with its message, in one line."""
     lines = (" ".join(line.split()) for line in message.splitlines() if not _INCLUDED.match(line))
-    words = "; ".join(lines)[:_SAID_CHARS] or "it says nothing"
+    words = "; ".join(lines)[:_SAID_CHARS] or "no message"
     question = "; is the CUDA toolkit as new as the GPU?" if "Unsupported gpu architecture" in words else ""
     return f"nvcc compiles no kernel at all here: {words}{question}"
 

@@ -12,7 +12,7 @@ from pytest_gpulab.devices.cuda.memory import CudaMemory
 
 from . import own_kernels
 
-_BLOCK, _BLOCKS_PER_SM = 256, 8
+_BLOCK, _BLOCKS_PER_SM = 256, 8  # 2048 threads, as many as an SM of compute capability 9.0 holds
 _KERNEL = "differ"
 _SOURCE = b"""
 .version 7.0

@@ -37,13 +37,13 @@ from .interruptions import Interruptions
 from .overhead import AMONG, EMPTY_BLOCK, EMPTY_MS, Overhead
 
 LEAD_MS = 0.02  # per launch that Python enqueues; doubled if the GPU had to wait for it
-MAX_LEAD_MS = 0.32
+MAX_LEAD_MS = 0.32  # four doublings of `LEAD_MS`
 LEAD_KEPT = 0.96  # factor per sample enqueued in time: most delays of Python happen once
-MAX_ATTEMPTS = 5
+MAX_ATTEMPTS = 5  # the last sample counts even if the GPU had to wait
 FLUSH_SHARE = 2  # of the level-2 cache's size: after reading it once, some old lines remain
 LEAST_FLUSH_BYTES = 1 << 26  # with less, Python takes as long to enqueue a flush as the GPU to run it
-FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
-VECTOR_BYTES = 16
+FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8  # 2048 threads, as many as an SM of compute capability 9.0 holds
+VECTOR_BYTES = 16  # of a load of one thread, the widest
 TOUCH_BLOCK = 256  # threads that load from every page
 LEAST_PAGE_BYTES = 1 << 16  # the stride of `touch`
 PAUSE_MS = 0.1  # the least pause; without it kernels of 3 to 4 us take up to 0.15 us longer, in some processes (H200)

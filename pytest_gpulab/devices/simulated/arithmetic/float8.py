@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .integers import Value, select
 
 _NAN = np.uint16(0x7FFF)  # of float16
-_NAN8 = np.uint8(0x7F)
+_NAN8 = np.uint8(0x7F)  # of both formats
 _E4M3_SHIFT, _E4M3_SCALE = 7, 2.0**8  # e4m3's exponent and mantissa in float16's places; the biases are 7 and 15
 
 

@@ -15,7 +15,7 @@ from .integers import F8, Value, select
 from .rounding import F4, flushed, narrow
 
 _TURN = float(np.uint32(0x3E22F983).view(np.float32))  # 1 / (2 pi) in float32, the factor in hardware
-_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+_NAN = np.uint32(0x7FFFFFFF).view(np.float32)  # PTX's canonical NaN; NumPy's is 0x7FC00000
 
 
 def canonical(a: Value) -> Value:

@@ -16,7 +16,7 @@ from .integers import F8, U4, Value, select
 from .rounding import F4, narrow, odd, sum_error
 
 U2, F2 = np.dtype(np.uint16), np.dtype(np.float16)
-_NAN = U2.type(0x7FFF)
+_NAN = U2.type(0x7FFF)  # PTX's canonical NaN, for float16 and bfloat16
 _TINY = {"f16": 2.0**-14, "bf16": 2.0**-126}  # the smallest normal numbers
 
 

@@ -21,7 +21,7 @@ from .integers import F8, I8, Value, select
 
 F4 = np.dtype(np.float32)
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
-_TIE = np.iinfo(np.int64).min
+_TIE = np.iinfo(np.int64).min  # the dropped bits of a tie, shifted to the top
 _DROPPED = np.int64(64 - 29)  # shift that moves the 29 bits which float32 lacks to the top
 _SIGN = np.uint32(1)  # bits before a float's magnitude
 _LEAST_SAFE = np.uint64((1023 - 900) << 53)  # bits of 2.0**-900 without the sign

@@ -24,7 +24,7 @@ from .demands import Demands
 from .pipes import DOUBLE, FLOAT, MULTIPLY, SHUFFLE, SPECIAL
 
 BUSY_OVERLAP, OVERLAP = 8.0, 3.0
-SCHEDULERS = 4
+SCHEDULERS = 4  # per SM; each issues one warp instruction per cycle
 
 
 @dataclass(frozen=True)

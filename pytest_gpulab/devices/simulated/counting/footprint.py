@@ -13,7 +13,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-SECTOR_BYTES = 32
+SECTOR_BYTES = 32  # the unit of transfers between L1 and L2
 # a key consists of block number, warp number and sector, from high to low bits
 _SECTOR_BITS, _WARP_BITS = 40, 5
 _SECTORS = np.uint64((1 << _SECTOR_BITS) - 1)

@@ -15,7 +15,7 @@ import numpy as np
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-WIDEST = 16
+WIDEST = 16  # bytes, the widest access of a thread
 
 
 @dataclass(frozen=True)

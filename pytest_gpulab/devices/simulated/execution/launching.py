@@ -24,7 +24,7 @@ WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit int
 WAVE_LOCAL_BYTES = 256 << 20  # local memory per wave; kernels that use much of it run in smaller waves
 WAVE_SHARED_BYTES = 4 << 20  # shared memory per wave
 WAVE_STACK_BYTES = 32 << 20  # stacks per wave; saved registers and the hazard check take as much again
-MAX_THREADS = 1024
+MAX_THREADS = 1024  # per block, on every GPU
 STEP_WORK = 100  # overhead of a basic block, in warp instructions
 MAX_IDLE_ROUNDS = 40  # rounds in which all waves wait and no register or byte changes; then the kernel is endless
 

@@ -13,7 +13,7 @@ from pytest_gpulab.devices.protocol import KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, to_warps
 from pytest_gpulab.devices.simulated.memory.spaces import first_lane
 
-BARRIERS = 16
+BARRIERS = 16  # per block
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 

@@ -76,8 +76,8 @@ class Stack:
         depth = self._depth(call, int(np.broadcast_to(frame, lanes.shape).flat[first]), position)
         callee = call.callee
         what = (
-            f"stack overflow: call {depth} of `{callee.name}`, each in the one before; a thread's stack has "
-            f"{STACK_BYTES:,} bytes, of which each call takes {callee.cost}"
+            f"stack overflow: call {depth} of `{callee.name}`, nested; each call takes {callee.cost} of the "
+            f"{STACK_BYTES:,} bytes of a thread's stack"
         )
         raise KernelFault("stack-overflow", what, call.where, lane_at(lanes, first))
 

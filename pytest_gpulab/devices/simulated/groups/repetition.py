@@ -17,7 +17,7 @@ from .group import Group
 from .lanes import Lanes, Value
 
 FIRST_LOOK = 16  # iterations of a loop before the first comparison: most loops have fewer
-MIN_LOOKS = 16
+MIN_LOOKS = 16  # iterations, so that short cycles are found soon
 SHARE_OF_LOOKS = 16  # one iteration in 16 is compared, so cycles up to a sixteenth of all iterations are found
 Threads = tuple[object, Lanes, list[Value]]
 """A group of a wave: its program counter, its lanes, its live registers."""

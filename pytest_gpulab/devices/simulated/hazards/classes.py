@@ -21,7 +21,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes
 if TYPE_CHECKING:
     from .fences import Record
 
-_NEVER = np.iinfo(np.int64).max
+_NEVER = np.iinfo(np.int64).max  # later than every event
 
 
 class Classes:

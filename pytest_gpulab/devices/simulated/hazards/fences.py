@@ -26,7 +26,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from .accesses import PHASES, split_phase
 from .classes import Accessors, Classes, threads_of
 
-MAX_RECORDS = 100_000
+MAX_RECORDS = 100_000  # bounds the memory and the time of a replay
 MAX_LANES = 1 << 22  # lanes of all records of a launch
 MAX_SOURCES = 1 << 12  # classes of accesses per replay
 MAX_WORK = 1 << 22  # lanes of records in all further replays

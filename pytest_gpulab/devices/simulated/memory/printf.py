@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHAR
 
 from .spaces import Arena, Banked
 
-MAX_CHARACTERS = 16_384
+MAX_CHARACTERS = 16_384  # per launch, because every thread may print
 MAX_WIDTH = 1024  # of a conversion; also the maximum of its precision
 _WINDOW = 1 << 40
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-NBYTES = 16
+NBYTES = 16  # per instruction, since compute capability 7.0
 _ALWAYS, _NEVER = 7, 15  # PT and !PT
 _IMMEDIATE, _UNIFORM = 4, 5  # forms of a jump: to a fixed address, and on a uniform condition
 

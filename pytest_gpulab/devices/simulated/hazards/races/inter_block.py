@@ -25,7 +25,7 @@ from .repeats import Repeats
 from .thinning import MAX_KEPT, MAX_LANES, Owner, numbered, thinned, weight
 
 MAX_WORDS = 1 << 18  # words per sweep
-_WEAK, _CHANGED = np.uint8(1), np.uint8(2)
+_WEAK, _CHANGED = np.uint8(1), np.uint8(2)  # flags of a word: a weak access, a write
 
 
 class InterBlockRaceDetector:

@@ -43,7 +43,7 @@ from .thinning import MAX_KEPT, MAX_LANES, SELF_LANES, numbered, thinned, weight
 MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # number and size of the race-free sequences that are kept
 MAX_WORDS = 1 << 16  # words per sweep
 MAX_SWEEP_KEY = 4096  # lanes of suspects, up to which the result of their sweep is kept
-_WEAK, _CHANGED = np.uint8(1), np.uint8(2)
+_WEAK, _CHANGED = np.uint8(1), np.uint8(2)  # flags of a word: a weak access, a write
 
 
 class Racecheck:

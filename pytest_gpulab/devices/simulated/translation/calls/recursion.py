@@ -36,7 +36,7 @@ STACK = "%stack"  # the register with the address of the current frame
 STACK_AREA = "the stack"  # the local variable for all frames of a thread
 STACK_BYTES = 1024  # per thread: the default of cudaLimitStackSize
 SLOT_BYTES = 8  # of a saved register
-_ALIGNMENT = 16
+_ALIGNMENT = 16  # that of the widest access
 
 
 @dataclass(eq=False)
