@@ -19,6 +19,11 @@ class Ran:
     out: str
     err: str
 
+    @property
+    def said(self) -> str:
+        """Standard error as one line, without line breaks by width."""
+        return " ".join(self.err.split())
+
 
 def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "pytest_gpulab", "run", *words]

@@ -68,13 +68,13 @@ def test_a_host_that_uses_device_memory(how: str, what: str, call: str) -> None:
 def test_a_kernel_that_uses_host_memory() -> None:
     ran = end("host pointer")
     assert (ran.code, ran.out) == (0, "launched\ncudaErrorIllegalAddress\n")
-    assert "is a host pointer" in ran.err and "hint: A kernel can use memory of" in ran.err
+    assert "is a host pointer" in ran.said and "hint: A kernel can use memory of" in ran.said
     assert f"at endings.cu:{line_of('*out = 1')}\n" in ran.err
 
 
 def test_a_kernel_that_uses_a_null_pointer() -> None:
     ran = end("null pointer")
-    assert "is a null pointer" in ran.err and "hint: Was the memory allocated" in ran.err
+    assert "is a null pointer" in ran.said and "hint: Was the memory allocated" in ran.said
 
 
 def test_an_endless_kernel_ends() -> None:

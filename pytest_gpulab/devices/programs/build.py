@@ -89,7 +89,7 @@ def _built(program: Program, toolchain: Toolchain, options: Iterable[str]) -> Pa
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CompileError(with_reason(done.stderr + done.stdout))
-        return [*_read(folder / "read.d"), *_files(program.options), source]
+        return [*_read(folder / "read.d"), *_files(words), source]
 
     key = ("program", *toolchain.identity, str(source), str(Path.cwd()), *words, *_environment())
     return built(key, produce) / "program"

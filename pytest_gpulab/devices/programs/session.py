@@ -160,7 +160,8 @@ class Session:
 
     def reset(self) -> None:
         """Free everything, as cudaDeviceReset does."""
-        self.collect_leaks()
+        if self.fault is None:
+            self.collect_leaks()
         for memory in list(self.memories.values()):
             if "variable" not in memory.kind:
                 self.free(memory, memory.site)

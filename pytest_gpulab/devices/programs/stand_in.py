@@ -49,7 +49,7 @@ def stand_in(toolchain: Toolchain, include: Path) -> tuple[Path, ...]:
         _compile(toolchain, folder, "missing.c", "-xc", "-w", "-O1", "-fPIC", "-c")
         return (*sources, *(include / name for name in _HEADERS))
 
-    folder = built(("stand-in", *toolchain.identity, str(include), *OPTIONS), produce)
+    folder = built(("stand-in", *toolchain.identity, str(SOURCES), str(include), *OPTIONS), produce)
     return folder / "all.o", folder / "missing.o"
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.messages import Value
+from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 _DONE, _TO_DEVICE, _TO_HOST, _HOST_TO_HOST = range(4)
@@ -130,4 +131,7 @@ def fill(call: Call, to: int, pitch: int, value: int, width: int, rows: int) -> 
 @api("host_pointer", form="bu")
 def invalid_host_pointer(call: Call, function: bytes, address: int) -> None:
     """Answer for a copy that has found no memory at a host address."""
-    raise CudaError(Error.INVALID_VALUE, f"{function.decode()}: the host's memory at {address:#x} cannot be accessed")
+    site = CallSite(function.decode(), call.site.address)
+    why = f"the host's memory at {address:#x} cannot be accessed"
+    call.session.outcome.add_failed_call(FailedCall(site, Error.INVALID_VALUE, why))
+    raise CudaError(Error.INVALID_VALUE, is_expected=True)

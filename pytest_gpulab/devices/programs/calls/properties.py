@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.messages import Value
-from pytest_gpulab.devices.programs.outcome import HostFault
+from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, HostFault
 from pytest_gpulab.devices.simulated.gpus import Gpu
 
 _ATTRIBUTES = 150
@@ -81,6 +81,14 @@ def host_fault(call: Call, address: int) -> None:
     elif found is None and (site := session.freed_by(address)) is not None:
         what = "memory that was freed"
     session.outcome.host_fault = HostFault(call.site, what, site)
+
+
+@api("refused", form="bu")
+def refused(call: Call, function: bytes, error: int) -> None:
+    """Note a call that the stand-in itself has refused."""
+    failed = FailedCall(CallSite(function.decode(), call.site.address), error)
+    call.session.outcome.add_failed_call(failed)
+    raise CudaError(Error(error), is_expected=True)
 
 
 @api("missing", form="b")

@@ -90,6 +90,9 @@ GPULAB_INLINE Answer ask(const char *name, T... values)
     return exchange(name, arguments.packed);
 }
 
+// Report a call whose error is found here, and return the error.
+GPULAB_INLINE cudaError_t refuse(const char *name, cudaError_t error) { return ask("refused", name, error).error; }
+
 cudaError_t failed(cudaError_t error);   // remember an error for cudaGetLastError, and return it
 cudaError_t last_error(bool clear);
 int shared_file();                       // the file with device memory

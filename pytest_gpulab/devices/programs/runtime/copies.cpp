@@ -55,7 +55,7 @@ GPULAB_INLINE cudaError_t copy_2d(const char *name, void *to, size_t to_pitch, c
                                   size_t width, size_t height, cudaMemcpyKind kind)
 {
     if (width > to_pitch || width > from_pitch)
-        return failed(cudaErrorInvalidPitchValue);
+        return refuse(name, cudaErrorInvalidPitchValue);
     return copy_box(name, {(uint64_t)to, to_pitch, to_pitch * height}, {(uint64_t)from, from_pitch, from_pitch * height},
                     {width, height, 1}, kind);
 }
@@ -65,11 +65,11 @@ GPULAB_INLINE cudaError_t copy_symbol(const char *name, const void *symbol, void
 {
     Variable *variable = variable_of(symbol);
     if (!variable)
-        return failed(cudaErrorInvalidSymbol);
+        return refuse(name, cudaErrorInvalidSymbol);
     if (cudaError_t error = variable->load())
         return error;
     if (offset > variable->size || size > variable->size - offset)
-        return failed(cudaErrorInvalidValue);
+        return refuse(name, cudaErrorInvalidValue);
     void *device = (void *)(variable->address + offset);
     return to_symbol ? copy(name, device, host, size, kind) : copy(name, host, device, size, kind);
 }

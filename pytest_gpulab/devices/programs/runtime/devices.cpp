@@ -41,7 +41,10 @@ int attribute(int number)
     return (size_t)number < found.size() ? (int)found[(size_t)number] : 0;
 }
 
-GPULAB_INLINE cudaError_t only_first(int device) { return device == 0 ? cudaSuccess : failed(cudaErrorInvalidDevice); }
+GPULAB_INLINE cudaError_t only_first(const char *name, int device)
+{
+    return device == 0 ? cudaSuccess : refuse(name, cudaErrorInvalidDevice);
+}
 
 }  // namespace
 
@@ -66,8 +69,8 @@ cudaError_t cudaThreadExit(void) { return ask("cudaDeviceReset").error; }
 
 cudaError_t cudaGetDeviceCount(int *count) { return *count = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int *device) { return *device = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int device) { return only_first(device); }
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return only_first(device); }
+cudaError_t cudaSetDevice(int device) { return only_first(__func__, device); }
+cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return only_first(__func__, device); }
 cudaError_t cudaChooseDevice(int *device, const cudaDeviceProp *) { return *device = 0, cudaSuccess; }
 cudaError_t cudaSetValidDevices(int *, int) { return cudaSuccess; }
 cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
@@ -88,8 +91,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int *can, int, int) { return *can = 0, cudaSuccess; }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return failed(cudaErrorPeerAccessUnsupported); }
-cudaError_t cudaDeviceDisablePeerAccess(int) { return failed(cudaErrorPeerAccessNotEnabled); }
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return refuse(__func__, cudaErrorPeerAccessUnsupported); }
+cudaError_t cudaDeviceDisablePeerAccess(int) { return refuse(__func__, cudaErrorPeerAccessNotEnabled); }
 cudaError_t cudaDriverGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaProfilerStart(void) { return cudaSuccess; }
@@ -102,22 +105,22 @@ cudaError_t cudaDeviceGetLimit(size_t *value, cudaLimit limit) { return ask(__fu
 cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
 {
     if (size < 13)
-        return failed(cudaErrorInvalidValue);
+        return refuse(__func__, cudaErrorInvalidValue);
     strcpy(text, "0000:00:00.0");
-    return only_first(device);
+    return only_first(__func__, device);
 }
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *) { return *device = 0, cudaSuccess; }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr number, int device)
 {
     *value = attribute(number);
-    return only_first(device);
+    return only_first(__func__, device);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
 {
     if (device != 0)
-        return failed(cudaErrorInvalidDevice);
+        return refuse(__func__, cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     Answer name = ask("name");
     strncpy(p->name, name.body.c_str(), sizeof p->name - 1);

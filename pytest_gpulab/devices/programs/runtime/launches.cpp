@@ -17,7 +17,7 @@ cudaError_t launch(Kernel *kernel, dim3 grid, dim3 block, void **parameters, siz
                    bool is_cooperative, void *site)
 {
     if (!kernel)
-        return failed(cudaErrorInvalidDeviceFunction);
+        return refuse("cudaLaunchKernel", cudaErrorInvalidDeviceFunction);
     if (cudaError_t error = kernel->load())
         return error;
     Arguments arguments;
@@ -39,7 +39,7 @@ GPULAB_INLINE Answer ask_of(const char *name, const void *function, T... values)
 {
     Kernel *kernel = kernel_of(function);
     if (!kernel)
-        return {failed(cudaErrorInvalidDeviceFunction), ""};
+        return {refuse(name, cudaErrorInvalidDeviceFunction), ""};
     if (cudaError_t error = kernel->load())
         return {error, ""};
     return ask(name, kernel->number, values...);
@@ -67,7 +67,7 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
 {
     *kernel = (cudaKernel_t)kernel_of(function);
-    return *kernel ? cudaSuccess : failed(cudaErrorInvalidDeviceFunction);
+    return *kernel ? cudaSuccess : refuse(__func__, cudaErrorInvalidDeviceFunction);
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **parameters, size_t shared,
@@ -123,19 +123,19 @@ cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribu
 
 cudaError_t cudaFuncSetCacheConfig(const void *function, cudaFuncCache)
 {
-    return kernel_of(function) ? cudaSuccess : failed(cudaErrorInvalidDeviceFunction);
+    return kernel_of(function) ? cudaSuccess : refuse(__func__, cudaErrorInvalidDeviceFunction);
 }
 
 cudaError_t cudaFuncSetSharedMemConfig(const void *function, cudaSharedMemConfig)
 {
-    return kernel_of(function) ? cudaSuccess : failed(cudaErrorInvalidDeviceFunction);
+    return kernel_of(function) ? cudaSuccess : refuse(__func__, cudaErrorInvalidDeviceFunction);
 }
 
 cudaError_t cudaFuncGetName(const char **name, const void *function)
 {
     Kernel *kernel = kernel_of(function);
     if (!kernel)
-        return failed(cudaErrorInvalidDeviceFunction);
+        return refuse(__func__, cudaErrorInvalidDeviceFunction);
     *name = kernel->name.c_str();
     return cudaSuccess;
 }

@@ -142,7 +142,7 @@ cudaError_t cudaGetSymbolAddress(void **address, const void *symbol)
 {
     Variable *variable = variable_of(symbol);
     if (!variable)
-        return failed(cudaErrorInvalidSymbol);
+        return refuse(__func__, cudaErrorInvalidSymbol);
     cudaError_t error = variable->load();
     if (!error)
         *address = (void *)variable->address;
@@ -153,7 +153,7 @@ cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
 {
     Variable *variable = variable_of(symbol);
     if (!variable)
-        return failed(cudaErrorInvalidSymbol);
+        return refuse(__func__, cudaErrorInvalidSymbol);
     cudaError_t error = variable->load();
     if (!error)
         *size = variable->size;

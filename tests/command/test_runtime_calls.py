@@ -1,0 +1,36 @@
+"""The runtime library's calls, in programs that check themselves, and what the report says of calls that fail."""
+
+from __future__ import annotations
+
+import pytest
+from running import PROGRAMS, Ran, gpulab
+
+
+def ran(name: str) -> Ran:
+    return gpulab(PROGRAMS, name)
+
+
+@pytest.mark.parametrize("name", ["launch_calls.cu", "texture_calls.cu"])
+def test_calls_do_what_the_manual_says(name: str) -> None:
+    end = ran(name)
+    assert (end.out, end.code) == ("0 failures\n", 0), end.err
+    assert "leak" not in end.err and "race" not in end.err
+
+
+def test_calls_on_memory_and_the_reasons_of_those_that_fail() -> None:
+    end = ran("memory_calls.cu")
+    assert (end.out, end.code) == ("0 failures\n", 0), end.err
+    assert "leak" not in end.err
+    for reason in (
+        "cudaFree returned cudaErrorInvalidValue (invalid argument): the pointer is pinned memory of cudaHostAlloc",
+        "cudaMemcpy2D returned cudaErrorInvalidPitchValue (invalid pitch argument)",
+        "cudaMemcpyToSymbol returned cudaErrorInvalidSymbol (invalid device symbol)",
+        "cudaErrorInvalidValue (invalid argument): host to device, but the destination is a host pointer",
+        "404 bytes, but the destination has 400 bytes left",
+        "device to host, but the destination is device memory",
+        "the host's memory at 0x8 cannot be accessed",
+        "the pointer is memory that cudaFreeAsync has freed",
+        "the pointer is 4 bytes behind the start of an allocation",
+        "bytes left on this machine",
+    ):
+        assert reason in end.said
