@@ -268,6 +268,17 @@ class Module(Protocol):
             LaunchError: no such kernel.
         """
 
+    def alias(self, name: str, kernel: str) -> None:
+        """Give a kernel another name; the name then no longer means a kernel of that name.
+
+        Args:
+            name: the name for launches and queries; `kernels` does not list it.
+            kernel: unmangled name.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+
     def resources(self, kernel: str) -> KernelResources:
         """Return the compiler's figures for a kernel."""
 

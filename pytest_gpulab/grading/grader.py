@@ -195,6 +195,8 @@ class Grader(CheckGrader):
             try:
                 found.append((case, self._cases.outcome(case)))
             except BuildFailed as blocked:  # perhaps because an earlier case broke the device
+                if blocked.fits_others:
+                    continue
                 if next(self._that_broke_the_device(found), None) is None:
                     raise
                 found.append((case, CaseOutcome(blocked.verdict, (blocked.finding,))))
@@ -312,7 +314,7 @@ def _verdict_and_finding(error: BaseException) -> tuple[Verdict, Finding] | None
     if isinstance(error, InstructorsMistake):
         return "not gradable", error.finding
     if isinstance(error, BuildFailed):
-        return error.verdict, because_of("compile", error.finding)
+        return error.verdict, error.finding if error.fits_others else because_of("compile", error.finding)
     if isinstance(error, DeviceUnavailable):  # for example, other processes fill the GPU's memory
         return of_error(error)
     if isinstance(error, (MemoryError, RecursionError)):

@@ -11,6 +11,11 @@
     [[maybe_unused]] __device__ constexpr int name = (value); \
     extern "C" __device__ const int gpulab_tunable_##name = (value);
 
+// GPULAB_KERNEL(name, kernel), at file scope, hands in `kernel` as the exercise's kernel `name`. It is needed only if
+// several of your kernels could be meant. The kernel may be an instance of a template:
+//     GPULAB_KERNEL(reduce, sum_in_shared_memory<256>)
+#define GPULAB_KERNEL(name, ...) extern "C" __device__ const char gpulab_kernel_##name[] = #__VA_ARGS__;
+
 // GPULAB_TODO(kernel), at file scope, marks a kernel that is not written yet. As long as the file has such a
 // line, the exercise counts as not started. Delete the line when you begin.
 #define GPULAB_TODO(kernel) extern "C" __device__ const int gpulab_todo_##kernel = __LINE__;

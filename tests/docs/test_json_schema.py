@@ -21,7 +21,7 @@ SUBMISSIONS = {
     "constant_memory/slow.cu": ROOT / "solutions" / "constant_memory" / "02_scattered_index.cu",
     "constant_memory/wrong.cu": ROOT / "tests" / "wrong" / "constant_memory" / "no_guard_in_y.cu",
     "constant_memory/not_started.cu": ROOT / "exercises" / "constant_memory" / "constant_memory.cu",
-    "constant_memory/broken.cu": ROOT / "tests" / "wrong" / "constant_memory" / "header_forgotten.cu",
+    "constant_memory/broken.cu": ROOT / "tests" / "wrong" / "reduction" / "compile_error.cu",
     "unknown/kernel.cu": ROOT / "solutions" / "constant_memory" / "01_constant.cu",
 }
 

@@ -110,6 +110,9 @@ class FakeModule:
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
         return None
 
+    def alias(self, name: str, kernel: str) -> None:
+        self.program.kernels[name] = self.program.kernels[kernel]
+
     def resources(self, kernel: str) -> KernelResources:
         return KernelResources(registers=16, shared_bytes=0)
 

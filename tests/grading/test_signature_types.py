@@ -69,12 +69,10 @@ def test_usual_ways_to_write_them_are_accepted(gpu: Device, tmp_path: Path, head
          "Parameter 2 (`in`) of `reduce` is `const int *`, but the grader passes `int *` (`out`) to write to."),
         ("__global__ void reduce(const double *in, double *out, unsigned n)",
          "Parameter 1 (`in`) of `reduce` is `const double *`, but the grader passes `const int *` (`in`)."),
-        ("__global__ void reduce(const GPULAB_T *in, float *out, unsigned n)",
-         "Parameter 2 (`out`) of `reduce` is `float *`, but the grader passes `int *` (`out`)."),
+        ("__global__ void reduce(const GPULAB_T *in, double *out, unsigned n)",
+         "Parameter 2 (`out`) of `reduce` is `double *`, but the grader passes `int *` (`out`)."),
         ("__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, float n)",
          "Parameter 3 (`n`) of `reduce` is `float`, but the grader passes `unsigned int`."),
-        ("__global__ void reduce(const int *in, int *out, unsigned n)",
-         "Parameter 1 (`in`) of `reduce` is `const int *`, but the grader passes `const float *` (`in`)."),
     ],
 )  # fmt: skip
 def test_other_types_are_one_finding(gpu: Device, tmp_path: Path, head: str, what: str) -> None:
@@ -90,9 +88,7 @@ def test_a_template_is_no_kernel(gpu: Device, tmp_path: Path) -> None:
     instance = "template __global__ void reduce<GPULAB_T>(const GPULAB_T *, GPULAB_T *, unsigned);"
     assert compiled(gpu, tmp_path, head, instance)[0] == "passed"
     two = "template __global__ void reduce<char>(const char *, char *, unsigned);"
-    _, (finding,) = compiled(gpu, tmp_path, head, instance + two)
-    assert finding.what.startswith("There are 2 kernels called `reduce`")
-    assert finding.evidence == ("kernels in the file: reduce<int>, reduce<char>",)
+    assert compiled(gpu, tmp_path, head, instance + two)[0] == "passed"
 
 
 def test_a_function_without_the_mark_is_no_kernel(gpu: Device, tmp_path: Path) -> None:

@@ -196,9 +196,9 @@ def _request(
     headers: Mapping[str, str] | None,
     output: Output,
 ) -> Request:
-    macros = _macros(filename, defines or {})
     given = _shipped_headers() | dict(headers or {})
-    text = device_text(source, given).text
+    code = device_text(source, given)
+    text, macros = code.text, _macros(filename, defines or {}, code.prelude)
     read = "\n".join((text, *(headers or {}).values()))
     options = [*options, "--std=c++17", _NO_CACHE, *_AS_NVCC]
     options += [f"--pre-include={name}" for name in before(read)]
@@ -233,8 +233,7 @@ def _try(run: Run, request: Request) -> None:
         raise DeviceUnavailable(f"NVRTC does not work here: {' '.join(log.split())[:_SAID_CHARS]}")
 
 
-def _macros(filename: str, defines: Mapping[str, str]) -> str:
+def _macros(filename: str, defines: Mapping[str, str], prelude: str) -> str:
     """Return the text before a source; on the command line, macros would also change NVRTC's own headers."""
-    if not defines:
-        return ""
-    return "".join(f"#define {name} {value}\n" for name, value in defines.items()) + line_one(filename)
+    before = "".join(f"#define {name} {value}\n" for name, value in defines.items()) + prelude
+    return before + line_one(filename) if before else ""

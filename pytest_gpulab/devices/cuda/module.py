@@ -41,6 +41,7 @@ class CudaModule:
         self._context = context
         self._log, self._cubin = log, cubin
         self._names = read_names(cubin)
+        self._symbols = dict(self._names.kernels)
         self._kernels: dict[str, _Kernel] = {}
         self._is_used = False  # True if variables may differ from their initial values
         with context.at_work():
@@ -142,7 +143,12 @@ class CudaModule:
         Raises:
             LaunchError: no such kernel.
         """
-        return signature(self._symbol(kernel, self._names.kernels, "kernel")).parameters
+        return signature(self._symbol(kernel, self._symbols, "kernel")).parameters
+
+    def alias(self, name: str, kernel: str) -> None:
+        """Give a kernel another name; see `protocol.Module.alias`."""
+        self._symbols[name] = self._symbol(kernel, self._symbols, "kernel")
+        self._kernels.pop(name, None)
 
     def resources(self, kernel: str) -> KernelResources:
         """Return the compiler's figures for a kernel.
@@ -169,7 +175,7 @@ class CudaModule:
         return self._occupancies[key]
 
     def _query_occupancy(self, kernel: str, block_threads: int, shared_bytes: int) -> KernelOccupancy | None:
-        symbol = self._symbol(kernel, self._names.kernels, "kernel")
+        symbol = self._symbol(kernel, self._symbols, "kernel")
         with self._context.current():
             blocks = self._inspected.resident_blocks(symbol, block_threads, shared_bytes)
             suggested = self._inspected.suggested_block(symbol, shared_bytes)
@@ -297,7 +303,7 @@ class CudaModule:
 
     def _kernel(self, name: str) -> _Kernel:
         if name not in self._kernels:
-            symbol = self._symbol(name, self._names.kernels, "kernel")
+            symbol = self._symbol(name, self._symbols, "kernel")
             with self._context.current():
                 parameter_bytes = self._inspected.parameter_bytes(symbol)
                 self._kernels[name] = _Kernel(self._module.get_function(symbol), parameter_bytes)

@@ -86,6 +86,8 @@ class SimulatedModule:
             raise CompileError(missing)
         entries = {f.name: f for f in self._module.functions.values() if f.entry and f.body}
         self._entries = {name: entries[symbol] for name, symbol in unique_names(entries).items()}
+        self.kernels = tuple(self._entries)
+        """The `__global__` functions by their unmangled names."""
         self._variables = Variables(self._module, device.arena, source[1] if source else "kernel.cu")
         for allocation in self._variables.allocations:  # they live as long as the module
             weakref.finalize(self, device.arena.retire, allocation)
@@ -104,11 +106,6 @@ class SimulatedModule:
     def reset_variables(self) -> None:
         """Give every variable the contents that it has by the source."""
         self._variables.reset()
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """The `__global__` functions by their unmangled names."""
-        return tuple(self._entries)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -165,6 +162,10 @@ class SimulatedModule:
             LaunchError: no such kernel.
         """
         return signature(self._entry(kernel).name).parameters
+
+    def alias(self, name: str, kernel: str) -> None:
+        """Give a kernel another name; see `protocol.Module.alias`."""
+        self._entries[name] = self._entry(kernel)
 
     def resources(self, kernel: str) -> KernelResources:
         """Return the compiler's figures for a kernel, for the device's occupancy architecture.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from .tokens import Token
 
@@ -13,6 +14,9 @@ _WITH_ARGUMENTS = frozenset(
      "requires", "explicit", "typeof", "__typeof__", "__cluster_dims__", "__block_size__", "__maxnreg__",
      "__builtin_align__", "_Alignas", "asm", "__asm__")
 )  # fmt: skip
+_TYPE_ENDS = frozenset(
+    ("const", "volatile", "unsigned", "signed", "int", "long", "short", "char", "float", "double", "bool", "void")
+)
 _SIGNS = frozenset("=!<>+-*/%&|^~,")
 _NAME_ENDS = _SIGNS | {")", "]", "->", "<<<", ">>>"}
 
@@ -45,6 +49,13 @@ def after_angles(found: Sequence[Token], at: int) -> int:
                 return at + 1
         at += 1
     return at
+
+
+class Signature(NamedTuple):
+    """The name of a function, `operator` for all operators, and its parameters without their names and defaults."""
+
+    name: str
+    parameters: tuple[tuple[str, ...], ...]
 
 
 class Head:
@@ -126,3 +137,57 @@ class Head:
             self._initialisers = at
         elif (text in CLASSES or text == "enum") and not self._key and self.parameters is None:
             self._key = text
+
+
+def signature_of(found: Sequence[Token], head: Head) -> Signature | None:
+    """Return the signature of a function; None for other declarations."""
+    if head.parameters is None:
+        return None
+    parameters = (_type(parameter) for parameter in parameters_of(found, head.parameters))
+    return Signature(_function_name(found, head), tuple(part for part in parameters if part not in ((), ("void",))))
+
+
+def parameters_of(found: Sequence[Token], at: int) -> Iterator[Sequence[Token]]:
+    """Yield the tokens of each parameter in the list that opens at `at`."""
+    listed = found[at + 1 : closing(found, at)]
+    at = begin = 0
+    while at < len(listed):
+        if listed[at].text == ",":
+            yield listed[begin:at]
+            begin = at + 1
+        at = _after_group(listed, at)
+    if listed[begin:]:
+        yield listed[begin:]
+
+
+def _after_group(found: Sequence[Token], at: int) -> int:
+    if found[at].opens():
+        return closing(found, at) + 1
+    is_template = found[at].text == "<" and at > 0 and found[at - 1].kind == "word"
+    return after_angles(found, at) if is_template else at + 1
+
+
+def _type(parameter: Sequence[Token]) -> tuple[str, ...]:
+    """Return the words and signs of a parameter's type: all but its name and its default; an array is a pointer."""
+    texts = [token.text for token in parameter]
+    texts = texts[: texts.index("=")] if "=" in texts else texts
+    is_array = "[" in texts and "(" not in texts
+    texts = texts[: texts.index("[")] if is_array else texts
+    if len(texts) > 1 and parameter[len(texts) - 1].kind == "word" and texts[-1] not in _TYPE_ENDS:
+        texts.pop()
+    texts += ["*"] if is_array else []
+    return tuple(text for text in texts if text not in ("const", "__restrict__"))
+
+
+def _function_name(found: Sequence[Token], head: Head) -> str:
+    if any(token.text == "operator" for token in head.top):
+        return "operator"
+    assert head.parameters is not None
+    at, depth = head.parameters - 1, 0
+    while at > head.start:  # back over the arguments of a specialisation, `f<int>(...)`
+        if found[at].kind == "sign" and set(found[at].text) in ({"<"}, {">"}):
+            depth += len(found[at].text) * (1 if found[at].text[0] == ">" else -1)
+        elif depth <= 0:
+            break
+        at -= 1
+    return found[at].text

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from .declaration_heads import CLASSES, Head, closing
+from .declaration_heads import CLASSES, Head, Signature, closing, signature_of
+from .macros import ATTRIBUTE_FORM, DEVICE_MARKS, Macro, define, marking
 from .tokens import Token, tokens
-
-DEVICE_MARKS = frozenset(("__device__", "__global__", "__constant__", "__shared__", "__managed__", "global", "device"))
-_ATTRIBUTE_FORM = frozenset(("global", "device"))  # marks only within __attribute__((...))
 
 Kind = Literal["device", "neutral", "host"]
 
@@ -35,6 +33,7 @@ class Declaration:
         body: beginning of a function's body or initialiser list in the text; else the end.
         parts: the tokens of a class; else empty.
         top: the words outside brackets.
+        signature: name and parameters of a function; else None.
     """
 
     kind: Kind
@@ -46,23 +45,7 @@ class Declaration:
     body: int = 0
     parts: tuple[Token, ...] = field(default=(), repr=False)
     top: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Macro:
-    """A macro of the file or of a header.
-
-    Attributes:
-        words: the words of its body.
-        is_function: whether it has parameters.
-        is_complete: whether its body ends with a semicolon or a closing brace, so that a call is a whole declaration.
-        is_constant: whether it has a body and no parameters.
-    """
-
-    words: frozenset[str]
-    is_function: bool
-    is_complete: bool
-    is_constant: bool = False
+    signature: Signature | None = None
 
 
 @dataclass(frozen=True)
@@ -92,8 +75,8 @@ def parse(text: str, headers: Iterable[str] = ()) -> Parsed:
     directives = tuple(token for token in found if token.kind == "directive")
     macros: dict[str, Macro] = {}
     for header in headers:
-        _define(macros, tokens(header))
-    _define(macros, found)
+        define(macros, tokens(header))
+    define(macros, found)
     declarations = _Parser(_outside_skipped(found), macros).parsed()
     return Parsed(tuple(declarations), directives, macros)
 
@@ -107,20 +90,6 @@ def _check_depth(found: Iterable[Token]) -> None:
             conditions = max(conditions + token.text.startswith("if") - (token.text == "endif"), 0)
         if max(brackets, conditions) > MAX_DEPTH:
             raise TooDeep
-
-
-def _define(macros: dict[str, Macro], found: Iterable[Token]) -> None:
-    for token in found:
-        if token.kind == "directive" and token.text == "define" and len(token.within) > 1:
-            name, *rest = token.within[1:]
-            is_function = bool(rest) and rest[0].text == "(" and rest[0].start == name.end
-            body = rest[closing(rest, 0) + 1 :] if is_function else rest
-            words = frozenset(part.text for part in body if part.kind == "word")
-            is_complete = bool(body) and body[-1].text in (";", "}")
-            before = macros.get(name.text)
-            if before is not None:  # defined twice, under conditions: both count
-                words, is_complete = words | before.words, is_complete and before.is_complete
-            macros[name.text] = Macro(words, is_function, is_complete, not is_function and bool(body))
 
 
 def _outside_skipped(found: Sequence[Token]) -> list[Token]:
@@ -199,8 +168,8 @@ _ACCESS = ("public", "private", "protected")
 class _Parser:
     def __init__(self, found: Sequence[Token], macros: Mapping[str, Macro]) -> None:
         self._found, self._macros = found, macros
-        self._marking = _marking(macros)
-        self._annotated: set[str] = set()
+        self._marking = marking(macros)
+        self._annotated: set[Signature] = set()
 
     def parsed(self) -> list[Declaration]:
         declarations: list[Declaration] = []
@@ -249,12 +218,10 @@ class _Parser:
         end = max(head.end, at + 1)
         kind, what = self._kind(head, end)
         names = _names(self._found, head, end, what)
-        if kind == "device":
-            self._annotated |= names
-        elif what == "class":
-            marked = (member.names for member in members(self._found[at:end], self._macros) if member.kind == "device")
-            self._annotated.update(*marked)
-        declarations.append(self._made(kind, at, end, names, what, head))
+        made = self._made(kind, at, end, names, what, head)
+        declared = members(self._found[at:end], self._macros) if what == "class" else (made,)
+        self._annotated |= {each.signature for each in declared if each.kind == "device" and each.signature}
+        declarations.append(made)
         return end
 
     def _macro_call(self, at: int) -> int | None:
@@ -280,7 +247,8 @@ class _Parser:
         body = self._found[head.body].start if head.body is not None else end_at
         parts = part if head.classes is not None and what == "class" else ()
         top = frozenset(token.text for token in head.top)
-        return Declaration(kind, frozenset(names), words, start, end_at, what, body, parts, top)
+        signature = signature_of(self._found, head)
+        return Declaration(kind, frozenset(names), words, start, end_at, what, body, parts, top, signature)
 
     def _kind(self, head: Head, end: int) -> tuple[Kind, str]:
         found = self._found
@@ -300,13 +268,13 @@ class _Parser:
         is_function = head.parameters is not None and head.body is not None
         if "constexpr" in tops or "consteval" in tops:
             return "neutral", "function" if is_function else _variable(tops)
-        if head.parameters is not None and self._found[head.parameters - 1].text in self._annotated:
+        if signature_of(self._found, head) in self._annotated:
             return "device", "marked before"
         if head.parameters is None and _is_constant(tops):
             return "neutral", _variable(tops)
         if not self._is_understood(tops, head):
             return "device", "unclear"
-        return "host", "function" if is_function else "declaration"
+        return "host", "function" if head.parameters is not None else "declaration"
 
     def _is_understood(self, tops: Sequence[str], head: Head) -> bool:
         """Return whether it is host code and not a mistake, such as a misspelt mark, that the compiler must report."""
@@ -318,24 +286,11 @@ class _Parser:
 
     def _is_marked(self, texts: Iterable[str], marks: Iterable[str] = DEVICE_MARKS) -> bool:
         words = set(texts)
-        if not words.isdisjoint(set(marks) - _ATTRIBUTE_FORM):
+        if not words.isdisjoint(set(marks) - ATTRIBUTE_FORM):
             return True
-        if "__attribute__" in words and not words.isdisjoint(_ATTRIBUTE_FORM):
+        if "__attribute__" in words and not words.isdisjoint(ATTRIBUTE_FORM):
             return True
         return any(self._marking.get(word, frozenset()) & frozenset(marks) for word in words)
-
-
-def _marking(macros: Mapping[str, Macro]) -> dict[str, frozenset[str]]:
-    """Return the macros that expand to a mark of device code, directly or through other macros."""
-    marking = {name: macro.words & DEVICE_MARKS - _ATTRIBUTE_FORM for name, macro in macros.items()}
-    changed = True
-    while changed:
-        changed = False
-        for name, macro in macros.items():
-            through = frozenset[str]().union(*(marking[word] for word in macro.words if word in marking))
-            if not through <= marking[name]:
-                marking[name], changed = marking[name] | through, True
-    return {name: marks for name, marks in marking.items() if marks}
 
 
 def _type_or_directive(head: Head, first: str, tops: Sequence[str]) -> tuple[Kind, str] | None:
@@ -356,10 +311,9 @@ _FORWARD = 2  # words of `struct A;`
 
 
 def _is_constant(tops: Sequence[str]) -> bool:
-    """Return whether the object itself is constant, not only its target."""
+    """Return whether it is a constant of which device code may use the value: no pointer, no reference."""
     before = tops[: tops.index("=")] if "=" in tops else list(tops)
-    stars = [index for index, text in enumerate(before) if text in ("*", "&")]
-    return "const" in (before[stars[-1] :] if stars else before) and "extern" not in before
+    return "const" in before and not {"*", "&", "extern"}.intersection(before)
 
 
 def _variable(tops: Sequence[str]) -> str:
@@ -370,9 +324,9 @@ def _variable(tops: Sequence[str]) -> str:
 def _names(found: Sequence[Token], head: Head, end: int, what: str) -> frozenset[str]:
     """Return the declared names; additional names do no harm."""
     if head.parameters is not None and what not in ("class", "type"):
-        if any(token.text == "operator" for token in head.top):
-            return frozenset(("operator",))
-        return frozenset((found[head.parameters - 1].text,))
+        signature = signature_of(found, head)
+        assert signature is not None
+        return frozenset((signature.name,))
     first = next(
         (t.text for t in head.top if t.text in ("using", "typedef", "enum", *CLASSES, "namespace", "concept")), ""
     )

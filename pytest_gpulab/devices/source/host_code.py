@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 
-from .declarations import Declaration, Macro, Parsed, TooDeep, members, parse
+from .declarations import Declaration, Parsed, TooDeep, members, parse
 from .host_constants import bound_to_references
+from .host_overloads import hidden_variables, host_overloads, unusable
+from .launched_instances import Instance, launched_instances
+from .macros import Macro
 from .tokens import Token, tokens
 
 _LINE_ENDS = re.compile("\r\n?")
 _BYTE_ORDER_MARK = "\ufeff"
 MAX_CHARS = 1 << 17  # longer texts are left to the compiler
+Edit = tuple[int, int, str]  # start, end and replacement
 _DELETED = " = delete;"
 _OWN_HEADER = "gpulab.cuh"
+_OWN_MACROS = "GPULAB_"
 # CUDA's headers for device code; kernels cannot call functions of other headers
 _DEVICE_HEADERS = re.compile(
     r"gpulab\.cuh|cuda/.*|nv/.*|cub/.*|cooperative_groups(?:\.h|/.*)|cuda_(?:fp|bf)\d+\.(?:h|hpp)|cuda_(?:pipeline|awbarrier)\w*\.h"
@@ -55,6 +60,7 @@ class DeviceText:
         headers: headers that are not included, to their lines.
         kernel_templates: names of kernel templates, to their lines.
         host_constants: names of unmarked constants of which a kernel may need the address.
+        prelude: the include of `gpulab.cuh` if the file uses its macros, but does not include it; else empty.
     """
 
     text: str
@@ -63,6 +69,7 @@ class DeviceText:
     headers: Mapping[str, int]
     kernel_templates: Mapping[str, int]
     host_constants: frozenset[str]
+    prelude: str = ""
 
 
 def normalised(source: str) -> str:
@@ -91,14 +98,14 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     parsed = _parsed(text, texts)
     if parsed is None:
         return DeviceText(text, (), {}, {}, {}, frozenset())
-    kept = _needed(parsed)
+    instances = launched_instances(text, parsed)
+    kept = _needed(parsed, " ".join(each.name for named in instances.values() for each in named))
     dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
     unread = [token for token in parsed.directives if _is_unread(token, names, bool(dropped))]
     lines = _Lines(text)
     edits = [(token.start, token.end, "") for token in unread]
     edits += [(token.start, token.end, "") for token in parsed.directives if _moves_lines(token)]
-    for declaration in dropped:
-        edits += _around(declaration, parsed.directives)
+    edits += _without_dropped(text, dropped, kept, parsed.directives, instances)
     for declaration in kept:
         if declaration.what == "class":
             edits += _without_host_members(declaration, parsed.macros)
@@ -109,7 +116,31 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
         {_header(token): lines.of(token.start) for token in unread},
         {name: lines.of(d.start) for d in kept if d.what == "kernel template" for name in d.names},
         _host_constants(text, kept),
+        _prelude(text, parsed.directives),
     )
+
+
+def _prelude(text: str, directives: Iterable[Token]) -> str:
+    is_included = any(token.text == "include" and _header(token) == _OWN_HEADER for token in directives)
+    return "" if is_included or _OWN_MACROS not in text else f"#include <{_OWN_HEADER}>\n"
+
+
+def _without_dropped(
+    text: str,
+    dropped: Collection[Declaration],
+    kept: Collection[Declaration],
+    directives: Collection[Token],
+    instances: Mapping[Declaration, Collection[Instance]],
+) -> Iterator[Edit]:
+    overloads, hidden = frozenset(host_overloads(text, dropped, kept)), dict(hidden_variables(dropped, kept))
+    for declaration in dropped:
+        if declaration in hidden:
+            yield declaration.start, declaration.end, hidden[declaration]
+        elif declaration not in overloads:
+            yield from _blanked(declaration.start, declaration.end, directives, instances.get(declaration, ()))
+        elif declaration.body < declaration.end:
+            yield declaration.body, declaration.body + 1, ";"
+            yield from _blanked(declaration.body + 1, declaration.end, directives)
 
 
 def _host_constants(text: str, kept: Iterable[Declaration]) -> frozenset[str]:
@@ -122,6 +153,24 @@ def _host_constants(text: str, kept: Iterable[Declaration]) -> frozenset[str]:
     return frozenset(named["array"]) | numbers
 
 
+def file_constants(source: str) -> frozenset[str]:
+    """Return the constants and enumerators that a file declares outside namespaces and conditions."""
+    text = normalised(source)
+    parsed = _parsed(text, ())
+    places, depth = set[int](), 0
+    for token in tokens(text):
+        if not depth:
+            places.add(token.start)
+        if token.kind == "directive":
+            depth += token.text.startswith("if") - (token.text == "endif")
+        elif token.kind == "sign":
+            depth += (token.text == "{") - (token.text == "}")
+    found = (
+        each for each in (parsed.declarations if parsed else ()) if each.start in places and each.kind == "neutral"
+    )
+    return frozenset[str]().union(*(each.names for each in found if each.what == "constant" or "enum" in each.top))
+
+
 def _parsed(text: str, headers: Iterable[str]) -> Parsed | None:
     """Parse a file; return None if it is too long or nested too deeply, which is then left to the compiler."""
     if len(text) > MAX_CHARS:
@@ -132,18 +181,24 @@ def _parsed(text: str, headers: Iterable[str]) -> Parsed | None:
         return None
 
 
-def _needed(parsed: Parsed) -> set[Declaration]:
-    """Return device code, and the neutral declarations that it names, directly or indirectly."""
+def _needed(parsed: Parsed, instances: str) -> set[Declaration]:
+    """Return device code, and the neutral declarations that it or instances of it name, directly or indirectly."""
     kept = {declaration for declaration in parsed.declarations if declaration.kind == "device"}
     waiting = [declaration for declaration in parsed.declarations if declaration.kind == "neutral"]
     words: set[str] = {"operator"}
+    _spread(words, (token.text for token in tokens(instances)), parsed.macros)
     fresh = set(kept)
     while fresh:
         _spread(words, (word for declaration in fresh for word in declaration.words), parsed.macros)
-        fresh = {declaration for declaration in waiting if not declaration.names.isdisjoint(words)}
+        parts = tuple(part for word in words & parsed.macros.keys() for part in parsed.macros[word].pasted)
+        fresh = {each for each in waiting if not each.names.isdisjoint(words) or _is_pasted(each.names, parts)}
         waiting = [declaration for declaration in waiting if declaration not in fresh]
         kept |= fresh
     return kept
+
+
+def _is_pasted(names: Iterable[str], parts: tuple[str, ...]) -> bool:
+    return bool(parts) and any(name.startswith(parts) or name.endswith(parts) for name in names)
 
 
 def _spread(words: set[str], more: Iterable[str], macros: Mapping[str, Macro]) -> None:
@@ -181,22 +236,29 @@ def _moves_lines(directive: Token) -> bool:
     return directive.text == "line" or directive.text[:1].isdigit()
 
 
-def _around(declaration: Declaration, directives: Iterable[Token]) -> list[tuple[int, int, str]]:
-    """Return the parts of a declaration between its directives, which stay: they may affect other declarations."""
-    edits, at = [], declaration.start
-    for directive in directives:
-        if declaration.start <= directive.start < declaration.end:
-            edits.append((at, directive.start, ""))
-            at = directive.end
-    return [*edits, (at, declaration.end, "")]
+def _blanked(start: int, end: int, directives: Iterable[Token], instances: Iterable[Instance] = ()) -> Iterator[Edit]:
+    """Yield the edits that blank a part of the text.
+
+    Its directives stay, because they may affect other declarations. Instances of kernel templates are instantiated at
+    their places, so that the same conditions hold.
+    """
+    kept = [(each.start, each.end, "") for each in directives if start <= each.start < end]
+    for hole in sorted([*kept, *((each.start, each.end, each.instantiation()) for each in instances)]):
+        yield start, hole[0], ""
+        if hole[2]:
+            yield hole
+        start = hole[1]
+    yield start, end, ""
 
 
-def _without_host_members(declaration: Declaration, macros: Mapping[str, Macro]) -> list[tuple[int, int, str]]:
-    """Mark the host functions of a class as deleted, so that device code cannot call them, as with nvcc."""
-    edits: list[tuple[int, int, str]] = []
+def _without_host_members(declaration: Declaration, macros: Mapping[str, Macro]) -> list[Edit]:
+    """Make a class's host functions and static variables unusable in device code, as with nvcc."""
+    edits: list[Edit] = []
     for member in members(declaration.parts, macros):
         if member.what == "class":
             edits += _without_host_members(member, macros)
+        elif member.kind == "host" and member.what == "declaration" and "static" in member.top:
+            edits.append((member.start, member.end, unusable(member)))
         elif not _is_host_function(member):
             continue
         elif member.top & {"friend", "~"} or "std" in member.words:
@@ -208,11 +270,11 @@ def _without_host_members(declaration: Declaration, macros: Mapping[str, Macro])
 
 
 def _is_host_function(member: Declaration) -> bool:
-    is_function = member.kind == "host" and (member.what == "function" or "(" in member.top)
+    is_function = member.kind == "host" and member.what == "function"
     return is_function and member.top.isdisjoint(("default", "delete", "virtual", "override", "final", "0"))
 
 
-def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+def _edited(text: str, edits: Iterable[Edit]) -> str:
     """Replace parts of a text; line ends stay, and columns stay if the replacement is not longer."""
     pieces, at = [], 0
     for start, end, instead in sorted(edits):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +13,7 @@ from typing import TypeVar
 from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Module, PrefetchingDevice
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text, normalised
 from pytest_gpulab.devices.stopwatch import at_work_on
-from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
+from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
@@ -21,12 +22,13 @@ from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
 from .includes import moved_line, unaccepted_include
-from .signature import signature_finding
+from .problems import joined
+from .signature import check_limits, compare
 from .tunable_macros import with_defined_tunables
+from .tunables import TUNABLE_BYTES, read_tunables
 
+_UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
 TODO_PREFIX = "gpulab_todo_"
-TUNABLE_PREFIX = "gpulab_tunable_"
-TUNABLE_BYTES = 4
 Defines = tuple[tuple[str, str], ...]
 VariantKey = tuple[str, Defines]
 Key = TypeVar("Key", bound=Hashable)
@@ -42,6 +44,7 @@ class Build:
         parameters: kernel to the names of its parameters, as far as known.
         source: the compiled text.
         vectors: arrays of vectors in the source, to the bytes of an element.
+        chosen: kernels of the exercise to those of the file, where the names differ.
     """
 
     module: Module
@@ -49,15 +52,22 @@ class Build:
     parameters: Names = field(default_factory=dict)
     source: str = ""
     vectors: Mapping[str, int] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
 
 
 class BuildFailed(Exception):
-    """There is no module to launch; carries the verdict on the checks that need it, and the finding."""
+    """There is no module to launch.
 
-    def __init__(self, verdict: Verdict, finding: Finding) -> None:
+    Attributes:
+        verdict: the verdict on the checks that need it.
+        finding: the reason.
+        fits_others: whether the file can be graded as other variants of the exercise.
+    """
+
+    def __init__(self, verdict: Verdict, finding: Finding, fits_others: bool = False) -> None:
         super().__init__(finding.what)
         self.verdict: Verdict = verdict
-        self.finding = finding
+        self.finding, self.fits_others = finding, fits_others
 
 
 def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], Made]) -> Made:
@@ -73,7 +83,7 @@ def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], 
             made[key] = blocked
     found = made[key]
     if isinstance(found, BuildFailed):
-        raise BuildFailed(found.verdict, found.finding)
+        raise BuildFailed(found.verdict, found.finding, found.fits_others)
     return found
 
 
@@ -114,14 +124,18 @@ class Builds:
 
     def notes(self) -> tuple[Finding, ...]:
         """Return notes on the file; all variants must be compiled."""
-        from .compile_notes import host_code_note, unread_tunables
+        from .compile_notes import chosen_kernels, host_code_note, own_type, unread_tunables
 
-        exercise, found = self._loaded.exercise, list[Finding]()
-        note = host_code_note(self.code, self._path.name)
-        built = next((made for made in self._made.values() if isinstance(made, Build)), None)
-        if built is not None:
-            found = unread_tunables(self.code, _headers(self._loaded), exercise, built.tunables)
-        return (*(() if note is None else (note,)), *found)
+        exercise, found = self._loaded.exercise, host_code_note(self.code, self._path.name)
+        built = [made for made in self._made.values() if isinstance(made, Build)]
+        if built:
+            found += chosen_kernels([build.chosen for build in built])
+            found += unread_tunables(self.code, _headers(self._loaded), exercise, built[0].tunables)
+        unfit = [failed for failed in self._made.values() if isinstance(failed, BuildFailed) and failed.fits_others]
+        if unfit:
+            names = [name for (name, _), made in self._made.items() if isinstance(made, Build)]
+            found += own_type(unfit[0].finding, names)
+        return tuple(found)
 
     @property
     def logs(self) -> tuple[str, ...]:
@@ -138,7 +152,30 @@ class Builds:
         Raises:
             BuildFailed: there is none. The failure is cached.
         """
-        return made_once(self._made, variant_key(variant), partial(self._make, variant))
+        try:
+            return made_once(self._made, variant_key(variant), partial(self._make, variant))
+        except BuildFailed as failed:
+            if failed.finding.code not in _UNFIT or failed.fits_others:
+                raise
+            fits_others = self._fits_another(variant)
+            first = self._made[variant_key(variants_of(self._loaded.exercise)[0])]
+            if not fits_others and isinstance(first, BuildFailed):
+                failed = first  # one reason for all variants
+            made = BuildFailed(failed.verdict, failed.finding, fits_others)
+            self._made[variant_key(variant)] = made
+            raise made from None
+
+    def _fits_another(self, variant: Variant) -> bool:
+        """Return whether the file can be graded as another variant, as a kernel for one type can."""
+        variants = variants_of(self._loaded.exercise)
+        self._look_ahead(variants)
+        return sum(self._is_built(other) for other in variants if variant_key(other) != variant_key(variant)) > 0
+
+    def _is_built(self, variant: Variant) -> bool:
+        with suppress(BuildFailed):
+            made_once(self._made, variant_key(variant), partial(self._make, variant))
+            return True
+        return False
 
     def of_all(self, variants: Sequence[Variant]) -> None:
         """Compile all variants, in parallel if the device can.
@@ -146,17 +183,24 @@ class Builds:
         The first one is compiled alone: a file that does not compile as one variant hardly compiles as another.
 
         Raises:
-            BuildFailed: one of them has no build; see `of`.
+            BuildFailed: one of them has no build; see `of`. A kernel that fits some of the variants raises nothing.
         """
         for variant in variants[:1]:
-            self.of(variant)
+            self._of_own_type(variant)
         others = variants[1:]
         self._look_ahead(others)
         if not others:
             return
         with at_work_on(self._device):  # once, before all of them are loaded
             for variant in others:
-                self.of(variant)
+                self._of_own_type(variant)
+
+    def _of_own_type(self, variant: Variant) -> None:
+        try:
+            self.of(variant)
+        except BuildFailed as failed:
+            if not failed.fits_others:
+                raise
 
     def _look_ahead(self, variants: Sequence[Variant]) -> None:
         missing = {variant_key(variant)[1]: dict(variant.defines) for variant in variants}
@@ -170,24 +214,31 @@ class Builds:
     def _make(self, variant: Variant) -> Build:
         if isinstance(self._source, BuildFailed):
             raise self._source
-        exercise = self._loaded.exercise
         try:
             module = self._compile(self._source, variant)
             _check_started(module, self._path.name)
-            tunables = {tunable.name: _tunable(module, tunable) for tunable in exercise.tunables}
-            names = parameter_names(self._source)
-            problem = signature_finding(module, _plans(exercise, variant, tunables), self.code, names)
+            build = self._fitted(module, variant, self._source)
         except CompileError as error:
             raise BuildFailed(*self._why_not_compiled(error, self._source)) from error
         except DeviceError as error:
             raise BuildFailed(*of_error(error)) from error
         except InstructorsMistake as mistake:
             raise BuildFailed("not gradable", mistake.finding) from mistake
-        if problem is not None:
-            raise BuildFailed("failed", problem)
         is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by killing its process
-        module = limited(module, self._budget) if is_simulated else module
-        return Build(module, tunables, names, self._source, vector_arrays(self._source))
+        return replace(build, module=limited(module, self._budget)) if is_simulated else build
+
+    def _fitted(self, module: Module, variant: Variant, source: str) -> Build:
+        """Return the build of a module that the plans can launch, if need be by other names of its kernels."""
+        tunables, problems = read_tunables(module, self._loaded.exercise.tunables)
+        plans, names = _plans(self._loaded.exercise, variant, tunables), parameter_names(source)
+        compared = compare(module, plans, self.code, names)
+        if problems or compared.problems:
+            raise BuildFailed("failed", joined((*problems, *compared.problems)))
+        for asked, kernel in compared.chosen.items():
+            module.alias(asked, kernel)
+        check_limits(module, plans)
+        own = {asked: names[kernel] for asked, kernel in compared.chosen.items() if kernel in names}
+        return Build(module, tunables, {**names, **own}, source, vector_arrays(source), compared.chosen)
 
     def _why_not_compiled(self, error: CompileError, source: str) -> tuple[Verdict, Finding]:
         from .compile_errors import lacks_header, of_compile_error
@@ -268,31 +319,6 @@ def _check_started(module: Module, filename: str) -> None:
         kernels = ", ".join(f"`{name.removeprefix(TODO_PREFIX)}`" for name in todos)
         what = f"{kernels} {'still has its GPULAB_TODO line' if len(todos) == 1 else 'still have GPULAB_TODO lines'}."
         raise BuildFailed("not started", finding("not-started", what, f"{filename}:{line}"))
-
-
-def _tunable(module: Module, tunable: Tunable) -> int:
-    symbol = TUNABLE_PREFIX + tunable.name
-    if symbol not in module.symbols:
-        if tunable.default is None:
-            what = f"The file does not declare GPULAB_TUNABLE({tunable.name}, value)."
-            raise BuildFailed("failed", finding("tunable-missing", what))
-        return tunable.default
-    contents = module.read_symbol(symbol)
-    if len(contents) != TUNABLE_BYTES:
-        what = f"The tunable {tunable.name} cannot be read back: it is {len(contents)} bytes wide, not {TUNABLE_BYTES}."
-        raise BuildFailed("failed", finding("tunable-missing", what))
-    value = int.from_bytes(contents, "little", signed=True)
-    if value not in tunable.allowed:
-        what = f"The tunable {tunable.name} is {value}, which this exercise does not accept."
-        raise BuildFailed("failed", finding("tunable-range", what, evidence=(f"accepted: {_listed(tunable.allowed)}",)))
-    return value
-
-
-def _listed(allowed: Sequence[int]) -> str:
-    if isinstance(allowed, range):
-        step = "" if allowed.step == 1 else f" in steps of {allowed.step}"
-        return f"{allowed[0]} to {allowed[-1]}{step}"
-    return ", ".join(map(str, allowed))
 
 
 def _plans(exercise: Exercise, variant: Variant, tunables: Mapping[str, int]) -> list[Plan]:

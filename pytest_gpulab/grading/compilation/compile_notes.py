@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_gpulab.devices.source.host_code import DeviceText
 from pytest_gpulab.devices.source.tokens import Token, tokens
@@ -13,13 +13,42 @@ from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
 
 
-def host_code_note(code: DeviceText, filename: str) -> Finding | None:
-    """Return a note on the lines of host code, or None."""
+def host_code_note(code: DeviceText, filename: str) -> list[Finding]:
+    """Return a note on the lines of host code, if there are any."""
     if not code.host_lines:
-        return None
+        return []
     parts = [f"line {first}" if first == last else f"lines {first} to {last}" for first, last in code.host_lines]
     what = f"Host code ({', '.join(parts)}) is not used: the grader launches your kernels."
-    return finding("host-code", what, f"{filename}:{code.host_lines[0][0]}", hint="")
+    return [finding("host-code", what, f"{filename}:{code.host_lines[0][0]}", hint="")]
+
+
+def chosen_kernels(choices: Iterable[Mapping[str, str]]) -> list[Finding]:
+    """Return a note on each kernel that is graded under another name.
+
+    Args:
+        choices: per variant, the exercise's kernels to those of the file.
+    """
+    kernels: dict[str, dict[str, None]] = {}
+    for chosen in choices:
+        for asked, kernel in chosen.items():
+            kernels.setdefault(asked, {})[kernel] = None
+    found = []
+    for asked, others in kernels.items():
+        listed = " and ".join(f"`{kernel}`" for kernel in others)
+        what = f"{listed} {'is' if len(others) == 1 else 'are'} graded as `{asked}`."
+        found.append(finding("kernel-chosen", what, hint=""))
+    return found
+
+
+def own_type(misfit: Finding, variants: Sequence[str]) -> list[Finding]:
+    """Return a note on a kernel that fits some variants only.
+
+    Args:
+        misfit: the reason why it does not fit another one.
+        variants: the names of those that it fits.
+    """
+    what = f"The kernel fits some variants only: {', '.join(variants)}. {misfit.what}"
+    return [finding("own-type", what, evidence=misfit.evidence, hint=misfit.hint)]
 
 
 def unread_tunables(

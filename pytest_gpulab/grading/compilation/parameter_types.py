@@ -35,10 +35,32 @@ _LAYOUTS = {
 _VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double)[1-4]")
 _LONG = {"longlong": "long long"}
 
+POINTER_BYTES = 8
 _HINT = (
     "Declare the parameter as in the skeleton. Where that says GPULAB_T, write it as well: it is another type in each "
     "variant."
 )
+
+
+def parameter_finding(module: Module, launch: Launch) -> Finding | None:
+    """Return the finding of a wrong number or wrong sizes of parameters, or None."""
+    declared = module.parameter_bytes(launch.kernel)
+    given = tuple(POINTER_BYTES if isinstance(arg, str) else arg.dtype.itemsize for arg in launch.args)
+    if declared is None or declared == given:
+        return None
+    if len(declared) != len(given):
+        what = f"`{launch.kernel}` has {_count(len(declared), 'parameter')}, but it is called with {len(given)}."
+    else:
+        at = next(index for index, sizes in enumerate(zip(declared, given, strict=True)) if sizes[0] != sizes[1])
+        what = (
+            f"Parameter {at + 1} of `{launch.kernel}` is {declared[at]} bytes wide, "
+            f"but it is called with {_type_name(launch.args[at])} ({given[at]} bytes)."
+        )
+    evidence = (
+        f"called with: {', '.join(map(_type_name, launch.args))}",
+        f"declared: {_count(len(declared), 'parameter')} of {', '.join(map(str, declared)) or 'no'} bytes",
+    )
+    return finding("wrong-signature", what, evidence=evidence)
 
 
 def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, ...]) -> Finding | None:
@@ -113,3 +135,17 @@ def _fits(found: str, argument: str | np.generic, plan: Plan) -> bool:
 def _layout(element: str) -> str | None:
     vector = _VECTOR.fullmatch(element)
     return _LAYOUTS.get(_LONG.get(vector[2], vector[2]) if vector else element)
+
+
+def _type_name(argument: str | np.generic) -> str:
+    return "a pointer" if isinstance(argument, str) else C_NAMES.get(argument.dtype.name, argument.dtype.name)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def declaration(plan: Plan, launch: Launch) -> str:
+    """Return the declaration of a kernel with the parameters of a launch."""
+    types = (_passed_type(plan, argument).partition("` (")[0].strip("`") for argument in launch.args)
+    return f"__global__ void {launch.kernel}({', '.join(types)})"

@@ -1,19 +1,20 @@
-"""Tunables as macros: `#define BLOCK_SIZE 256` declares one, with or without GPULAB_TUNABLE."""
+"""Tunables as macros and constants: `#define BLOCK_SIZE 256` and `const int BLOCK_SIZE = 256;` declare one, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from pytest_gpulab.devices.source.host_code import file_constants
 from pytest_gpulab.devices.source.tokens import Token, tokens
 
 _DECLARED = "GPULAB_TUNABLE"
-_READ_BACK = '\n\nextern "C" __device__ const int gpulab_tunable_{0} = ({0});\n'
+_READ_BACK = '\nextern "C" __device__ const int gpulab_tunable_{0} = ({0});\n'
 
 
-def with_defined_tunables(source: str, names: Iterable[str]) -> str:
-    """Return a text with a symbol per macro, so that the compiled module contains the macros' values.
+def with_defined_tunables(source: str, names: Collection[str]) -> str:
+    """Return a text with a symbol per macro and constant, so that the compiled module contains their values.
 
-    The macro would corrupt a GPULAB_TUNABLE of the same name, so that is blanked. The kernels use the macro's value.
+    A macro would corrupt a GPULAB_TUNABLE of the same name, so that is blanked. The kernels use the macro's value.
     Line numbers do not change.
 
     Args:
@@ -26,8 +27,10 @@ def with_defined_tunables(source: str, names: Iterable[str]) -> str:
         for start, end in _declarations(found, name):
             blank = "".join(sign if sign == "\n" else " " for sign in source[start:end])
             source = source[:start] + blank + source[end:]
-        source += _READ_BACK.format(name)
-    return source
+        source += f"\n#ifdef {name}{_READ_BACK.format(name)}#endif\n"
+    absent = [name for name in names if name not in defined and not any(_declarations(found, name))]
+    constants = file_constants(source) if absent else frozenset()
+    return source + "".join(f"\n{_READ_BACK.format(name)}" for name in absent if name in constants)
 
 
 def _is_constant(token: Token) -> bool:

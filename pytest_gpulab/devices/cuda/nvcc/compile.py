@@ -69,7 +69,8 @@ class _Text:
     @cached_property
     def with_prelude(self) -> str:
         """The device code, preceded by the macros."""
-        return with_prelude(device_text(self.source, self.headers).text, self.filename, self.defines)
+        code = device_text(self.source, self.headers)
+        return with_prelude(code.text, self.filename, self.defines, code.prelude)
 
 
 def read_headers() -> None:
@@ -300,13 +301,13 @@ def _own_headers() -> tuple[str, ...]:
     return tuple(_texts({str(path): path.read_text(encoding="utf-8") for path in files}))
 
 
-def with_prelude(source: str, filename: str, defines: Mapping[str, str]) -> str:
+def with_prelude(source: str, filename: str, defines: Mapping[str, str], prelude: str = "") -> str:
     """Return the source preceded by its macro definitions, with a #line that names the student's file.
 
     Definitions in the source, unlike those on a command line, never pass through a shell.
     """
     lines = [f"#define {name} {' '.join(value.splitlines())}\n" for name, value in defines.items()]
-    return "".join(lines) + line_one(filename) + source
+    return "".join(lines) + prelude + line_one(filename) + source
 
 
 def diagnostics(*outputs: str | bytes | None) -> str:

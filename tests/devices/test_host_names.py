@@ -1,0 +1,135 @@
+"""Names in device code mean the same without the host code: overloads, hidden variables, static members, instances."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices.cuda.nvcc.compile import _OPTIONS
+from pytest_gpulab.devices.protocol import CompileError
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.source.host_code import device_text
+
+
+def kernel(value: str) -> str:
+    return f"__global__ void k(float *p) {{ p[0] = {value}; }}\n"
+
+
+SCALE = "__device__ int scale(int a) { return 2 * a; }\n"
+TWICE = "template <typename T> T scale(T a) { return 2 * a; }\n"
+PLUS = (
+    "struct V { float x; };\n__device__ V operator+(V a, int b) { return a; }\n"
+    "V operator+(V a, double b) { return a; }\n"
+)
+REFUSED = {
+    "host overload": "int scale(double a) { return 1; }\n" + SCALE + kernel("scale(1.5)"),
+    "host overload behind": SCALE + "int scale(double a) { return 1; }\n" + kernel("scale(1.5)"),
+    "declared before": "int scale(double);\n" + SCALE + kernel("scale(1.5)") + "int scale(double a) { return 1; }",
+    "host template": TWICE + SCALE + kernel("scale(1.5)"),
+    "host operator": PLUS + kernel("(V{1} + 1.5).x"),
+    "inner variable": "__constant__ float f = 2;\nnamespace a { float f = 3; " + kernel("f") + "}",
+    "static member": "struct S { static int n; };\nint S::n = 3;\n" + kernel("S::n"),
+    "inline member": "struct S { inline static int n = 3; };\n" + kernel("S::n"),
+    "constant pointer": 'const char *const text = "a";\n' + kernel("text[0]"),
+    "lambda": "auto f = [](float x) { return 2 * x; };\n" + kernel("f(p[1])"),
+    "value at run time": "int f() { return 3; }\nconst int n = f();\n" + kernel("n"),
+    "variable": "int n = 3;\n" + kernel("n"),
+    "variable in a macro": "int n = 3;\n#define N n\n" + kernel("N"),
+    "address of a function": "float f(float x) { return x; }\n__global__ void k(float *p) { auto g = f; p[0] = g(1); }",
+    "default constructor": "struct V { float x; V() { x = 1; } };\n" + kernel("V().x"),
+    "host in unused": "float f() { return 3; }\n__device__ float g() { return f(); }\n" + kernel("1"),
+}
+ACCEPTED = {
+    "device overload": "int scale(double a) { return 1; }\n" + SCALE + kernel("scale(1)"),
+    "overloads of hosts": "#include <vector>\n"
+    + SCALE
+    + "void scale(std::vector<int> &v) { v.clear(); }\nvoid scale(FILE *f) { }\n"
+    + kernel("scale(1)"),
+    "device template": TWICE + SCALE + kernel("scale(1)"),
+    "device operator": PLUS + kernel("(V{1} + 1).x"),
+    "specialisations": "template <typename T> __device__ T f(T a) { return a; }\n"
+    "template <> __device__ int f<int>(int a) { return 2; }\ntemplate <typename T> T g(T a) { return a; }\n"
+    "template <> int g<int>(int a) { return 3; }\ntemplate double g<double>(double);\n" + kernel("f(1)"),
+    "redeclared arrays": "__device__ int sum(const int a[3], int n);\nint sum(const int *b, int m) { return b[m]; }\n"
+    "__global__ void k(int *p) { p[0] = sum(p, 0); }",
+    "static constant": "struct S { static const int n = 3; static constexpr float f = 2; };\n" + kernel("S::n + S::f"),
+    "value of a member": "constexpr int up(int a) { return a + 1; }\nstruct S { int n = up(3); };\n" + kernel("S().n"),
+    "pasted": "const int size_a = 3;\n#define SIZE(of) size_##of\n" + kernel("SIZE(a)"),
+}
+
+
+@pytest.mark.parametrize("source", REFUSED.values(), ids=REFUSED)
+def test_what_nvcc_would_refuse_is_refused(source: str) -> None:
+    with pytest.raises(CompileError, match=r"a\.cu\(\d+\): error|is called, but not defined"):
+        SimulatedDevice().compile(source, "a.cu")
+
+
+@pytest.mark.parametrize("source", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_nvcc_would_accept_is_accepted(source: str) -> None:
+    assert SimulatedDevice().compile(source, "a.cu").kernels
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="compared with nvcc where there is one")
+@pytest.mark.parametrize("source", [*REFUSED.values(), *ACCEPTED.values()], ids=[*REFUSED, *ACCEPTED])
+def test_nvcc_says_the_same_with_and_without_host_code(tmp_path: Path, source: str) -> None:
+    for text in (source, device_text(source, {}).text):
+        (tmp_path / "a.cu").write_text(text)
+        command = ["nvcc", "-cubin", "-arch=sm_90", *_OPTIONS, "a.cu", "-o", "a.cubin"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == (source in ACCEPTED.values()), done.stderr
+
+
+TEMPLATES = """
+const int FAST = 128;
+enum { LANES = 32 };
+template <unsigned N> __global__ void block(float *p) { p[0] = N; }
+template <typename T, int N> __global__ void fill(T *p) { p[0] = T(N); }
+template <int N> __global__ void twice(int *p) { p[0] = N; }
+template <int N> __global__ void twice(float *p) { p[0] = N; }
+template <typename T> __global__ void any(T *p) { *p = T(); }
+namespace app {
+template <typename T> __global__ void inner(T *p) { *p = T(); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "kernels"),
+    [
+        ("block<256><<<1, 256>>>(p)", ["block<256>"]),
+        ("block< 256 > <<<1, 256>>>(p), block<64><<<1, 64>>>(p), block<256>(p)", ["block<256>", "block<64>"]),
+        ("block<FAST><<<1, 1>>>(p), block<2 * FAST>(p)", ["block<128>", "block<256>"]),
+        ("block<(LANES > 8 ? LANES : 8)><<<1, 1>>>(p)", ["block<32>"]),
+        ("fill<unsigned int, 3><<<1, 1>>>(p)", ["fill<unsigned int, 3>"]),
+        ("cudaFuncSetAttribute(fill<double, 3 * FAST>, shared, 9)", ["fill<double, 384>"]),
+        ("inner<float4><<<1, 1>>>(p)", ["app::inner<float4>"]),
+        ("app::inner<int><<<1, 1>>>(p)", []),
+        ("const int N = 3; block<N><<<1, 1>>>(p)", []),
+        ("const int FAST = 3; block<FAST><<<1, 1>>>(p)", []),
+        ("[](auto T) { any<decltype(T)><<<1, 1>>>(p); }", []),
+        ("any<<<1, 1>>>(p)", []),
+        ("twice<3><<<1, 1>>>(p)", []),
+        ("fill<int><<<1, 1>>>(p)", []),
+        ("bool b = block < 3 && 4 > 2", []),
+        ("bool b = block < 3, c = 4 > 2", []),
+        ("return block < 3", []),
+        ("\n#ifdef LARGE\nblock<512><<<1, 1>>>(p);\n#else\nblock<64><<<1, 1>>>(p);\n#endif\n", ["block<64>"]),
+    ],
+)
+def test_instances_that_host_code_launches_exist(host: str, kernels: list[str]) -> None:
+    source = f"{TEMPLATES}int launch(float *p) {{ {host}; }}\n}}\n__global__ void plain() {{ }}\n"
+    module = SimulatedDevice().compile(source, "a.cu")
+    named = [kernel if "<" in kernel else f"{kernel}<" for kernel in module.kernels if kernel != "plain"]
+    assert sorted(named) == sorted(kernel if len(kernels) > 1 else kernel.partition("<")[0] + "<" for kernel in kernels)
+    text = device_text(source, {}).text
+    assert text.count("\n") == source.count("\n") and not re.search(r"gpulab|launch", text)
+    assert set(module.symbols) <= {"FAST"}
+
+
+def test_instances_of_a_generic_launcher_are_left_out() -> None:
+    launcher = "template <typename T, int FAST> void go(T *p) { fill<T, FAST><<<1, 1>>>(p), block<FAST><<<1, 1>>>(p); }"
+    source = f"{TEMPLATES}}}\n{launcher}\n__global__ void plain() {{ }}\n"
+    assert SimulatedDevice().compile(source, "a.cu").kernels == ("plain",)

@@ -1,0 +1,243 @@
+"""Kernels with other names and types are graded as far as they fit, and the grader says which one it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grader import Grader
+
+EXERCISES = Path(__file__).parents[2] / "exercises"
+BODY = """
+{
+    __shared__ TYPE tile[BLOCK_SIZE];
+    unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    tile[t] = i < n ? in[i] : TYPE(0);
+    __syncthreads();
+    for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2) {
+        if (t < stride)
+            tile[t] = tile[t] + tile[t + stride];
+        __syncthreads();
+    }
+    if (t == 0)
+        out[blockIdx.x] = tile[0];
+}
+"""
+Run = Callable[..., dict[str, CheckResult]]
+
+
+def kernel(name: str, of: str = "int", before: str = "__global__ void", count: str = "int") -> str:
+    return f"{before} {name}(const {of} *in, {of} *out, {count} n){BODY.replace('TYPE', of)}"
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Device:
+    return open_device("sim")[0]
+
+
+@pytest.fixture
+def run(gpu: Device, tmp_path: Path) -> Run:
+    def results(source: str, *names: str, before: str = "#define BLOCK_SIZE 128\n") -> dict[str, CheckResult]:
+        (tmp_path / "mine.cu").write_text(before + source)
+        exercise = Catalogue(EXERCISES).load("reduction")
+        grader = Grader(exercise, tmp_path / "mine.cu", gpu, seed=3)
+        return {check.name: grader.run(check) for check in checks_of(exercise.exercise) if check.name in names}
+
+    return results
+
+
+def compiled(run: Run, source: str, **options: str) -> tuple[str, list[str]]:
+    """Return the verdict of `compile` and what its findings say."""
+    result = run(source, "compile", **options)["compile"]
+    return result.verdict, [f"{found.code}: {found.what}" for found in result.findings]
+
+
+INTS = "own-type: The kernel fits some variants only: default, int32-max, int32-min, int32-product. "
+
+
+@pytest.mark.parametrize(
+    ("source", "taken"),
+    [
+        (kernel("sum_in_shared_memory"), "sum_in_shared_memory"),
+        (kernel("total", before='extern "C" __global__ void'), "total"),
+        (kernel("total", count="unsigned"), "total"),
+        (kernel("total", count="const unsigned int"), "total"),
+        (f"namespace app {{ {kernel('reduce')} }}", "app::reduce"),
+        (f"namespace {{ {kernel('hidden')} }}", "hidden"),
+        (kernel("total") + "__global__ void fill(float *p, float value) { p[threadIdx.x] = value; }", "total"),
+        (kernel("total") + kernel("other") + "GPULAB_KERNEL(reduce, total)", "total"),
+        (kernel("reduce") + kernel("other") + "GPULAB_KERNEL(reduce, other)", "other"),
+        ("template <int N>\n" + kernel("part") + "template __global__ void part<64>(const int *, int *, int);", "part"),
+        ("template <int N>\n" + kernel("part") + "int main() { part<64><<<1, 64>>>(0, 0, 3); }", "part"),
+        ("template <int N>\n" + kernel("part") + "void go() { part<64><<<1, 64>>>(0, 0, 3); "
+         "part<32><<<1, 32>>>(0, 0, 3); } GPULAB_KERNEL(reduce, part<64>)", "part<64>"),
+        (kernel("sum", "double") + kernel("sum"), "sum(const int *, int *, int)"),
+    ],
+)  # fmt: skip
+def test_the_only_kernel_that_fits_is_taken(run: Run, source: str, taken: str) -> None:
+    result = run(source, "compile", "correct[n=33]")
+    notes = {found.code: found for found in result["compile"].findings}
+    assert notes["kernel-chosen"].what == f"`{taken}` is graded as `reduce`."
+    assert result["compile"].verdict == result["correct[n=33]"].verdict == "passed"
+
+
+def test_a_kernel_of_the_right_name_needs_no_note(run: Run) -> None:
+    verdict, notes = compiled(run, kernel("reduce") + kernel("other"))
+    assert verdict == "passed" and not any("kernel-chosen" in note for note in notes)
+
+
+def test_of_several_kernels_one_must_be_chosen(run: Run) -> None:
+    source = kernel("first") + kernel("second") + kernel("third", "double")
+    found = run(source, "compile", "correct[float32-sum]")
+    (finding,) = found["compile"].findings
+    assert finding.what == "There is no kernel called `reduce`, and 2 kernels have its parameters."
+    assert finding.evidence == ("they are: first, second",)
+    assert finding.hint == "Choose one by a line at file scope, behind the kernel: GPULAB_KERNEL(reduce, second)"
+    (other,) = found["correct[float32-sum]"].findings
+    assert other.what == f"Not graded, because `compile` did not pass: {finding.what}"
+
+
+def test_of_several_instances_one_must_be_chosen(run: Run) -> None:
+    launches = "int main() { reduce<64><<<1, 64>>>(0, 0, 3); reduce<32><<<1, 32>>>(0, 0, 3); }"
+    (finding,) = run(f"template <int N>\n{kernel('reduce')}{launches}", "compile")["compile"].findings
+    assert finding.what == "There are 2 kernels called `reduce`: the grader cannot tell which one to launch."
+    assert finding.evidence == ("they are: reduce<64>, reduce<32>",)
+    assert "GPULAB_KERNEL(reduce, reduce<32>)" in finding.hint
+
+
+@pytest.mark.parametrize("named", ["misspelt", "third<3>"])
+def test_a_chosen_kernel_must_exist(run: Run, named: str) -> None:
+    (finding,) = run(f"{kernel('total')}GPULAB_KERNEL(reduce, {named})", "compile")["compile"].findings
+    assert finding.what == f"GPULAB_KERNEL(reduce, {named}) names no kernel of this file."
+    assert finding.evidence == ("kernels in the file: total",)
+
+
+def test_a_chosen_template_must_be_instantiated(run: Run) -> None:
+    source = f"template <int N>\n{kernel('part')}GPULAB_KERNEL(reduce, part<64>)"
+    verdict, (finding,) = compiled(run, source)
+    assert (verdict, finding) == (
+        "failed",
+        "missing-kernel: `part<64>` (line 2) is a template that is not instantiated.",
+    )
+
+
+def test_a_kernel_of_other_parameters_names_the_parameter(run: Run) -> None:
+    found = run(kernel("total", "double"), "compile")["compile"]
+    assert [finding.what for finding in found.findings] == [
+        "Parameter 1 (`in`) of `total` is `const double *`, but the grader passes `const int *` (`in`)."
+    ]
+    assert (found.verdict, found.findings[0].code) == ("failed", "wrong-signature")
+
+
+def test_several_kernels_of_other_parameters_are_all_named(run: Run) -> None:
+    source = kernel("total", "double") + "__global__ void fill(float *p, float value) { p[threadIdx.x] = value; }"
+    (finding,) = run(source, "compile")["compile"].findings
+    assert finding.what == "There is no kernel called `reduce`, and no other with its parameters."
+    assert finding.evidence == (
+        "required: __global__ void reduce(const int *, int *, unsigned int)",
+        "kernels in the file: total, fill",
+        "Parameter 1 (`in`) of `total` is `const double *`, but the grader passes `const int *` (`in`).",
+        "`fill` has 2 parameters, but it is called with 3.",
+    )
+
+
+@pytest.mark.parametrize("name", ["reduce", "sum_of_floats"])
+def test_a_kernel_for_floats_is_graded_for_floats(run: Run, name: str) -> None:
+    checks = ("compile", "correct[n=33]", "correct[float32-sum]", "safe[race]", "uses[coalesced]", "speedup[1.4x]")
+    found = run(kernel(name, "float"), *checks)
+    misfit = f"Parameter 1 (`in`) of `{name}` is `const float *`, but the grader passes `const int *` (`in`)."
+    passed = [check for check, result in found.items() if result.verdict == "passed"]
+    assert passed == ["compile", "correct[float32-sum]", "safe[race]"]
+    note = next(note for note in found["compile"].findings if note.code == "own-type")
+    assert note.what.startswith("The kernel fits some variants only: float32-sum, float32-max,")
+    assert note.what.endswith(misfit) and "GPULAB_T" in note.hint
+    for check in set(checks) - set(passed):
+        (finding,) = found[check].findings
+        assert (finding.code, finding.what, finding.because) == ("wrong-signature", misfit, "")
+
+
+def test_the_reason_does_not_depend_on_the_order_of_checks(run: Run) -> None:
+    (finding,) = run(kernel("reduce", "float"), "correct[n=33]")["correct[n=33]"].findings
+    assert finding.what.startswith("Parameter 1 (`in`) of `reduce` is `const float *`")
+
+
+def test_a_template_serves_each_type(run: Run) -> None:
+    head = "template <typename T> __global__ void total(const T *in, T *out, int n)"
+    launches = "int main() { total<int><<<1, 1>>>(0, 0, 3); total<float><<<1, 1>>>(0, 0, 3); }"
+    verdict, notes = compiled(run, head + BODY.replace("TYPE", "T") + launches)
+    assert verdict == "passed" and "kernel-chosen: `total<int>` and `total<float>` are graded as `reduce`." in notes
+
+
+@pytest.mark.parametrize(
+    "declared", ["const int BLOCK_SIZE = 64;", "constexpr unsigned BLOCK_SIZE = 8 * 8;", "enum { BLOCK_SIZE = 64 };",
+                 "#ifndef BLOCK_SIZE\n#define BLOCK_SIZE 64\n#endif", "GPULAB_TUNABLE(BLOCK_SIZE, 64)"]
+)  # fmt: skip
+def test_constants_serve_as_tunables(run: Run, declared: str) -> None:
+    assert compiled(run, kernel("reduce"), before=f"{declared}\n")[0] == "passed"
+    source = kernel("reduce").replace("BLOCK_SIZE", "200")
+    verdict, (finding,) = compiled(run, source, before=f"{declared.replace('64', '200').replace('8 * 8', '200')}\n")
+    assert (verdict, finding) == (
+        "failed", "tunable-range: The tunable BLOCK_SIZE is 200, which this exercise does not accept."
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "declared", ["namespace sizes { const int BLOCK_SIZE = 64; }", "#ifdef LARGE\nconst int BLOCK_SIZE = 64;\n#endif",
+                 "#define BLOCK_SIZE 64\n#undef BLOCK_SIZE", "// #define BLOCK_SIZE 64"]
+)  # fmt: skip
+def test_constants_of_other_scopes_do_not(run: Run, declared: str) -> None:
+    verdict, found = compiled(run, kernel("reduce").replace("BLOCK_SIZE", "64"), before=f"{declared}\n")
+    missing = "tunable-missing: The file does not declare GPULAB_TUNABLE(BLOCK_SIZE, value)."
+    assert (verdict, found) == ("failed", [missing])
+
+
+def test_all_that_is_missing_is_said_at_once(run: Run) -> None:
+    source = (kernel("first") + kernel("second")).replace("BLOCK_SIZE", "64")
+    (finding,) = run(source, "compile", before="")["compile"].findings
+    assert finding.what == (
+        "To grade this file: add GPULAB_TUNABLE(BLOCK_SIZE, value) at file scope; choose a kernel for `reduce`."
+    )
+    assert finding.evidence == (
+        "The file does not declare GPULAB_TUNABLE(BLOCK_SIZE, value).",
+        "accepted: 32, 64, 128, 256, 512, 1024",
+        "There is no kernel called `reduce`, and 2 kernels have its parameters.",
+        "they are: first, second",
+    )
+    assert "GPULAB_TUNABLE(NAME, value)" in finding.hint and "GPULAB_KERNEL(reduce, second)" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("kernels", "request_"),
+    [
+        ("", "add a kernel `reduce`"),
+        (kernel("total", "double"), "change the kernel: parameter 1 (`in`) of `total` is `const double *`, but the "
+         "grader passes `const int *` (`in`)"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_lack_has_a_request(run: Run, kernels: str, request_: str) -> None:
+    (found,) = run(kernels.replace("BLOCK_SIZE", "64") or "// empty", "compile", before="")["compile"].findings
+    assert found.what == f"To grade this file: add GPULAB_TUNABLE(BLOCK_SIZE, value) at file scope; {request_}."
+
+
+def test_two_kernels_and_an_array_are_missing(gpu: Device, tmp_path: Path) -> None:
+    def finding(name: str, source: str) -> str:
+        (tmp_path / "mine.cu").write_text(source)
+        exercise = Catalogue(EXERCISES).load(name)
+        grader = Grader(exercise, tmp_path / "mine.cu", gpu, seed=3)
+        return grader.run(next(c for c in checks_of(exercise.exercise) if c.name == "compile")).findings[0].what
+
+    assert finding("scan", "__device__ int nothing;") == (
+        "To grade this file: add GPULAB_TUNABLE(BLOCK_SIZE, value) at file scope; add GPULAB_TUNABLE(INCLUSIVE, value) "
+        "at file scope; add a kernel `scan_block`; add a kernel `add_offsets`."
+    )
+    assert finding("constant_memory", "__device__ int nothing;") == (
+        "To grade this file: add GPULAB_TUNABLE(TILE_X, value) at file scope; add GPULAB_TUNABLE(TILE_Y, value) "
+        "at file scope; add a kernel `field`; add `__constant__ float vectors[...]` of 512 bytes at file scope."
+    )
