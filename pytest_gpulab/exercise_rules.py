@@ -132,8 +132,8 @@ def _speed(exercise: Exercise) -> Iterator[str]:
     for tier in exercise.speed:
         where = f"SpeedTier({tier.threshold!r})"
         for threshold in (tier.threshold, tier.simulated_threshold):
-            if threshold is not None and not threshold > 1:
-                yield f"{where}: the threshold {threshold!r} is not above 1, so that the baseline itself reaches it"
+            if threshold is not None and not threshold > 0:
+                yield f"{where}: the threshold {threshold!r} is not above 0"
         yield from _size(where, "size", tier.size)
         if tier.simulated_size is not None:
             yield from _size(where, "simulated_size", tier.simulated_size)

@@ -21,6 +21,8 @@ from .thresholds import OWN
 SCHEMA_VERSION = 1
 COMPILER_WARNING = "compiler-warning"
 """The code of a finding with the compiler's warnings, beside the reason why a check failed."""
+EXERCISES_MISTAKE = "reference-mismatch"
+"""The code of a finding on the exercise's own code or baseline."""
 MIN_SHOWN_PCT = 0.05  # of an error: less would read 0.0 %
 
 Verdict = Literal["passed", "failed", "missed", "inconclusive", "not gradable", "not started"]
@@ -164,6 +166,12 @@ class CheckResult:
         """The required speedup if it differs from the name: calibrated, or for the simulated GPU."""
         measured = self.measurement
         return measured.threshold if measured and f"[{measured.threshold:g}x" not in self.name else None
+
+    @property
+    def is_exercises_mistake(self) -> bool:
+        """True if the exercise is the cause that the check is not gradable."""
+        codes = (found.code for found in self.findings)
+        return self.verdict == "not gradable" and EXERCISES_MISTAKE in codes
 
     def to_dict(self) -> dict[str, Any]:
         """Return builtins only, ready for JSON."""

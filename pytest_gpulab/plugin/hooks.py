@@ -59,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(part)
 
 
+EXERCISES_MISTAKE, NOT_WRITTEN = 10, 11
+"""Exit codes of a class run: an exercise has a mistake; a grade or a report could not be written."""
+
+
 class GradingHooks:
     """The hooks of a grading run; one instance per session.
 
@@ -75,6 +79,7 @@ class GradingHooks:
         self.config = config
         self.is_worker = hasattr(config, "workerinput")
         self.is_at_end = False
+        self.exercises_mistakes = 0  # checks that are not gradable because of the exercise
         self.gradebook = Gradebook()
         self.summary = Summary(config)
         self.files = ReportFiles(self.gradebook)
@@ -225,17 +230,22 @@ class GradingHooks:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the result of a check, from this or another process."""
+        from pytest_gpulab.reports.gradebook import is_exercises_mistake
+
         if report.when == "call" or report.failed:
+            self.exercises_mistakes += is_exercises_mistake(report.user_properties)
             self.gradebook.add(report.user_properties, is_expected=hasattr(report, "wasxfail"))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, TestStatus, TestStatus]:
-        """Return a category of its own for a missed bonus, which is no failure; omit the signs of a class."""
-        from pytest_gpulab.reports.gradebook import is_missed_bonus
+        """Return categories for a missed bonus and for a mistake of the exercise; omit the signs of a class."""
+        from pytest_gpulab.reports.gradebook import is_exercises_mistake, is_missed_bonus
 
         status = yield
         if report.when == "call" and report.passed and is_missed_bonus(report.user_properties):
             status = ("bonus missed", "b", ("BONUS MISSED", {"yellow": True}))
+        if report.when == "call" and report.failed and is_exercises_mistake(report.user_properties):
+            status = ("error", "E", ("ERROR", {"red": True}))
         is_quiet = self.class_run is not None and self.class_run.is_quiet
         return (status[0], "", "") if is_quiet else status
 
@@ -252,8 +262,18 @@ class GradingHooks:
         if not (self.is_worker or is_usage_error or self.config.getoption("collectonly")):
             # Otherwise nothing was graded, and the reports of the last run are kept.
             self.files.write(self.session, self.config.rootpath, interrupted)
-        if self._errors and session.exitstatus != pytest.ExitCode.INTERRUPTED:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        session.exitstatus = self._exit_status(session.exitstatus)
+
+    def _exit_status(self, regular: int) -> int:
+        """Return the exit status: that of a class tells a student's failing work from other causes."""
+        if regular == pytest.ExitCode.INTERRUPTED:
+            return regular
+        is_class = self.class_run is not None
+        if self.exercises_mistakes and is_class:
+            return EXERCISES_MISTAKE
+        if self._errors:
+            return NOT_WRITTEN if is_class else pytest.ExitCode.TESTS_FAILED
+        return regular
 
     @property
     def _errors(self) -> list[str]:

@@ -42,6 +42,10 @@ class ExpectedFailure(CheckFailed):
     """A check that failed with the finding that the instructor expects."""
 
 
+class ExercisesMistake(CheckFailed):
+    """A check that cannot be graded because of the exercise: an error of the run, never a skip."""
+
+
 class CudaFolder(pytest.Collector):
     """A folder that is searched for `.cu` files and further folders.
 
@@ -225,6 +229,8 @@ class CheckItem(GradingItem):
             return
         from pytest_gpulab.reports.terminal.sections import result_reason, threshold_note
 
+        if result.is_exercises_mistake:
+            raise ExercisesMistake(result.findings)
         if result.verdict in ("inconclusive", "not gradable", "not started"):
             pytest.skip(result_reason(result))
         if self.is_expected(result):

@@ -41,16 +41,17 @@ class Summary:
         setattr(report, _IS_EXPLAINED, is_explained and all(f" {PRINTF} " in name for name, _ in report.sections))
 
     def hiding(self, stats: dict[str, list[Any]]) -> _SummaryHook:
-        """Hide explained failures, but keep them in pytest's counts."""
-        failed = stats.get("failed", [])
-        if not failed or not self._are_findings_shown:
+        """Hide explained failures and errors, but keep them in pytest's counts."""
+        hidden = {name: stats[name] for name in ("failed", "error") if stats.get(name)}
+        if not hidden or not self._are_findings_shown:
             return (yield)
-        self._inner.failed = failed
-        stats["failed"] = [report for report in failed if not getattr(report, _IS_EXPLAINED, False)]
+        self._inner.hidden = hidden
+        for name, reports in hidden.items():
+            stats[name] = [report for report in reports if not getattr(report, _IS_EXPLAINED, False)]
         try:
             return (yield)
         finally:
-            stats["failed"] = failed
+            stats.update(hidden)
 
     @property
     def _are_findings_shown(self) -> bool:
@@ -70,15 +71,15 @@ class _Outer:
 
 
 class _Inner:
-    failed: list[Any] | None = None
+    def __init__(self) -> None:
+        self.hidden: dict[str, list[Any]] = {}
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> _SummaryHook:
         """Restore all failures for the other plugins."""
-        if self.failed is None:
-            return (yield)
-        unexplained, terminalreporter.stats["failed"] = terminalreporter.stats["failed"], self.failed
+        unexplained = {name: terminalreporter.stats[name] for name in self.hidden}
+        terminalreporter.stats.update(self.hidden)
         try:
             return (yield)
         finally:
-            terminalreporter.stats["failed"] = unexplained
+            terminalreporter.stats.update(unexplained)

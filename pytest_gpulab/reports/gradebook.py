@@ -16,6 +16,7 @@ from pytest_gpulab.grading.grade import Finding, Grade, Student
 
 RECORD = "gpulab"
 VERDICT = "gpulab_verdict"
+MISTAKE = "gpulab_mistake"
 MAX_RANGES = 6
 """Ranges of matching lines that are shown per source."""
 
@@ -36,6 +37,7 @@ def result_properties(grade: Grade, position: int, of: int = 0) -> Properties:
         (VERDICT, result.verdict),
         ("gpulab_points", result.points),
         ("gpulab_max_points", result.max_points),
+        *([(MISTAKE, "exercise")] if result.is_exercises_mistake else []),
         (RECORD, json.dumps({"grade": grade.to_dict(), "position": position, "of": of})),
     ]
 
@@ -48,6 +50,11 @@ def ungraded_properties(submission: str, finding: Finding, student: str = "") ->
 def is_missed_bonus(properties: Iterable[tuple[str, object]]) -> bool:
     """Return whether the properties are those of a missed bonus tier."""
     return (VERDICT, "missed") in properties
+
+
+def is_exercises_mistake(properties: Iterable[tuple[str, object]]) -> bool:
+    """Return whether the properties are those of a check that a mistake of the exercise makes not gradable."""
+    return (MISTAKE, "exercise") in properties
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, CheckResult, Finding, Grade
 
 HIDDEN = "correct[hidden]"
 SEEN_HIDDEN = "Seen in a case that is hidden from you."
 OTHERS = ("other processes",)
-_GRADERS_MISTAKES = ("not-graded", "reference-mismatch")
+_GRADERS_MISTAKES = ("not-graded", EXERCISES_MISTAKE)
 _TELLING_VALUES = ("wrong-result", "not-written", "not-repeatable")
 
 

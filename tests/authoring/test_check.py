@@ -44,10 +44,7 @@ DATA = {
     ),
     "no pattern": (("n, 12)", "n, 12, ())"), "case 'n=1' has no input pattern"),
     "a size of zero": (("(1, 2, 33, 1025)", "(0, 2, 33, 1025)"), "case 'n=0': the size 0 is neither an integer from 1"),
-    "a threshold that everybody reaches": (
-        ("SpeedTier(1.5,", "SpeedTier(1.0,"),
-        "SpeedTier(1.0): the threshold 1.0 is not above 1",
-    ),
+    "a threshold of zero": (("SpeedTier(1.5,", "SpeedTier(0,"), "SpeedTier(0): the threshold 0 is not above 0"),
     "a default that is not allowed": (
         ("(32, 64, 128, 256))", "(32, 64, 128, 256), default=100)"),
         "Tunable('BLOCK_SIZE'): the default 100 is not among the allowed values",
@@ -104,6 +101,10 @@ FUNCTIONS = {
     "traffic without min_bytes": (
         ("    min_bytes=lambda problem: 8 * problem.size,\n", ""),
         "global_traffic compares with the exercise's `min_bytes`: define it",
+    ),
+    "a threshold that the baseline reaches": (
+        ("SpeedTier(1.5,", "SpeedTier(1.0,"),
+        "the baseline itself earns speedup[1x]",
     ),
     "a bound on a figure that an idle kernel has": (
         ("concepts.global_traffic(4.0)", "concepts.Bound('misses', lambda usage: 0.0, at_most=1)"),

@@ -98,7 +98,8 @@ LARGE = (SpeedTier(1.5, 40, 2**20),)
 def test_all_blocks_run_where_they_can_and_some_are_counted(bench: Bench) -> None:
     assert bench.result("speedup[1.5x]", right()).verdict == "passed"
     options = [options for _, options in bench.device.launches]
-    screened, baseline, checked, again = options[-4:]
+    screened, compared, baseline, checked, again = options[-5:]
+    assert compared.sample_blocks is None, "a wrong baseline is found before its time counts"
     assert again.sample_blocks is None, "it has variables that may keep something for a second run"
     assert {launch.sample_blocks for launch in (screened, baseline, checked)} == {checked_launches.SAMPLE_BLOCKS}
     assert checked.complete_within == checked_launches.COMPLETE_WORK

@@ -15,6 +15,7 @@ from course import BROKEN, EXERCISE, RIGHT, Course
 from pytest_gpulab.course.executors import processes
 from pytest_gpulab.course.store import Store, StoreError
 from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.plugin.hooks import NOT_WRITTEN
 
 CLASS = ("--gpulab-submissions=handed_in", "--gpulab-workers=2")
 
@@ -286,7 +287,7 @@ def test_what_cannot_be_read_any_more_costs_nothing(school: Course, monkeypatch:
 
     monkeypatch.setattr("pytest_gpulab.course.intake.submissions.HandedIn.read", read)
     result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED, "nothing was graded"
+    assert result.ret == NOT_WRITTEN, "nothing was graded"
     assert result.parseoutcomes()["skipped"] == 7 and "failed" not in result.parseoutcomes()
     assert grades(school)["ann/twice.cu"]["checks"][0]["findings"][0]["code"] == "unreadable"
 
@@ -295,7 +296,7 @@ def test_processes_that_do_not_start_cost_nobody_a_point(school: Course, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(processes.worker, "prepare", operator.truediv)
         result = school.grade(*CLASS, "--gpulab-report=json:grades.json")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED, "nothing was graded"
+    assert result.ret == NOT_WRITTEN, "nothing was graded"
     result.stdout.fnmatch_lines(["gpulab: 0/3 graded, 3 not gradable"])
     assert {check["verdict"] for check in grades(school)["bob/twice/mine.cu"]["checks"]} == {"not gradable"}
     again = school.grade(*CLASS, "ann")
@@ -308,7 +309,7 @@ def test_grades_that_cannot_be_kept_count_all_the_same(school: Course, monkeypat
 
     monkeypatch.setattr(Store, "put", put)
     result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED and points(school) == {"ann/twice.cu": 90}
+    assert result.ret == NOT_WRITTEN and points(school) == {"ann/twice.cu": 90}
     result.stdout.fnmatch_lines(["ERROR: 1 grade is not kept: the disk is full"])
 
 
@@ -318,7 +319,7 @@ def test_a_disk_that_is_full_at_the_very_end_costs_no_report(school: Course, mon
 
     monkeypatch.setattr(Store, "settle", settle)
     result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED and points(school) == {"ann/twice.cu": 90}
+    assert result.ret == NOT_WRITTEN and points(school) == {"ann/twice.cu": 90}
     result.stdout.fnmatch_lines(["ERROR: changed points are not noted for later runs: the disk is full"])
 
 
@@ -368,7 +369,7 @@ def test_after_a_failure_that_stops_the_run_everyone_has_a_row_that_says_so(scho
 def test_a_selection_of_checks_is_no_result(school: Course, kept: str) -> None:
     files = ("gradescope:scores", "feedback:pages", "csv:grades.csv", "html:report.html")
     result = school.grade(*CLASS, kept, "-k", "compile", *(f"--gpulab-report={file}" for file in files))
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.ret == NOT_WRITTEN
     why = "only some of the checks were graded, and a part of the points is no result"
     result.stdout.fnmatch_lines([f"ERROR: *scores: {why}", f"ERROR: *pages: {why}"])
     assert not (school.folder / "scores").exists() and not (school.folder / "pages").exists()

@@ -2,5 +2,6 @@
 
 - `cases`, `judging`: the runs of each case, and their verdict.
 - `safety`: the `safe` checks, from the hazards of all runs.
+- `baselines`: outputs of the baselines, compared before their times count.
 - `checked_launches`: launches that are counted or costed; their outputs are compared, too.
 """

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.exercise import Exercise, ExerciseError, Expected, KnownMistake, Plan, Problem
 from pytest_gpulab.grading.findings import finding
-from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
 
 Array = npt.NDArray[Any]
 
@@ -208,5 +208,5 @@ def instructors_code(what: str) -> Iterator[None]:
     except Exception as error:
         frames = error.__traceback__.tb_next if error.__traceback__ else None  # without the frame of this function
         lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()
-        mistake = finding("reference-mismatch", f"The exercise's own `{what}` is wrong: {error}", evidence=lines)
+        mistake = finding(EXERCISES_MISTAKE, f"The exercise's own `{what}` is wrong: {error}", evidence=lines)
         raise InstructorsMistake(mistake) from error

@@ -25,6 +25,7 @@ from pytest_gpulab.grading.compilation.builds import (
     made_once,
     variant_key,
 )
+from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.correctness.checked_launches import (
     CostedRun,
     run_again,
@@ -191,6 +192,7 @@ class EstimatedCosts(Costs):
         if key not in cache:
             try:
                 builds = Builds(folder / tier.baseline, self._loaded, self._device)
+                check_baseline(self._loaded, builds, self._device, tier.variant, self._seed)
                 cache[key] = self._time(run_unread_sample, self._replayed(builds, size, tier.variant))[0]
             except BuildFailed as blocked:
                 raise unusable(tier.baseline, blocked) from blocked

@@ -16,6 +16,7 @@ from pytest_gpulab.devices.stopwatch import TimingDevice, at_work_on
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, variant_key
+from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.correctness.judging import wrong_with
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
@@ -35,7 +36,7 @@ from .validation import SETS, CheckedRun, most_checked
 from .verdict import not_timed, unusable
 
 _BenchmarkKey = tuple[object, VariantKey, str]
-_baselines: WeakKeyDictionary[Device, dict[tuple[str, str], Builds]] = WeakKeyDictionary()
+_baselines: WeakKeyDictionary[Device, dict[tuple[str, str], tuple[Builds, set[VariantKey]]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,8 @@ class TimedCosts(Costs):
             target, profiles = _on_device(own, pool)
             target.spare_outputs(most_checked(target))
             try:
-                other = self._side(self._baseline_builds(tier.baseline), tier, own.contents)
+                builds = self._baseline_builds(tier)
+                other = self._side(builds, tier, own.contents)
                 baseline, _ = _on_device(other, pool, Baseline)
             except BuildFailed as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
@@ -191,13 +193,19 @@ class TimedCosts(Costs):
             raise too_much_interference(result.interruption_ms, SLOWED_BY_OTHERS in result.held_down_by)
         return _Benchmarked(result, own, profiles, checked)
 
-    def _baseline_builds(self, baseline: str) -> Builds:
-        """Return the builds of a baseline, shared by all submissions on the device."""
-        path = self._loaded.folder / baseline
+    def _baseline_builds(self, tier: SpeedTier) -> Builds:
+        """Return the builds of a baseline, shared by all submissions on the device.
+
+        Raises:
+            BuildFailed: the baseline is wrong as the tier's variant.
+        """
+        path = self._loaded.folder / tier.baseline
         cache, key = _baselines.setdefault(self._device, {}), (str(path), self._loaded.exercise.version)
-        if key not in cache:
-            cache[key] = Builds(path, self._loaded, self._device)
-        return cache[key]
+        builds, right = cache.setdefault(key, (Builds(path, self._loaded, self._device), set()))
+        if variant_key(tier.variant) not in right:
+            check_baseline(self._loaded, builds, self._device, tier.variant, self._seed)
+            right.add(variant_key(tier.variant))
+        return builds
 
     def _side(self, builds: Builds, tier: SpeedTier, ready: Sequence[Inputs]) -> _Side:
         """Plan a run and make its inputs, or reuse the other side's if they fit."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.findings import finding
-from pytest_gpulab.grading.grade import Finding, Measurement
+from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding, Measurement
 
 from .statistics import Decision, Ratio, decide
 
@@ -82,7 +82,7 @@ def unusable(baseline: str, blocked: BuildFailed) -> BuildFailed:
         return blocked
     cause = blocked.finding
     what = f"The exercise's baseline {baseline} cannot be used: {cause.what}"
-    return BuildFailed("not gradable", finding("reference-mismatch", what, cause.where, cause.evidence))
+    return BuildFailed("not gradable", finding(EXERCISES_MISTAKE, what, cause.where, cause.evidence))
 
 
 def not_timed(why: str) -> BuildFailed:

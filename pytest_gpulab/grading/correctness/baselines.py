@@ -1,0 +1,53 @@
+"""The outputs of a baseline, compared before its time counts: a wrong one makes every kernel look slow or fast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Case, Variant
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of
+from pytest_gpulab.grading.findings import of_error
+from pytest_gpulab.grading.plans.prepare import instructors_code, make_plan, prepare, rng_for
+from pytest_gpulab.grading.plans.replay import FIRST
+
+from .checked_launches import run_fresh
+from .judging import wrong_with
+
+MAX_ELEMENTS = 1 << 16  # of the compared case: a naive kernel takes some ten milliseconds on the simulated GPU
+
+
+def check_baseline(loaded: LoadedExercise, builds: Builds, device: Device, variant: Variant, seed: int) -> None:
+    """Compare the outputs of a baseline in the largest case of a variant; `gpulab check` compares them in all cases.
+
+    Raises:
+        BuildFailed: the baseline has no build, ends abnormally or is wrong.
+        InstructorsMistake: the exercise's own code is wrong.
+    """
+    build = builds.of(variant)
+    cases = [(_elements(case, build.tunables), case) for case in cases_of(loaded.exercise, variant)]
+    fitting = [sized for sized in cases if sized[0] <= MAX_ELEMENTS]
+    if not fitting:
+        return
+    case = max(fitting, key=lambda sized: sized[0])[1]
+    problem, pattern = case.problem(build.tunables), case.patterns[0]
+    plan = make_plan(loaded.exercise, problem)
+    rng = rng_for(seed, loaded.name, "baseline", case.name, pattern)
+    prepared = prepare(loaded.exercise, problem, plan, pattern, rng)
+    run = run_fresh(device, build, plan, prepared.inputs, FIRST.options)
+    if run.error is not None:
+        raise BuildFailed(*of_error(run.error))
+    if wrong := wrong_with(run, prepared, FIRST):
+        what = f"in case {case.name!r}, {wrong[0].what}"
+        raise BuildFailed("failed", replace(wrong[0], what=what))
+
+
+def _elements(case: Case, tunables: Mapping[str, int]) -> int:
+    with instructors_code("size"):
+        size = case.problem(tunables).size
+    return math.prod(map(int, np.atleast_1d(size)))

@@ -1,0 +1,65 @@
+"""A mistake of an exercise is an error of the run, never a failure of the student's work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from course import Course
+from test_fifth_exercise import NAIVE, SAXPY, SUBMISSION
+
+from pytest_gpulab.course.store import Store, StoreError
+from pytest_gpulab.grading.grade import Grade
+
+RIGHT, WRONG_REFERENCE, RAISING = SAXPY, SAXPY.replace("2 * x + y}", "3 * x + y}"), SAXPY.replace("abs(x)", "abs(z)")
+
+
+def written(course: Course, exercise: str = RIGHT, naive: str = NAIVE, submission: str = SUBMISSION) -> Path:
+    course.write("exercises/saxpy/exercise.py", exercise)
+    course.write("exercises/saxpy/naive.cu", naive)
+    return course.write("submissions/ann/saxpy.cu", submission)
+
+
+def test_a_reference_that_raises_is_an_error_with_the_instructors_line(course: Course) -> None:
+    written(course, RAISING)
+    result = course.grade("submissions")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, errors=9)
+    result.stdout.fnmatch_lines(["*The exercise's own `reference` is wrong: name 'z' is not defined*", "*Traceback*"])
+    result.stdout.no_fnmatch_line("*ERROR at call of*")  # the findings say it, once
+
+
+def test_a_wrong_baseline_is_found_before_its_time_counts(course: Course) -> None:
+    written(course, naive=NAIVE.replace("a * x[i] + y[i]", "a * x[i]"))
+    result = course.grade("submissions")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=9, errors=1)
+    result.stdout.fnmatch_lines(["*The exercise's baseline naive.cu cannot be used: in case 'n=1025', `out`:*"])
+
+
+def test_a_baseline_that_faults_is_at_fault(course: Course) -> None:
+    written(course, naive=NAIVE.replace("slow[i] =", "slow[i + (1 << 28)] ="))
+    result = course.grade("submissions")
+    result.assert_outcomes(passed=9, errors=1)
+    result.stdout.fnmatch_lines(["*The exercise's baseline naive.cu cannot be used: *"])
+
+
+@pytest.mark.parametrize(
+    ("exercise", "submission", "status"),
+    [(RIGHT, SUBMISSION, 0), (RIGHT, SUBMISSION.replace("i < n", "i < n - 1"), 1), (RAISING, SUBMISSION, 10)],
+    ids=["graded", "failing work", "the exercise"],
+)
+def test_a_classs_exit_code_tells_the_causes_apart(course: Course, exercise: str, submission: str, status: int) -> None:
+    written(course, exercise, submission=submission)
+    assert course.grade("--gpulab-submissions=submissions").ret == status
+
+
+def test_a_class_whose_grades_are_not_kept_has_its_own_exit_code(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(store: Store, key: str, grade: Grade) -> Grade:
+        raise StoreError("the disk is full")
+
+    written(course)
+    monkeypatch.setattr(Store, "put", put)
+    assert course.grade("--gpulab-submissions=submissions").ret == 11
