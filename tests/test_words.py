@@ -1,9 +1,10 @@
-"""The language of the package: things are named, and processes are no persons."""
+"""The language of the package and its pages: things are named, and processes are no persons."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,27 @@ import pytest_gpulab
 pytestmark = pytest.mark.unit
 
 PACKAGE = Path(pytest_gpulab.__file__).parent
-FORBIDDEN = re.compile(r"\b(nobody|whoever|whose|(?:is|are) told|had better)\b", re.IGNORECASE)
+ROOT = PACKAGE.parent
+SOURCES = sorted(path for suffix in ("py", "cuh", "jinja") for path in PACKAGE.rglob(f"*.{suffix}"))
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("exercises/*/README.md"))]
+KERNELS = [*sorted(ROOT.glob("exercises/*/*.cu*")), *sorted(ROOT.glob("solutions/*/*.cu"))]
+
+PERSONS = r"nobody|whoever|(?:is|are|was|were) told|he|she|him|her|hers|his|gives? way|lets? go of|comes? to it"
+RIDDLES = r"had better|(?:is|are) at it|(?:is|are|was|were) (?:held )?to be\b|held (?:to|against)"
+FORBIDDEN = re.compile(rf"\b(?:{PERSONS}|{RIDDLES})\b", re.IGNORECASE)
+WHOSE = re.compile(r"\bwhose\b", re.IGNORECASE)
+PER = re.compile(r"\d (?:\w+ )?an? (?:warp|thread|block|launch|request|minute|second|hour|element|step)\b")
 RIDDLE = re.compile(r"(What|Who|Whether|Whose)\b")
 
 
 def test_sentences_name_their_subjects() -> None:
-    found = [
-        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
-        for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.cuh")])
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if FORBIDDEN.search(line)
-    ]
-    assert found == []
+    assert list(_lines_with(FORBIDDEN, [*SOURCES, *PAGES, *KERNELS])) == []
+    assert list(_lines_with(WHOSE, SOURCES)) == []
+
+
+def test_rates_are_per_something() -> None:
+    """Not "9 barriers a warp"."""
+    assert list(_lines_with(PER, [*SOURCES, *PAGES, *KERNELS])) == []
 
 
 def test_docstrings_say_what_a_thing_is() -> None:
@@ -36,6 +46,26 @@ def test_docstrings_say_what_a_thing_is() -> None:
         if RIDDLE.match(docstring)
     ]
     assert found == []
+
+
+def test_a_class_is_not_described_by_its_own_name() -> None:
+    """Not `class SmLimits: "SmLimits of one SM."`: a name of two words says nothing in a sentence."""
+    found = [
+        f"{path.relative_to(PACKAGE)}: {node.name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and re.search("[a-z][A-Z]", node.name)
+        and (ast.get_docstring(node) or "").startswith(node.name)
+    ]
+    assert found == []
+
+
+def _lines_with(words: re.Pattern[str], paths: list[Path]) -> Iterator[str]:
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        for found in words.finditer(text):
+            yield f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}"
 
 
 def _docstrings(path: Path) -> list[str]:
