@@ -97,8 +97,10 @@ def _fractions(n: int, repeats: int, kind: np.dtype[Any], rng: np.random.Generat
     others share the other half.
     """
     half = (0.5 / unit_roundoff(kind) if np.issubdtype(kind, np.floating) else 2.0**23) / repeats
-    room, largest = int(half // max(n, 1)), int(half // _MANY)
-    values = 2 * rng.integers(0, (room + 1) // 2, n) + 1 if room else (rng.permutation(n) < half).astype(np.int64)
+    each_most, largest = int(half // max(n, 1)), int(half // _MANY)
+    values = (
+        2 * rng.integers(0, (each_most + 1) // 2, n) + 1 if each_most else (rng.permutation(n) < half).astype(np.int64)
+    )
     some = rng.choice(n, min(n, _MANY), replace=False)
     values[some] = np.maximum(values[some], largest - 1 - 2 * rng.integers(0, max(largest // 4, 1), some.size))
     signed: Array = values * rng.choice([-1, 1], n)

@@ -1,4 +1,4 @@
-"""What all tests share: pytester runs pytest inside a test, and the files that take longest come first."""
+"""Configuration of all tests: pytester runs pytest inside a test, and the slowest files come first."""
 
 import os
 import sys

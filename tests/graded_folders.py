@@ -25,7 +25,7 @@ ON_SIMULATED = ("--gpulab-device=sim", "--gpulab-seed=20")
 
 @dataclass(frozen=True)
 class Graded:
-    """What one pytest process said: its exit code, its output, and a grade for each submission's path."""
+    """The result of one pytest process: its exit code, its output, and a grade by the submission's path."""
 
     exit_code: int
     output: str

@@ -1,4 +1,4 @@
-"""What `pip install` puts on the machine."""
+"""The files that `pip install` installs."""
 
 from importlib.metadata import entry_points
 from pathlib import Path

@@ -64,12 +64,12 @@ class Case:
         return found
 
     def expected(self) -> Array:
-        """What the guide says."""
+        """The result by the CUDA C++ Programming Guide."""
         texels, places = self.texels, self.places
         return np.array([sampled(texels, self.sampling, place) for place in zip(*places, strict=True)], np.float32)
 
     def launch(self, device: Any) -> Array:
-        """What a device says."""
+        """The result of a device."""
         x, y, z = (device.array(place) for place in (*self.places, *self.places[:1] * 2)[:3])
         texture = device.texture(device.texel_array(self.texels), self.sampling)
         out = device.array(np.zeros(LANES, np.float32))

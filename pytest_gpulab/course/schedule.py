@@ -175,9 +175,9 @@ class AwaitedGrader(CheckGrader):
         """The inputs of the grade."""
         return self._expected if self._grade.exception() else self._grade.result().provenance
 
-    def is_done(self, patience_s: float) -> bool:
+    def is_done(self, wait_s: float) -> bool:
         """Wait for a limited time; return whether the job is done."""
-        wait((self._grade,), patience_s)
+        wait((self._grade,), wait_s)
         return self._grade.done()
 
     @property

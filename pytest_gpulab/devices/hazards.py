@@ -133,8 +133,8 @@ class Hazard:
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        who = f", first by {self.lane}" if self.lane else ""
+        first = f", first by {self.lane}" if self.lane else ""
         times = f" ({self.count} threads)" if self.count > 1 else ""
         met = f", against a {self.other}" if self.other else ""
         launch = f", in {self.launch}" if self.launch else ""
-        return f"{place}{self.what}{who}{times}{met}{launch}"
+        return f"{place}{self.what}{first}{times}{met}{launch}"

@@ -50,10 +50,10 @@ class ClassRun:
         except BaseException:
             self._scratch.cleanup()
             raise
-        self._note_what_is_odd()
+        self._note_problems()
         config.args = [Path(config.rootpath.anchor).as_posix()]  # one folder, which `collector` replaces by the class
 
-    def _note_what_is_odd(self) -> None:
+    def _note_problems(self) -> None:
         book, students = self._gradebook, self.collection.students
         problems = list(self._problems())
         problems += [submission.note for submission in self.collection.submissions if submission.note]

@@ -254,7 +254,7 @@ class UnmappedItem(GradingItem):
         finding = Finding(
             "no-exercise",
             f"{self.path.name} belongs to no exercise",
-            hint=f"name the file or its folder after an exercise: {names}",
+            hint=f"Name the file or its folder after an exercise: {names}",
         )
         self.user_properties += ungraded_properties(self.parent.label, finding)
         raise CheckFailed((finding,))

@@ -137,7 +137,9 @@ class ParallelRun:
     def _graders_text(self) -> str:
         cluster = self.session.cluster
         if cluster is not None:
-            return f"the cluster at {cluster.address}, {_count(cluster.room, 'submission', 'submissions')} at a time"
+            return (
+                f"the cluster at {cluster.address}, {_count(cluster.capacity, 'submission', 'submissions')} at a time"
+            )
         gpus = self._devices()
         where = f" on {len(gpus)} GPUs" if len(gpus) > 1 else ""
         return f"{_count(self._workers, 'process', 'processes')}{where}"
@@ -201,7 +203,7 @@ class ParallelRun:
         from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S
 
         settings = self.settings
-        matter = GradingSettings(
+        grading_settings = GradingSettings(
             device=self.session.device_spec,
             seed=settings.seed,
             timeout_s=settings.timeout_s or DEFAULT_TIMEOUT_S,
@@ -213,7 +215,9 @@ class ParallelRun:
             thresholds=self.session.thresholds.applied_to(exercise).thresholds,
         )
         folder, sha256 = exercise.folder, self._content(exercise.folder)
-        return Job(file.label, file.student, exercise.name, file.filename, source, folder.parent, sha256, matter)
+        return Job(
+            file.label, file.student, exercise.name, file.filename, source, folder.parent, sha256, grading_settings
+        )
 
     @cached_property
     def _content(self) -> Callable[[Path], str]:
@@ -226,9 +230,9 @@ class ParallelRun:
         if isinstance(item, CheckItem) and grader is not None:
             item.parent.use(grader)
             while not grader.is_done(WAIT_S):
-                self._tell()
+                self._print_progress()
 
-    def _tell(self) -> None:
+    def _print_progress(self) -> None:
         reporter = self._reporter
         if reporter is None or self._schedule is None or not self._pace.is_due(time.monotonic()):
             return
@@ -326,8 +330,10 @@ def _change_lines(regraded: Sequence[Regraded]) -> Iterator[str]:
         yield f"{each.submission}: {each.points_before:g} -> {each.points_after:g} points ({checks})"
     same = len(regraded) - len(listed)
     if same:
-        who = _count(same, "more has", "more have") if listed else _count(same, "submission has", "submissions have")
-        yield f"{who} other checks and the same points"
+        counted = (
+            _count(same, "more has", "more have") if listed else _count(same, "submission has", "submissions have")
+        )
+        yield f"{counted} other checks and the same points"
 
 
 def _change_text(change: Change) -> str:

@@ -226,8 +226,7 @@ def file_name(student: str) -> str:
     """Return the name of a student's own file without its suffix: the id, if that is a safe name.
 
     Other ids lose unsafe characters and gain a part of their hash: no two students share a file, not even on file
-        systems
-    that ignore case.
+    systems that ignore case.
     """
     if _SAFE.fullmatch(student) and not (_RESERVED.fullmatch(student) or _HASHED.fullmatch(student)):
         return student

@@ -1,4 +1,4 @@
-"""What the contents of a timed run cost a process of a class when another one has made them: a third, at most."""
+"""The cost of the contents of a timed run for a process that shares those of another: at most a third."""
 
 from __future__ import annotations
 

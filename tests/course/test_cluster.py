@@ -1,4 +1,4 @@
-"""Jobs on a Dask cluster of real processes: graded as on this machine, whoever is lost meanwhile."""
+"""Jobs on a Dask cluster of real processes: the grades are those of this machine, also if workers are lost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_job_of_a_worker_that_is_lost_is_done_by_another(cluster: DaskCluste
     lost = cluster.add_worker("--no-nanny")
     exercises = waiting_exercises_in(tmp_path)
     with closing(ClusterExecutor(cluster.address, "sim")) as executor:
-        wait_for(lambda: len(executor._rooms()) == 3)
+        wait_for(lambda: len(executor._capacities()) == 3)
         futures = [executor.submit(job(exercises, RIGHT, f"s{number}")) for number in range(3)]
         wait_for(lambda: lost.pid in graders_in(tmp_path) and len(graders_in(tmp_path)) == 3)
         assert all(future.running() for future in futures)
@@ -172,7 +172,7 @@ def test_a_workers_version_is_that_of_the_files_it_finds(bare: DaskCluster, tmp_
     (found_first / "pytest_gpulab-0.0.dist-info" / "METADATA").write_text("Name: pytest-gpulab\nVersion: 0.0\n")
     bare.add_worker("--no-nanny", PYTHONPATH=path_with(found_first))
     with closing(ClusterExecutor(bare.address, "sim")) as executor:
-        assert executor.room == 1
+        assert executor.capacity == 1
 
 
 def test_a_worker_without_a_gpu_is_not_asked_where_one_is_needed(bare: DaskCluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The connection to a Dask cluster: whatever becomes of it, nobody waits for ever and nothing is graded wrongly."""
+"""The connection to a Dask cluster: if it breaks, no wait is endless and no grade is wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_without_the_scheduler_nothing_is_graded(
     bare: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_module, "ATTEMPTS", 1)
-    monkeypatch.setattr(cluster_module, "LOOK_S", 0.1)
+    monkeypatch.setattr(cluster_module, "POLL_S", 0.1)
     bare.add_worker("--no-nanny")
     with closing(ClusterExecutor(bare.address, "sim")) as executor:
         monkeypatch.setattr(executor._client, "_timeout", 3.0)  # to connect anew
@@ -60,7 +60,7 @@ def test_no_job_waits_for_ever_for_a_cluster_that_takes_none_any_more(
         if method == "cancel":
             wait_for(lambda: graders_in(tmp_path))
             monkeypatch.setattr(executor._client, "cancel", refused)
-            monkeypatch.setattr(executor, "_rooms", lambda: 1 / 0)
+            monkeypatch.setattr(executor, "_capacities", lambda: 1 / 0)
         with pytest.raises(
             NotGraded, match=rf"the cluster at {cluster.address} failed: (ClosedClient|ZeroDivision)Error"
         ):

@@ -1,4 +1,4 @@
-"""Worker processes: what brings one down costs nobody else anything, and its own submission only what it earned."""
+"""Worker processes: a submission that breaks one affects no other, and loses only the check that did it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_submission_that_kills_its_process_loses_only_that_check(executor: Loc
 
 
 def test_a_hang_is_stopped_and_named(executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "PATIENCE", 1)
+    monkeypatch.setattr(executor_module, "TIME_LIMITS_PER_SUBMISSION", 1)
     hanging = executor.submit(job(exercises, SOURCE % 2, timeout_s=5.0))
     assert verdicts(hanging.result(LIMIT_S)) == ALL_RIGHT | {"correct[n=31]": "endless-loop"}
 
@@ -65,7 +65,7 @@ def test_a_hang_is_stopped_and_named(executor: LocalExecutor, exercises: Path, m
 def test_a_submission_that_hangs_in_every_check_is_stopped_early(
     executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_module, "PATIENCE", 1)
+    monkeypatch.setattr(executor_module, "TIME_LIMITS_PER_SUBMISSION", 1)
     grade = executor.submit(job(exercises, SOURCE % 3, timeout_s=4.0)).result(LIMIT_S)
     cases = grade.checks[1:]
     assert [check.verdict for check in cases] == ["failed"] * 5
@@ -180,7 +180,7 @@ def test_however_many_jobs_wait_when_no_process_starts(exercises: Path, monkeypa
 
 
 class Unstoppable(Useless):
-    """A pool that is at a job, whatever it is told."""
+    """A pool that ignores the request to stop."""
 
     def __init__(self) -> None:
         self.answers: list[Future[Grade]] = []
@@ -202,7 +202,7 @@ class Forgetful(Useless):
 
 def test_a_job_lost_by_pebble_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Forgetful()))
-    monkeypatch.setattr(executor_module, "LOOK_S", 0.05)
+    monkeypatch.setattr(executor_module, "POLL_S", 0.05)
     with closing(LocalExecutor(1)) as executor:
         for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(2)]:
             with pytest.raises(NotGraded, match="could not be started or was lost; the one before could not be start"):
@@ -212,14 +212,14 @@ def test_a_job_lost_by_pebble_costs_no_point(exercises: Path, monkeypatch: pytes
 def test_a_late_result_of_pebble_counts(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Unstoppable()
     monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: pool))
-    monkeypatch.setattr(executor_module, "LOOK_S", LIMIT_S)
+    monkeypatch.setattr(executor_module, "POLL_S", LIMIT_S)
     with closing(LocalExecutor(1)) as executor:
         executor.submit(job(exercises, SOURCE % 0))
         (worker,) = executor._workers
         for pool.active in (True, False, True, False):
-            worker.look_after_job()
+            worker.supervise_job()
             assert not pool.answers[0].done()
-        worker.look_after_job()
+        worker.supervise_job()
         assert isinstance(pool.answers[0].exception(0), BrokenProcessPool)
         pool.active = True
     for answer in pool.answers[1:]:

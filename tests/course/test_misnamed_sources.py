@@ -1,4 +1,4 @@
-"""Who handed in sources that do not end in .cu is told which: the one line names them."""
+"""Sources that do not end in .cu: one line names them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADVICE = "submissions end in .cu."
 
 
 def told(tmp_path: Path, code: str, *names: str) -> str:
-    """Return what is told of a student who handed in files of these names."""
+    """Return the line for a student who handed in files of these names."""
     for name in names:
         path = tmp_path / "class/cid" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a folder of submissions is taken for: the file that counts, and a word for everything else in it."""
+"""A folder of submissions: the file that counts, and a note for every other file in it."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_of_several_files_that_cannot_be_read_one_stands_for_the_submission(fold
 
 @contextmanager
 def refused(what: str, path: Path) -> Iterator[None]:
-    """Refuse to open one file or folder; whoever runs the tests may be allowed to read everything."""
+    """Refuse to open one file or folder, because the user of the tests may be allowed to read everything."""
     real = getattr(os, what)
 
     def refuse(name: str, *more: int) -> object:

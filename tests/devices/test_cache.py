@@ -1,4 +1,4 @@
-"""What is kept lies where nobody else can write, whole or not at all, and is found by all that it depends on."""
+"""Cache entries: in a private folder, complete or absent, and keyed by everything that they depend on."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ KNOWN = DeviceInfo("cuda", "a GPU", "nvcc 13.0", "sm_90", estimates=False)
 
 
 class Opened(SimpleNamespace):
-    """What `load_driver` returns: one GPU, whose context is made with a function."""
+    """The result of `load_driver`: one GPU with a function that creates its context."""
 
     def __init__(self, make, capability=(9, 0)):
         gpu = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""What is said of a GPU, with a stand-in for PyCUDA's device: the real one is looked at in tests/gpu."""
+"""The report of a GPU, with a stand-in for PyCUDA's device; tests/gpu tests a real one."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_of_a_part_of_a_gpu_cuda_knows_what_it_has_and_nvml_only_what_the_whole_
 def test_a_bandwidth_that_cuda_does_not_tell_is_not_zero(
     monkeypatch: pytest.MonkeyPatch, attribute: str, number: int
 ) -> None:
-    """What it tells of a GPU that shares the CPU's memory may be less than that transfers."""
+    """For a GPU that shares the CPU's memory, CUDA may report less than the transfer rate."""
     monkeypatch.setitem(ATTRIBUTES, attribute, number)
     line, rows = described(monkeypatch, Gpu(), MIG="on")
     assert (line, rows["peak bandwidth"]) == ("Hopper, 132 SMs, 140 GiB, n/a GB/s peak; 31 C", "n/a GB/s")

@@ -1,4 +1,4 @@
-"""What a stopwatch gives a GPU to do and makes of its times, without a GPU."""
+"""The work that a stopwatch enqueues, and its times, without a GPU."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ def stopwatch_that_is_late(is_late):
 
 @pytest.fixture
 def done(monkeypatch):
-    """What a stopwatch gives the GPU to do before the launches."""
+    """The work that a stopwatch enqueues before the launches."""
     done = []
     monkeypatch.setattr(sampler, "copy_within", lambda copies: done.append(("copy", *copies)) if copies else None)
     return done
@@ -253,7 +253,7 @@ def test_a_submission_answers_for_its_kernels():
 
 
 class Fitting(Driver):
-    """A driver that has room for all, and says of a GPU what it is told to."""
+    """A driver with enough memory that reports the given properties of a GPU."""
 
     device_attribute = SimpleNamespace(**{name: name for name in ATTRIBUTES})
     Event = SimpleNamespace

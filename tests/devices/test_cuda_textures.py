@@ -55,7 +55,7 @@ class Functions:
         return self.answer, made
 
     def args(self, name: str) -> Any:
-        """What the latest call of a function was given."""
+        """The arguments of the latest call of a function."""
         return next(args for called, args in reversed(self.asked) if called == name)
 
 

@@ -1,4 +1,4 @@
-"""What the driver refuses while nobody waits for a kernel: the GPU's failure, a late fault, no room, our mistake."""
+"""Errors of the driver outside of launches: the GPU's failure, a late fault, no memory, a bug of the package."""
 
 from __future__ import annotations
 

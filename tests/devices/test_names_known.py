@@ -1,4 +1,4 @@
-"""What nvcc accepts in device code NVRTC accepts, and the reverse: names and headers, one by one."""
+"""NVRTC accepts the names and headers that nvcc accepts in device code, and no others."""
 
 from __future__ import annotations
 

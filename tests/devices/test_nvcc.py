@@ -1,4 +1,4 @@
-"""What `Nvcc` makes of nvcc's words: stand-ins for nvcc, and for the part of PyCUDA that starts it."""
+"""The meaning of nvcc's messages, with stand-ins for nvcc and for the part of PyCUDA that starts it."""
 
 from __future__ import annotations
 

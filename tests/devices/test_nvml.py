@@ -1,4 +1,4 @@
-"""What NVML says, and what is shown where it says nothing."""
+"""The facts from NVML, and the values shown without them."""
 
 import ctypes.util
 import inspect

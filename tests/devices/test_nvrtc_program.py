@@ -1,4 +1,4 @@
-"""NVRTC is told of what few kernels need only where a text does not compile without."""
+"""NVRTC gets rarely needed headers only if a text does not compile without them."""
 
 from __future__ import annotations
 

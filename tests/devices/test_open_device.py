@@ -126,7 +126,7 @@ def test_auto_does_not_hide_that_pycuda_is_broken(pycuda_without_libcuda):
 
 
 def test_auto_does_not_hide_that_the_gpu_cannot_be_had_now(monkeypatch):
-    """As it is full, takes one process at a time, or does not answer: a class would get estimates and nobody notice."""
+    """The GPU is full, takes one process at a time, or does not answer: a class must not get estimates unnoticed."""
 
     def refuse(*asked):
         raise DeviceUnavailable("not enough GPU memory for another process: out of memory")

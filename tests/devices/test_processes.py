@@ -60,7 +60,7 @@ def test_others_are_strangers(gpu: Path) -> None:
 
 
 class Nvml:
-    """What `ConditionsReader` asks of pynvml besides a GPU's state, as a machine with several processes answers."""
+    """The part of pynvml that `ConditionsReader` uses, on a machine with several processes."""
 
     class NVMLError(Exception):
         pass

@@ -1,4 +1,4 @@
-"""What ptxas says of too much memory, and the words for it."""
+"""Messages of ptxas about too much memory, and their rewording."""
 
 from __future__ import annotations
 

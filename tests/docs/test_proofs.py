@@ -1,4 +1,4 @@
-"""What the proofs make of gradings and times: which bars are met, and which are not."""
+"""The evaluation of the proofs: which bars are met by given gradings and times."""
 
 from __future__ import annotations
 

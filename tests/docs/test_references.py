@@ -1,4 +1,4 @@
-"""What the documentation names exists, and what it lists is complete."""
+"""References in the documentation exist, and its lists are complete."""
 
 from __future__ import annotations
 

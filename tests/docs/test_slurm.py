@@ -51,7 +51,7 @@ def test_the_script_starts_workers_that_grade(started: subprocess.Popen[str], tm
     option, _, address = started.stdout.readline().strip().partition("=")
     assert option == "--gpulab-scheduler"
     with closing(ClusterExecutor(address)) as executor:
-        assert executor.room == 4
+        assert executor.capacity == 4
     script = (tmp_path / "job.sh").read_text()
     assert "#SBATCH -p gpu\n" in script and "#SBATCH --gres=gpu:1\n" in script and "module load cuda\n" in script
     started.communicate("\n", timeout=60)

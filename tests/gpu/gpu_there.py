@@ -1,4 +1,4 @@
-"""Whether tests of a GPU may be skipped: only where there is none; one that cannot be used is a failure."""
+"""The condition for skipping GPU tests: there is no GPU. One that cannot be used is a failure."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""What is said of a real GPU, and the occupancy that its driver computes against the one by the rules."""
+"""The report of a real GPU, and the occupancy that its driver computes compared with the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether arrays on a real GPU hold the same bytes."""
+"""Comparison of arrays on a real GPU, byte by byte."""
 
 import numpy as np
 import pytest

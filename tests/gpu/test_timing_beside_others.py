@@ -79,7 +79,7 @@ def other(who):
 
 
 def adding(device, times):
-    """What does not get on while others have the GPU, whose clock does."""
+    """A kernel that makes no progress while other processes have the GPU, although the clock runs on."""
     return KernelLaunch("add", (1,), (1,), (np.uint32(times), device.array(np.zeros(1, np.float32))))
 
 
@@ -87,7 +87,7 @@ LONG = 2_000_000  # additions, which take about as long as two time slices on th
 
 
 def undisturbed_ms(device, module, call):
-    """Time it once nobody interrupts, at the end or before: other tests' kernels that never end run for seconds."""
+    """Return a time without interruptions: kernels of other tests may run for seconds after their test."""
     for _ in range(60):
         with device.stopwatch() as watch:
             warmed_up(watch, module)

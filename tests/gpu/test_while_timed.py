@@ -1,4 +1,4 @@
-"""What a kernel does at the timed size only: work that it leaves out now and then, and what the GPU stops it for."""
+"""Kernels that misbehave at the timed size only: skipped work, and faults."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class ClockedBench(Bench):
         return self.device.watch
 
 
-def sittings(clocked: ClockedBench) -> int:
+def sessions(clocked: ClockedBench) -> int:
     """Return how often the stopwatch was asked for."""
     return len(clocked.device.held_at_start)
 

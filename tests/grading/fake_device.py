@@ -27,7 +27,7 @@ Kernel = Callable[..., dict[str, Any] | None]  # the launch's options, then its 
 
 @dataclass
 class Program:
-    """What a source would compile to.
+    """The result of compiling a source.
 
     Attributes:
         kernels: name to function.

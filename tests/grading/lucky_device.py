@@ -1,4 +1,4 @@
-"""A simulated GPU that lets pass what hardware lets pass: it stands for a real one on which wrong kernels are lucky.
+"""A simulated GPU as tolerant as hardware: it stands for a real one on which wrong kernels are lucky.
 
 Arrays lie in allocations that are larger, all warps stay in step, memory that nobody has written holds zeros, nobody
 looks for hazards, and what ends a kernel has no name and no place; the end of the stack is that of memory.
@@ -44,7 +44,7 @@ class LuckyMemory:
         return None
 
     def mark_unwritten(self) -> None:
-        """Nobody looks."""
+        """No-op: reads are not checked."""
 
     def free(self) -> None:
         self.whole.free()

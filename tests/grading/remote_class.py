@@ -105,7 +105,7 @@ def wait_for_end(processes: list[int]) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Say whether a process is there; one that ended and that nobody has waited for is not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return re.search(r"^State:\s+[ZX]", Path(f"/proc/{process}/status").read_text(), re.M) is None
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""How a submission and its baseline are timed: turns, places, sittings, rounds that count, warm and cold caches."""
+"""How a submission and its baseline are timed: turns, places, sessions, rounds that count, warm and cold caches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clocked_device import QUIET, SIZE, TIERS, ClockedBench, sittings, tier
+from clocked_device import QUIET, SIZE, TIERS, ClockedBench, sessions, tier
 from doubling import right
 
 from pytest_gpulab.devices.stopwatch import Conditions, Copies, KernelLaunch
@@ -17,8 +17,8 @@ from pytest_gpulab.exercise import Launch, Plan, SpeedTier
 from pytest_gpulab.grading.speed.benchmark import (
     HELD_DOWN_ROUNDS,
     MIN_MS,
-    ROUNDS_PER_LOOK,
     ROUNDS_PER_PLACE,
+    ROUNDS_PER_READING,
     WARM_UP_ROUNDS,
 )
 from pytest_gpulab.grading.speed.buffers import STEP_BYTES
@@ -44,7 +44,7 @@ def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: Clo
         assert len({inputs for inputs, _ in arrays[first : first + ROUNDS_PER_PLACE]}) == REPLICAS
 
 
-@pytest.mark.parametrize("costs_ms", [1.0, 2.8, 2.0])  # clear, in two sittings, in all rounds
+@pytest.mark.parametrize("costs_ms", [1.0, 2.8, 2.0])  # clear, in two sessions, in all rounds
 def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, costs_ms: float
 ) -> None:
@@ -71,48 +71,48 @@ def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait
     assert clocked.device.held == []
 
 
-def disturb(clocked: ClockedBench, factor: float, sitting: int) -> None:
-    """Let something slow down the submission, and not its baseline, in one sitting."""
+def disturb(clocked: ClockedBench, factor: float, session: int) -> None:
+    """Let something slow down the submission, and not its baseline, in one session."""
     run = clocked.watch.run
 
     def disturbed(module: Any, calls: Any, copies: Any) -> float:
-        is_now = module.program is clocked.programs["submission"] and len(clocked.device.held_at_start) == sitting
+        is_now = module.program is clocked.programs["submission"] and len(clocked.device.held_at_start) == session
         return run(module, calls, copies) * (factor if is_now else 1.0)
 
     clocked.watch.run = disturbed  # type: ignore[method-assign]
 
 
 def test_interference_as_long_as_a_session_costs_no_point(clocked: ClockedBench) -> None:
-    disturb(clocked, 1.2, sitting=1)
+    disturb(clocked, 1.2, session=1)
     result = tier(clocked, right(1.8))
-    assert (result.verdict, sittings(clocked)) == ("passed", 2)
+    assert (result.verdict, sessions(clocked)) == ("passed", 2)
     assert result.measurement.speedup == pytest.approx(3 / 1.8, rel=0.005)
 
 
 def test_a_near_miss_needs_two_sessions(clocked: ClockedBench) -> None:
     result = tier(clocked, right(2.8))
-    assert (result.verdict, sittings(clocked), result.measurement.rounds) == ("failed", 2, 2 * FIRST_ROUNDS)
+    assert (result.verdict, sessions(clocked), result.measurement.rounds) == ("failed", 2, 2 * FIRST_ROUNDS)
     assert clocked.watch.events.count("calibrates") == 2
 
 
 def test_a_clear_miss_needs_one_session(clocked: ClockedBench) -> None:
     result = tier(clocked, right(3.2))
-    assert (result.verdict, sittings(clocked), result.measurement.rounds) == ("failed", 1, FIRST_ROUNDS)
+    assert (result.verdict, sessions(clocked), result.measurement.rounds) == ("failed", 1, FIRST_ROUNDS)
 
 
 def test_a_near_miss_of_a_bonus_needs_two_sessions(clocked: ClockedBench) -> None:
     results = clocked.results(right(1.0), speed=(TIERS[0], SpeedTier(3.5, 20, SIZE)))
     assert (results["speedup[1.5x]"].verdict, results["speedup[3.5x]"].verdict) == ("passed", "missed")
-    assert sittings(clocked) == 2
+    assert sessions(clocked) == 2
 
 
 def test_a_disturbed_second_session_keeps_the_pass_of_the_first(clocked: ClockedBench) -> None:
-    disturb(clocked, 1.2, sitting=2)
+    disturb(clocked, 1.2, session=2)
     results = clocked.results(right(1.8), speed=(TIERS[0], SpeedTier(1.75, 20, SIZE)))
     assert (results["speedup[1.5x]"].verdict, results["speedup[1.75x]"].verdict) == ("passed", "missed")
     measured = results["speedup[1.5x]"].measurement
     assert measured is not None and measured.speedup == pytest.approx(3 / 1.8, rel=0.005)
-    assert (sittings(clocked), measured.rounds) == (2, FIRST_ROUNDS)
+    assert (sessions(clocked), measured.rounds) == (2, FIRST_ROUNDS)
     assert not results["speedup[1.5x]"].findings
 
 
@@ -128,26 +128,26 @@ def test_the_gpu_lock_is_released_between_two_sessions(clocked: ClockedBench, mo
 
 def test_a_long_session_needs_no_second(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.LONG_S", 0.0)
-    assert (tier(clocked, right(2.8)).verdict, sittings(clocked)) == ("failed", 1)
+    assert (tier(clocked, right(2.8)).verdict, sessions(clocked)) == ("failed", 1)
 
 
 def test_there_is_no_second_session_without_rounds_left(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.statistics.MAX_ROUNDS", FIRST_ROUNDS)
-    assert (tier(clocked, right(2.8)).verdict, sittings(clocked)) == ("failed", 1)
+    assert (tier(clocked, right(2.8)).verdict, sessions(clocked)) == ("failed", 1)
 
 
 def test_both_sessions_time_in_the_same_way(clocked: ClockedBench) -> None:
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     clocked.programs["naive"] = right(0.06)
-    disturb(clocked, 1.25, sitting=1)  # it seems to take 56 us then, too long to be timed in batches
+    disturb(clocked, 1.25, session=1)  # it seems to take 56 us then, too long to be timed in batches
     result = tier(clocked, right(0.045))
-    assert (sittings(clocked), result.measurement.caches, clocked.watch.batches) == (2, "cold", [])
+    assert (sessions(clocked), result.measurement.caches, clocked.watch.batches) == (2, "cold", [])
 
 
 def test_each_session_reads_the_gpus_conditions_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.MAX_WARM_UP_S", 0.0)  # so warming up takes no look
     tier(clocked, right(2.8))
-    assert (sittings(clocked), clocked.watch.looks) == (2, 2 * (1 + FIRST_ROUNDS // ROUNDS_PER_LOOK))
+    assert (sessions(clocked), clocked.watch.looks) == (2, 2 * (1 + FIRST_ROUNDS // ROUNDS_PER_READING))
 
 
 def test_too_close_to_tell_takes_all_rounds_and_gives_the_points(clocked: ClockedBench) -> None:
@@ -203,7 +203,7 @@ def test_rounds_under_a_slowdown_are_dropped_and_other_processes_named(clocked: 
     clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
     clocked.watch.others = lambda: ("python (process 7)",)  # type: ignore[method-assign]
     result = tier(clocked, right(2.5))
-    assert result.measurement.dropped == ROUNDS_PER_LOOK
+    assert result.measurement.dropped == ROUNDS_PER_READING
     assert result.measurement.shared_with == ("python (process 7)",)
     assert result.findings[0].evidence[2] == "the GPU was shared with python (process 7)"
 
@@ -272,7 +272,7 @@ def test_a_clock_that_is_down_is_waited_for_though_times_have_settled(clocked: C
 def test_samples_are_calibrated_once_the_clock_is_up_and_learned_from_at_each_look(clocked: ClockedBench) -> None:
     tier(clocked, right(1.0))
     events = [event for event, _ in groupby(clocked.watch.events)]
-    looks = ["sample", "learns on"] * (FIRST_ROUNDS // ROUNDS_PER_LOOK)
+    looks = ["sample", "learns on"] * (FIRST_ROUNDS // ROUNDS_PER_READING)
     assert events == ["sample", "calibrates", *looks, "given back"]
 
 
@@ -320,10 +320,10 @@ def test_each_session_has_its_own_overhead(clocked: ClockedBench) -> None:
     surrounded(
         clocked,
         known_ms=lambda: 0.02 * clocked.watch.events.count("calibrates"),
-        shown_ms=lambda: 0.02 * sittings(clocked),
+        shown_ms=lambda: 0.02 * sessions(clocked),
     )
     measured = tier(clocked, right(0.28)).measurement
-    assert (sittings(clocked), measured.rounds) == (2, 2 * FIRST_ROUNDS)
+    assert (sessions(clocked), measured.rounds) == (2, 2 * FIRST_ROUNDS)
     assert measured.elapsed_ms == pytest.approx(0.28, rel=0.002)
 
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from clocked_device import QUIET, SIZE, ClockedBench, sittings, tier
+from clocked_device import QUIET, SIZE, ClockedBench, sessions, tier
 from doubling import right
 
 from pytest_gpulab.devices.stopwatch import Conditions, Copies, KernelLaunch
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_LOOK
+from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_READING
 from pytest_gpulab.grading.speed.interference import SLOWED_BY_OTHERS
 from pytest_gpulab.grading.speed.statistics import FIRST_ROUNDS, LOST_PER_SEEN
 
@@ -27,7 +27,7 @@ def test_rounds_in_which_others_worked_on_the_gpu_are_dropped(clocked: ClockedBe
     looks = iter([QUIET, QUIET, interrupted(0.3)])
     clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
     measured = tier(clocked, right(2.5)).measurement
-    assert measured.dropped == ROUNDS_PER_LOOK
+    assert measured.dropped == ROUNDS_PER_READING
     assert measured.low > 0.95 * measured.speedup
 
 
@@ -126,20 +126,20 @@ def test_a_verdict_clear_at_any_clock_is_not_repeated(clocked: ClockedBench, mon
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
     slowed(clocked, replace(QUIET, speed=SLOW, interruption_ms=0.3, slowdowns=("power cap",)))
     result = tier(clocked, right(0.3), 2.0)
-    assert (result.verdict, sittings(clocked)) == ("passed", 1)
+    assert (result.verdict, sessions(clocked)) == ("passed", 1)
     assert result.measurement.held_down_by == ("power cap", SLOWED_BY_OTHERS)
 
 
-LOOKS_A_SITTING = 1 + FIRST_ROUNDS // ROUNDS_PER_LOOK
+READINGS_PER_SESSION = 1 + FIRST_ROUNDS // ROUNDS_PER_READING
 
 
 @pytest.mark.parametrize(
     ("fastest", "every", "look_s", "verdict"),
     [
-        (SLOW, LOOKS_A_SITTING, 1.0, "passed"),
-        (1.0, LOOKS_A_SITTING, 1.0, "inconclusive"),  # it can do better
+        (SLOW, READINGS_PER_SESSION, 1.0, "passed"),
+        (1.0, READINGS_PER_SESSION, 1.0, "inconclusive"),  # it can do better
         (SLOW, 2, 1.0, "inconclusive"),  # others may well hold it down all that time
-        (SLOW, LOOKS_A_SITTING, 1e-5, "inconclusive"),  # nobody knows yet
+        (SLOW, READINGS_PER_SESSION, 1e-5, "inconclusive"),  # nobody knows yet
     ],
 )
 def test_a_gpu_that_was_never_faster_is_not_distrusted_because_others_were_seen_now_and_then(
@@ -165,7 +165,9 @@ def test_a_clock_that_could_never_be_measured_is_not_known(
     monkeypatch.setattr(
         "pytest_gpulab.grading.speed.interference.time", SimpleNamespace(monotonic=lambda: next(moments))
     )
-    looks = [replace(QUIET, speed=0.0, interruption_ms=0.3 * (nth % LOOKS_A_SITTING == 0)) for nth in range(10_000)]
+    looks = [
+        replace(QUIET, speed=0.0, interruption_ms=0.3 * (nth % READINGS_PER_SESSION == 0)) for nth in range(10_000)
+    ]
     clocked.programs["naive"] = right(0.9)
     unknown = iter(looks)
     clocked.watch.conditions = lambda: next(unknown)  # type: ignore[method-assign]
@@ -180,7 +182,9 @@ def test_the_measured_full_speed_applies_to_all_benchmarks_of_a_submission(
     monkeypatch.setattr(
         "pytest_gpulab.grading.speed.interference.time", SimpleNamespace(monotonic=lambda: next(moments))
     )
-    slow = [replace(QUIET, speed=SLOW, interruption_ms=0.3 * (nth % LOOKS_A_SITTING == 0)) for nth in range(10_000)]
+    slow = [
+        replace(QUIET, speed=SLOW, interruption_ms=0.3 * (nth % READINGS_PER_SESSION == 0)) for nth in range(10_000)
+    ]
     slowed(clocked, slow[1], slow)
     tiers = tuple(SpeedTier(BETWEEN + size / 1e6, 20, size, required=True) for size in (SIZE, 2 * SIZE))
     results = clocked.results(right(0.3), speed=tiers)
@@ -194,10 +198,10 @@ def test_a_disturbed_session_is_repeated_later(clocked: ClockedBench, monkeypatc
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_PAUSE_S", 1.25)
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.time.sleep", lambda s: events.append(f"sleeps {s}"))
-    looks = iter([interrupted(2.4)] * 2 * LOOKS_A_SITTING)
+    looks = iter([interrupted(2.4)] * 2 * READINGS_PER_SESSION)
     clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
     result = tier(clocked, right(1.9))
-    assert (result.verdict, sittings(clocked)) == ("passed", 3)
+    assert (result.verdict, sessions(clocked)) == ("passed", 3)
     assert (result.measurement.rounds, result.measurement.dropped) == (3 * FIRST_ROUNDS, 2 * FIRST_ROUNDS)
     assert result.measurement.low > 0.95 * result.measurement.speedup
     assert [events[nth - 1] for nth, event in enumerate(events) if event == "sleeps 1.25"] == ["given back"] * 2
@@ -209,7 +213,7 @@ def test_a_clear_verdict_under_interference_is_not_repeated(
 ) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
     clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
-    assert (tier(clocked, right(1.0)).verdict, sittings(clocked)) == ("passed", 1)
+    assert (tier(clocked, right(1.0)).verdict, sessions(clocked)) == ("passed", 1)
 
 
 def test_others_that_never_end_are_not_waited_for_for_ever(
@@ -219,7 +223,7 @@ def test_others_that_never_end_are_not_waited_for_for_ever(
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_PAUSE_S", 0.2)
     clocked.watch.conditions = lambda: interrupted(2.4)  # type: ignore[method-assign]
     assert tier(clocked, right(1.9)).verdict == "inconclusive"
-    assert 2 <= sittings(clocked) <= 4
+    assert 2 <= sessions(clocked) <= 4
 
 
 def test_the_races_of_a_submission_share_the_time_to_wait_for_others(
@@ -231,4 +235,4 @@ def test_the_races_of_a_submission_share_the_time_to_wait_for_others(
     tiers = tuple(SpeedTier(least, 20, size, required=True) for least, size in ((1.5, SIZE), (1.51, 2 * SIZE)))
     results = clocked.results(right(1.9), speed=tiers)
     assert [result.verdict for result in results.values() if result.kind == "speedup"] == ["inconclusive"] * 2
-    assert sittings(clocked) == 2 + 1
+    assert sessions(clocked) == 2 + 1

@@ -1,4 +1,4 @@
-"""What can be wrong before anything is launched: each is said once, at `compile`, and fails what depends on it."""
+"""Errors before a launch: each is reported once, at `compile`, and fails the checks that depend on it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_different_macros_are_compiled_once_each_with_the_students_file_name_and
 
 
 class Foresighted(FakeDevice):
-    """Writes down what it is told to compile ahead, and fails if it is to."""
+    """A device that records the compilations requested ahead, and fails on request."""
 
     error: DeviceError | None = None
 

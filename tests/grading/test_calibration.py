@@ -20,7 +20,7 @@ from pytest_gpulab.grading.calibration.fit import exercise_table, ladders, propo
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.speed.benchmark import CALIBRATING_ROUNDS, ROUNDS_PER_LOOK
+from pytest_gpulab.grading.speed.benchmark import CALIBRATING_ROUNDS, ROUNDS_PER_READING
 from pytest_gpulab.grading.speed.statistics import FIRST_ROUNDS
 from pytest_gpulab.grading.thresholds import Thresholds
 from pytest_gpulab.reports.files.calibration import lines, problems
@@ -252,7 +252,7 @@ def clocked_grade(clocked: ClockedBench, costs_ms: float, thresholds: Thresholds
 def test_a_run_that_measures_takes_half_of_the_rounds_later(clocked: ClockedBench) -> None:
     clocked_grade(clocked, 1.0, Thresholds(measuring=True))
     first, second = (list(run) for is_end, run in groupby(clocked.watch.events, "given back".__eq__) if not is_end)
-    assert first.count("learns on") == second.count("learns on") == CALIBRATING_ROUNDS // 2 // ROUNDS_PER_LOOK
+    assert first.count("learns on") == second.count("learns on") == CALIBRATING_ROUNDS // 2 // ROUNDS_PER_READING
 
 
 def test_nothing_is_measured_for_a_calibration_while_others_work_on_the_gpu(clocked: ClockedBench) -> None:

@@ -1,4 +1,4 @@
-"""What `correct[...]` says of a kernel that runs."""
+"""The findings of `correct[...]` for kernels that run."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a wrong kernel is told: the pattern in its results and the usual cause, on the simulated GPU."""
+"""The diagnosis of wrong kernels on the simulated GPU: the pattern in the results and the usual cause."""
 
 from collections.abc import Iterator
 from functools import cache

@@ -1,4 +1,4 @@
-"""What learners' mistakes are told: the sentence, the evidence and the hint that fit each kind of them."""
+"""Findings of learners' mistakes: the sentence, the evidence and the hint for each kind."""
 
 from __future__ import annotations
 

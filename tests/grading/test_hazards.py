@@ -1,4 +1,4 @@
-"""What grading makes of races and uninitialised reads: checks of their own, evidence, notes, hints."""
+"""Races and uninitialised reads in grading: their own checks, evidence, notes, hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What submissions' processes are forked from starts before the device is opened, wherever it will be needed."""
+"""The fork server starts before the device is opened, if it will be needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a submission may include."""
+"""Includes that a submission may use."""
 
 from __future__ import annotations
 

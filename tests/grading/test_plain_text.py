@@ -1,4 +1,4 @@
-"""What a submission says through the compiler or printf cannot command the terminal of whoever grades it."""
+"""Text of a submission, from the compiler or printf, cannot control the grader's terminal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What kernels print on a GPU: a flood of it is counted, not held in memory, and belongs to one check alone."""
+"""Output of kernels on a GPU: long output is counted instead of stored, and belongs to one check."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_a_device_that_cannot_be_opened_costs_no_points(bench: Class) -> None:
 
 
 def test_a_gpu_that_is_not_there_is_not_looked_for_again_in_each_check(hostile: Class) -> None:
-    """What follows would be graded by chance, if at all; and it may take half a minute to see that it is not there."""
+    """Later checks would have random results, and each search may take half a minute."""
     results = graded(hostile, KERNEL + "// compile: gone\n")
     assert set(verdicts(results).values()) == {"not gradable"}
     assert {result.findings[0].what for result in results.values()} == {"The device failed: it does not answer"}

@@ -1,4 +1,4 @@
-"""A kernel whose threads all read the whole input is told so: where it is wrong, stopped or too slow."""
+"""A note for kernels in which every thread reads the whole input: wrong, stopped or too slow ones."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The types of a kernel's parameters are held to those that the exercise passes; and what is no kernel is said."""
+"""The types of a kernel's parameters must match the plan's; a function that is no kernel is reported."""
 
 from __future__ import annotations
 

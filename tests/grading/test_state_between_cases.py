@@ -1,4 +1,4 @@
-"""Variables of a module do not outlive a case: one that keeps a hidden case's size tells nobody of it."""
+"""Variables of a module do not outlive a case, so that one cannot reveal a hidden case's size."""
 
 from __future__ import annotations
 

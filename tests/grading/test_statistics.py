@@ -240,7 +240,7 @@ def test_interruptions_of_long_kernels_widen_an_interval() -> None:
 
 @pytest.mark.parametrize(("seen_ms", "beside_ms"), [(2.40, 8.50), (0.98, 5.93)])
 def test_an_interval_allows_for_interruptions_as_they_were_measured(seen_ms: float, beside_ms: float) -> None:
-    """What a kernel of 3.777 ms took on an H200 beside processes that did nothing but launch empty kernels, or hung."""
+    """Times of a kernel of 3.777 ms on an H200, beside processes that launched only empty kernels, or hung."""
     seen = Ratio(beside_ms, beside_ms, beside_ms)
     assert allowing_for(seen_ms, seen, beside_ms, 1.0).low <= 3.777
 

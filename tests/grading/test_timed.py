@@ -1,4 +1,4 @@
-"""What grading makes of a device with a clock: measurements, verdicts, and the checks on what was timed."""
+"""Grading on a device with a clock: measurements, verdicts, and the checks of timed runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel may try at the timed size: to replay, to recognise, to leave out, to overwrite; and what is checked."""
+"""Cheats at the timed size: replayed results, recognised inputs, skipped work, overwritten inputs."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_work_that_one_set_of_contents_is_spared_is_seen_whichever_it_is(
     small_bytes: int,
     is_mixable: bool,
 ) -> None:
-    """What all runs on a set have in common can be recognised; half of a submission's runs are on each."""
+    """A kernel can recognise the set of a run; half of a submission's runs are on each set."""
     monkeypatch.setattr("pytest_gpulab.grading.speed.validation.SMALL_BYTES", small_bytes)
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     tiers = (SpeedTier(1.2 * 3 / costs_ms, 40, SIZE, required=True),)

@@ -1,4 +1,4 @@
-"""What becomes of a speedup check if something fails while it is timed: who answers for it."""
+"""A speedup check that fails while timing: its verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known-wrong kernels whose mistake is a hazard are told their line; right ones are told nothing at all.
+"""Wrong kernels with a hazard get its line; correct kernels get no hazard.
 
 `// BUG: kind` marks the line of a kernel in `tests/wrong` where a hazard of that kind must be seen, whatever else is.
 """

@@ -1,4 +1,4 @@
-"""Small mistakes, put into a right kernel one at a time: the kinds that a tired programmer makes.
+"""Small mistakes in a correct kernel, one at a time: those of a tired programmer.
 
 The mutator works on tokens and knows no C++ beyond them, so some mutants do not compile; those are told quickly. The
 same source and seed give the same mutants.

@@ -40,7 +40,7 @@ class ClockedGpu(SimulatedDevice):
         return module
 
     def part(self, whole: Any, offset_bytes: int, shape: Any, dtype: Any) -> Any:
-        """Return an array of its own: nobody asks a simulated one where it lies."""
+        """Return an array of its own, because the address of a simulated one does not matter."""
         assert 0 <= offset_bytes < whole.nbytes
         return self.empty(shape, dtype)
 

@@ -16,7 +16,7 @@ from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 
 @dataclass
 class Machine:
-    """What a message is provoked on."""
+    """A machine on which a message is provoked."""
 
     course: Course
     patch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""What a class cannot be graded with: one clear line, before anything is graded. And many processes without a class."""
+"""Wrong settings for a class: one clear line before anything is graded. And many processes without a class."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_the_simulated_one_grades_on_a_system_without_unixs_locks_and_limits(
 @pytest.mark.parametrize("device", [[], ["--gpulab-device=auto"], ["--gpulab-device=cuda"]])
 @pytest.mark.parametrize("workers", [[], ["-n2"]])
 def test_a_gpu_that_cannot_be_had_now_is_a_usage_error(course: Course, device: list[str], workers: list[str]) -> None:
-    """A class would get estimates for grades, and nobody notice."""
+    """Otherwise a class would get estimates for grades, unnoticed."""
     assert usage_error(grade(course, *device, *workers, full="True")) == FULL
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a verdict in pytest, and what the student gets to read."""
+"""The outcome of each verdict in pytest, and the text for the student."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_file_of_no_exercise_is_named(course: Course) -> None:
             "submissions/alice/twize.cu F *",
             "submissions/alice/twize.cu",
             "  NOT GRADED: no-exercise: twize.cu belongs to no exercise",
-            "      hint: name the file or its folder after an exercise: twice",
+            "      hint: Name the file or its folder after an exercise: twice",
         ]
     )
     no_traceback(result)

@@ -1,4 +1,4 @@
-"""What the terminal says of times that a clock measured: how sure they are, and who else used the GPU."""
+"""The terminal's report of measured times: their precision, and other processes on the GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines that lack something, or have something in its place: one line says what it is, and nobody loses a point."""
+"""Machines with something missing or replaced: one line names it, and no point is lost."""
 
 from __future__ import annotations
 

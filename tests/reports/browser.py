@@ -84,7 +84,7 @@ class Browser:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """One for all tests; whoever has none may do without, but not where changes are judged."""
+    """The browser of all tests; without one they are skipped, or fail where `CI` is set."""
     binary = next(filter(None, map(shutil.which, NAMES)), None)
     driver = shutil.which("chromedriver")
     if binary is None or driver is None:

@@ -1,4 +1,4 @@
-"""What the terminal shows of a class: little, however many students there are."""
+"""The terminal's summary of a class: short, for any number of students."""
 
 from __future__ import annotations
 

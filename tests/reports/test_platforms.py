@@ -1,4 +1,4 @@
-"""What becomes of each verdict on the learning platforms, and when there is no file at all."""
+"""The treatment of each verdict by the learning platforms, and runs without a file."""
 
 from __future__ import annotations
 

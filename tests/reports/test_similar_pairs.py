@@ -1,4 +1,4 @@
-"""What is told of sources that are alike: which, how much, and where."""
+"""The report of similar sources: files, similarity and lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What students see of hidden cases: the kind of their mistake and a hint."""
+"""Hidden cases in reports for students: the kind of the mistake and a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the simulated GPU share: the type of their `run` fixture, and places in a source."""
+"""Shared by the tests of the simulated GPU: the type of their `run` fixture, and marked lines of a source."""
 
 from __future__ import annotations
 

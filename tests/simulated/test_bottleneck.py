@@ -1,4 +1,4 @@
-"""What limits a launch is said in words, with the line that does it; one kernel for each kind."""
+"""The sentence on the bottleneck of a launch, with its source line; one kernel per kind."""
 
 from __future__ import annotations
 

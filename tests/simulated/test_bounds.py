@@ -1,4 +1,4 @@
-"""What is remembered of a launch is bounded, however much the kernel does."""
+"""The memory of the hazard checks is bounded, for any number of accesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lanes that meet in atomics and constants: counters and times, held against those of an H100."""
+"""Contended atomics and constants: counters and times compared with those of an H100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost model, held against times that were measured on an H200."""
+"""The cost model compared with times measured on an H200."""
 
 from __future__ import annotations
 

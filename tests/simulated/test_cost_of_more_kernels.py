@@ -1,4 +1,4 @@
-"""The cost model, held against 95 more times of an H200: kernels that load one part of the GPU each, and classics.
+"""The cost model compared with 95 more times of an H200: kernels that load one part of the GPU each, and classics.
 
 Most constants of the model were read from these times, one launch or a few for each, so this tells how well the formula
 puts them together; the kernels that it gets wrong are named.

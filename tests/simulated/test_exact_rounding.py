@@ -74,7 +74,7 @@ def test_square_root_in_directed_modes(run: Run, width: str, mode: str) -> None:
 @pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
 @pytest.mark.parametrize("name", ["add", "mul", "div"])
 def test_overflow_in_directed_modes(run: Run, name: str, mode: str) -> None:
-    """What lies beyond the largest number becomes that number or an infinity, as the mode says."""
+    """A result beyond the largest number becomes that number or an infinity, depending on the mode."""
     largest = np.finfo(np.float64).max
     a = np.array([largest, -largest, largest, -largest])
     b = {"add": a, "mul": np.full(4, 2.0), "div": np.full(4, 0.5)}[name]

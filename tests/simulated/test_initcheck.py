@@ -1,4 +1,4 @@
-"""Reads of memory that nobody has written are found, byte by byte; what is written first is left alone."""
+"""Reads of unwritten memory are found, byte by byte; reads of written memory are not reported."""
 
 from __future__ import annotations
 

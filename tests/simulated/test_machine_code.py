@@ -77,7 +77,7 @@ def read_listing(section: str) -> tuple[dict[str, int], dict[int, tuple[str, str
 
 
 def test_every_instruction_knows_its_ptx_statement(binary: tuple[str, bytes]) -> None:
-    """What it was made for can be seen from operations that have one counterpart in PTX."""
+    """Operations with one counterpart in PTX show the statement of an instruction."""
     architecture, cubin = binary
     code = MachineCode(cubin, architecture)
     named = {s.number: s.op for f in code.ptx.functions.values() for s in f.body if hasattr(s, "op")}

@@ -1,4 +1,4 @@
-"""Threads, warps and blocks that wait for each other all get on: nobody who can run is starved by one who spins."""
+"""Threads, warps and blocks that wait for each other make progress: spinning threads starve no other."""
 
 from __future__ import annotations
 

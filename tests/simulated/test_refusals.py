@@ -1,4 +1,4 @@
-"""What the simulated GPU does not know it refuses, naming instruction, file and line: it never guesses."""
+"""The simulated GPU refuses unsupported instructions with instruction, file and line."""
 
 from __future__ import annotations
 

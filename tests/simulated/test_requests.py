@@ -1,4 +1,4 @@
-"""What is counted of many accesses at once, against counting each of their warps by hand."""
+"""Counts of many accesses at once, compared with counts per warp."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_the_seed_chooses_the_blocks_that_are_counted() -> None:
 
 
 def test_a_block_cannot_tell_from_the_order_that_it_is_counted() -> None:
-    """Half of the blocks idle, those that come first: so much of the work is counted, whoever they are."""
+    """Half of the blocks idle, the first ones: half of the work is counted, in any order."""
     shares = [complete("idle_for_the_first", seed)[0] for seed in range(12)]
     whole = counted("idle_for_the_first", None).counters[ISSUED]
     found = np.array([profile.counters[ISSUED] / whole for profile in shares])

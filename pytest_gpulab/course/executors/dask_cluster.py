@@ -35,7 +35,7 @@ DESERTED_LIMIT_S = 600.0
 """Wait for a new worker when all are lost."""
 ANSWER_LIMIT_S = 30.0
 """Time limit for fetching a finished grade."""
-LOOK_S = 1.0
+POLL_S = 1.0
 """Interval of looking for new and lost workers."""
 ATTEMPTS = 3
 """Times that a job is sent after its worker or the connection was lost, before the job is blamed."""
@@ -99,13 +99,13 @@ class ClusterExecutor:
         self._sender.start()
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Number of jobs that the workers can run at present."""
-        return sum(self._rooms().values())
+        return sum(self._capacities().values())
 
     def all_say(self, question: Callable[[], bool]) -> bool:
         """Return whether a function returns True on every worker."""
-        answers = self._client.run(question, workers=list(self._rooms()), on_error="return")
+        answers = self._client.run(question, workers=list(self._capacities()), on_error="return")
         return all(answer is True for answer in answers.values())
 
     def submit(self, job: Job) -> Future[Grade]:
@@ -139,38 +139,38 @@ class ClusterExecutor:
     def _send_what_waits(self) -> None:
         """Send jobs to free workers, in a thread of its own, until the executor is closed."""
         while self._is_open:
-            self._is_due.wait(LOOK_S)
+            self._is_due.wait(POLL_S)
             self._is_due.clear()
             try:
-                self._look_after_jobs(self._rooms())
+                self._supervise_jobs(self._capacities())
             except Exception as error:  # a thread that joins this one would wait for ever
                 self._end_all(NotGraded(f"the cluster at {self.address} failed: {error!r}"))
 
-    def _look_after_jobs(self, rooms: Mapping[str, int]) -> None:
-        if rooms:
+    def _supervise_jobs(self, capacities: Mapping[str, int]) -> None:
+        if capacities:
             self._last_seen_s = time.monotonic()
-            self._take_back(rooms)
-            self._fill(rooms)
+            self._take_back(capacities)
+            self._fill(capacities)
         elif self._client.status == "closed":
             self._end_all(NotGraded(f"the scheduler at {self.address} was lost"))
         elif time.monotonic() - self._last_seen_s > DESERTED_LIMIT_S:
             self._end_all(NotGraded(f"the cluster at {self.address} has had no worker for {DESERTED_LIMIT_S:g} s"))
 
-    def _take_back(self, rooms: Mapping[str, int]) -> None:
+    def _take_back(self, capacities: Mapping[str, int]) -> None:
         """Send the jobs of lost workers to others."""
         with self._lock:
-            lost = {key: sent for key, sent in self._running.items() if sent.worker not in rooms}
+            lost = {key: sent for key, sent in self._running.items() if sent.worker not in capacities}
             for key in lost:
                 del self._running[key]
         for sent in lost.values():
             _let_go(sent)
             self._send_again(sent, f"the worker that graded it was lost, the last time {sent.worker}")
 
-    def _fill(self, rooms: Mapping[str, int]) -> None:
+    def _fill(self, capacities: Mapping[str, int]) -> None:
         """Send a job to a chosen worker: Dask would queue it behind another one while a worker is idle."""
         with self._lock:
             taken = Counter(sent.worker for sent in self._running.values())
-            free = [worker for worker, room in rooms.items() for _ in range(room - taken[worker])]
+            free = [worker for worker, capacity in capacities.items() for _ in range(capacity - taken[worker])]
             while self._waiting and free:
                 sent = self._waiting.popleft()
                 if sent.attempts or sent.future.set_running_or_notify_cancel():
@@ -247,20 +247,20 @@ class ClusterExecutor:
             ExecutorUnavailable: there is none in time.
         """
         end_s = time.monotonic() + WORKERS_LIMIT_S
-        while not (rooms := self._rooms()) and time.monotonic() < end_s:
-            time.sleep(min(LOOK_S, WORKERS_LIMIT_S))
-        if not rooms:
+        while not (capacities := self._capacities()) and time.monotonic() < end_s:
+            time.sleep(min(POLL_S, WORKERS_LIMIT_S))
+        if not capacities:
             found = "no worker has a GPU" if _workers(self._client) else "there is no worker"
             otherwise = ", or grade on the simulated GPU with --gpulab-device=sim" if self._needs_gpu else ""
             raise ExecutorUnavailable(f"the cluster at {self.address}: {found}; {HOW_TO_START}{otherwise}")
-        return list(rooms)
+        return list(capacities)
 
-    def _rooms(self) -> dict[str, int]:
+    def _capacities(self) -> dict[str, int]:
         """Return the number of jobs that each suitable worker can run."""
-        rooms = {}
+        capacities = {}
         for address, worker in _workers(self._client).items():
-            rooms[address] = int(worker["resources"].get(RESOURCE, 0)) if self._needs_gpu else worker["nthreads"]
-        return {address: room for address, room in rooms.items() if room}
+            capacities[address] = int(worker["resources"].get(RESOURCE, 0)) if self._needs_gpu else worker["nthreads"]
+        return {address: capacity for address, capacity in capacities.items() if capacity}
 
 
 def _let_go(sent: _Sent) -> None:

@@ -24,12 +24,12 @@ from pytest_gpulab.grading.grade import Grade
 
 from . import worker
 
-PATIENCE = 5
+TIME_LIMITS_PER_SUBMISSION = 5
 """Time limit of a whole submission, in time limits of a check, before it is graded check by check."""
 LAST_LIMIT_S = 6 * 3600.0  # for a submission with time limits per check: only a mistake of ours reaches it
 JOBS_A_PROCESS = 100  # then a new process replaces it, which frees leaked memory
 
-LOOK_S = 0.5  # between two checks whether pebble has lost a job
+POLL_S = 0.5  # between two checks whether pebble has lost a job
 
 FILES_A_WORKER, OTHER_FILES = 12, 256
 """Open files per worker: its pipes and its sentinel. Many systems allow 1024 by default."""
@@ -87,7 +87,7 @@ class LocalExecutor:
         processes.mark_what_is_started()
         self._idle = [_Worker(self._folder.name) for _ in range(workers)]
         self._workers = tuple(self._idle)
-        threading.Thread(target=self._look_after_jobs, daemon=True).start()
+        threading.Thread(target=self._supervise_jobs, daemon=True).start()
 
     def submit(self, job: Job) -> Future[Grade]:
         """Run a job as soon as a worker is free."""
@@ -117,10 +117,10 @@ class LocalExecutor:
             each.join()
         self._folder.cleanup()
 
-    def _look_after_jobs(self) -> None:
-        while not self._closed.wait(LOOK_S):
+    def _supervise_jobs(self) -> None:
+        while not self._closed.wait(POLL_S):
             for each in self._workers:
-                each.look_after_job()
+                each.supervise_job()
 
     def _start_waiting(self) -> None:
         with self._lock:
@@ -165,7 +165,7 @@ class _Worker:
         """Start a job; `free` is called with this worker when its future is done."""
         self._running = running
         job, is_quick = running.job, not running.lost
-        limit_s = PATIENCE * job.settings.timeout_s if is_quick else LAST_LIMIT_S
+        limit_s = TIME_LIMITS_PER_SUBMISSION * job.settings.timeout_s if is_quick else LAST_LIMIT_S
         function = graded if is_quick else graded_apart
         try:
             with self._lock:
@@ -195,7 +195,7 @@ class _Worker:
             return
         free(self)
 
-    def look_after_job(self) -> None:
+    def supervise_job(self) -> None:
         """Give up a job that pebble lost: one that it accepted just as it found the process dead.
 
         It reports other jobs a moment after the pool broke, so that two checks must find the same.

@@ -48,7 +48,7 @@ from .judging import differ, judged, same, wrong_with
 
 MAX_PRINTED_CHARS = 4000
 MAX_STOPPED = 3  # cases that may reach their time limit; then the rest is not run
-LOOK_S = 2.0  # to run other cases, which may reveal more about a wrong result
+SEARCH_S = 2.0  # to run other cases, which may reveal more about a wrong result
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ class CaseRuns:
         return with_best_explanation(findings, others)
 
     def _like(self, case: Case) -> Iterator[Case]:
-        """Yield other visible cases of the variant, for at most `LOOK_S`."""
-        end_s = time.perf_counter() + LOOK_S
+        """Yield other visible cases of the variant, for at most `SEARCH_S`."""
+        end_s = time.perf_counter() + SEARCH_S
         for other in cases_of(self._loaded.exercise, case.variant):
             if other.name != case.name and not other.hidden and time.perf_counter() < end_s:
                 yield other

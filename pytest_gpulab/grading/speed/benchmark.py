@@ -51,7 +51,7 @@ WARM_UP_ROUNDS = 2  # at least one with each set of contents
 WARM_UP_S = 0.005  # a GPU that was busy just before has its full clock at once
 MAX_WARM_UP_S = 0.5  # a throttled GPU never reaches its full clock
 FULL_CLOCK_SHARE = 0.9
-ROUNDS_PER_LOOK = 8  # between two samples of the GPU's clocks
+ROUNDS_PER_READING = 8  # between two samples of the GPU's clocks
 ROUNDS_PER_PLACE = 4  # between two moves of the arrays; at most the block length of the bootstrap in `statistics`
 MIN_MS = 1e-5  # keeps samples above zero when the overhead is subtracted
 HELD_DOWN_ROUNDS = 64  # before throttled rounds may count, if there are no better ones
@@ -153,7 +153,7 @@ class Benchmark:
     ) -> None:
         self._pool, self._baseline, self._own, self._rng = pool, baseline, own, rng
         self._thresholds, self._is_mixable = thresholds, is_mixable
-        self._watch: Stopwatch
+        self._stopwatch: Stopwatch
         self._sessions, self._spent_s, self._seed = 0, 0.0, int(rng.integers(2**32))
         self._batched, self._copies = False, REPLICAS
         self._baseline_ms: list[float] = []  # launch overhead included: it is known only at the end of a session
@@ -189,19 +189,19 @@ class Benchmark:
         return replace(result, others=tuple(self._others))
 
     def _session(self, device: TimingDevice, drain: bool = False) -> BenchmarkResult:
-        with device.stopwatch(drain) as watch:
-            result = self._timed(watch)
-        self._others |= dict.fromkeys(watch.others())  # slow, so after the lock is released
+        with device.stopwatch(drain) as stopwatch:
+            result = self._timed(stopwatch)
+        self._others |= dict.fromkeys(stopwatch.others())  # slow, so after the lock is released
         return result
 
-    def _timed(self, watch: Stopwatch) -> BenchmarkResult:
+    def _timed(self, stopwatch: Stopwatch) -> BenchmarkResult:
         """Add rounds until the verdict is certain or the time is up; return the result of all rounds so far.
 
         A second session has at least as many rounds as the first.
         """
         if self._rounds:
             self._subtract_overhead()
-        self._watch, self._sessions = watch, self._sessions + 1
+        self._stopwatch, self._sessions = stopwatch, self._sessions + 1
         self._monitor.begin()
         self._warm_up()
         while True:
@@ -211,8 +211,8 @@ class Benchmark:
             self._spent_s += time.perf_counter() - begin_s
             # The number of rounds doubles, so the next batch takes as long as all before.
             out_of_time = 2 * self._spent_s > BUDGET_S
-            is_hopeless = self._is_disturbed(result) and bool(self._monitor.suspect().all())
-            if self._is_enough(result) or is_hopeless or out_of_time or not more_rounds(self._rounds):
+            is_all_suspect = self._is_disturbed(result) and bool(self._monitor.suspect().all())
+            if self._is_enough(result) or is_all_suspect or out_of_time or not more_rounds(self._rounds):
                 return result
 
     def _needs_second_session(self, result: BenchmarkResult) -> bool:
@@ -260,13 +260,13 @@ class Benchmark:
         own_ms: list[float] = []
         while len(own_ms) < WARM_UP_ROUNDS or self._is_cold(time.perf_counter() - begin_s, own_ms):
             copy, mix = len(own_ms) % REPLICAS, self._mix(len(own_ms) % SETS)
-            baseline_ms.append(self._baseline.cold_ms(self._watch, copy, mix))
-            own_ms.append(self._own.cold_ms(self._watch, copy, mix))
-        self._watch.calibrate()
+            baseline_ms.append(self._baseline.cold_ms(self._stopwatch, copy, mix))
+            own_ms.append(self._own.cold_ms(self._stopwatch, copy, mix))
+        self._stopwatch.calibrate()
         sides = ((self._baseline, baseline_ms), (self._own, own_ms))
-        shortest_ms = min(np.median(samples_ms) - side.overhead_ms(self._watch) for side, samples_ms in sides)
+        shortest_ms = min(np.median(samples_ms) - side.overhead_ms(self._stopwatch) for side, samples_ms in sides)
         if not self._rounds and shortest_ms < BATCHED_BELOW_MS:
-            size = min(side.batch_size(self._watch.l2_bytes) for side in (self._baseline, self._own))
+            size = min(side.batch_size(self._stopwatch.l2_bytes) for side in (self._baseline, self._own))
             if size >= REPLICAS:
                 self._batched, self._copies = True, size
 
@@ -281,20 +281,20 @@ class Benchmark:
 
     def _add(self, rounds: int) -> None:
         """Add so many rounds, or fewer if the time is up, and sample the GPU's state every few rounds."""
-        self._monitor.latest(self._watch)  # or the sample at the end of the warm-up
+        self._monitor.latest(self._stopwatch)  # or the sample at the end of the warm-up
         bases, end = self._checked.choose(self._rounds, rounds), self._rounds + rounds
         until_s = time.perf_counter() + BUDGET_S - self._spent_s
         while self._rounds < end:
             first = self._rounds
-            for turn in range(first, min(first + ROUNDS_PER_LOOK, end)):
+            for turn in range(first, min(first + ROUNDS_PER_READING, end)):
                 if (turn - first) % ROUNDS_PER_PLACE == 0:
                     self._move()
                 self._round(turn, bases.get(turn))
                 if self._rounds >= FEWEST_ROUNDS and time.perf_counter() > until_s:
                     end = self._rounds
                     break
-            self._monitor.add(self._watch, self._rounds - first)
-            self._watch.calibrate(briefly=True)
+            self._monitor.add(self._stopwatch, self._rounds - first)
+            self._stopwatch.calibrate(briefly=True)
 
     def _result(self) -> BenchmarkResult:
         baseline_ms = self._without_overhead(self._baseline, self._baseline_ms)
@@ -304,7 +304,7 @@ class Benchmark:
         medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
         interference = self._monitor.of(kept)
         samples_ms = [self._runs * median_ms for median_ms in medians_ms]
-        ratio = allowing_for_ticks(self._watch.tick_ms, ratio, *samples_ms)
+        ratio = allowing_for_ticks(self._stopwatch.tick_ms, ratio, *samples_ms)
         ratio = allowing_for_slowness(interference.speed, ratio)
         return BenchmarkResult(
             ratio=allowing_for(interference.interruption_ms, ratio, *samples_ms),
@@ -314,15 +314,15 @@ class Benchmark:
             dropped=self._discarded + int((~kept).sum()),
             caches="warm" if self._batched else "cold",
             checked=self._checked.kept,
-            peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
-            l2_bytes=self._watch.l2_bytes,
+            peak_bandwidth_gb_s=self._stopwatch.peak_bandwidth_gb_s,
+            l2_bytes=self._stopwatch.l2_bytes,
             interruption_ms=interference.interruption_ms,
             held_down_by=interference.held_down_by,
         )
 
     def _without_overhead(self, side: BenchmarkTarget, samples_ms: Sequence[float]) -> Samples:
         times_ms: Samples = np.array(samples_ms)
-        times_ms[self._settled_rounds :] -= side.overhead_ms(self._watch, self._runs)
+        times_ms[self._settled_rounds :] -= side.overhead_ms(self._stopwatch, self._runs)
         return times_ms.clip(MIN_MS)
 
     def _subtract_overhead(self) -> None:
@@ -366,14 +366,14 @@ class Benchmark:
 
     def _sample(self, side: BenchmarkTarget, turn: int, mixes: Sequence[Mix]) -> float:
         if self._batched:
-            return side.batch_ms(self._watch, mixes)
+            return side.batch_ms(self._stopwatch, mixes)
         copy = turn % REPLICAS
-        return side.cold_ms(self._watch, copy, mixes[copy])
+        return side.cold_ms(self._stopwatch, copy, mixes[copy])
 
     def _is_cold(self, elapsed_s: float, own_ms: list[float]) -> bool:
         if not WARM_UP_S <= elapsed_s < MAX_WARM_UP_S:
             return elapsed_s < WARM_UP_S
-        conditions = self._monitor.take(self._watch)
+        conditions = self._monitor.take(self._stopwatch)
         if conditions.sm_clock_mhz is not None and conditions.clock_share >= FULL_CLOCK_SHARE:
             return False
         # Some GPUs never get near their rated maximum clock.

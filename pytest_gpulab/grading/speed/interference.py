@@ -43,26 +43,25 @@ class FullSpeed:
     """The clock that a GPU reaches, relative to its rated clock.
 
     It is 1 until long observation shows less: a laptop's GPU may never get near its rated clock, and a desktop that
-        draws
-    now and then is not the cause. If other processes are seen often, they may be the cause, and it stays 1.
+    draws now and then is not the cause. If other processes are seen often, they may be the cause, and it stays 1.
     """
 
     def __init__(self) -> None:
-        self._monitor = self._seen = 0
+        self._observations = self._seen = 0
         self._begin_s = self._latest_s = self._best = 0.0
 
-    def learn(self, look: Conditions) -> None:
+    def learn(self, conditions: Conditions) -> None:
         """Add an observation of the GPU."""
         self._latest_s = time.monotonic()
         self._begin_s = self._begin_s or self._latest_s
-        self._monitor += 1
-        self._seen += look.interruption_ms > 0
-        self._best = max(self._best, look.speed)
+        self._observations += 1
+        self._seen += conditions.interruption_ms > 0
+        self._best = max(self._best, conditions.speed)
 
     @property
     def over_rated(self) -> float:
         """The reachable clock over the rated one, as far as observed."""
-        is_known = self._latest_s - self._begin_s >= LEARNING_S and self._seen < OFTEN * self._monitor
+        is_known = self._latest_s - self._begin_s >= LEARNING_S and self._seen < OFTEN * self._observations
         return (self._best if is_known else 0.0) or 1.0  # other processes may have slowed all observations
 
 
@@ -88,29 +87,29 @@ class ThrottleMonitor:
         self._around.clear()
         self._others_ms = 0.0
 
-    def take(self, watch: Stopwatch) -> Conditions:
+    def take(self, stopwatch: Stopwatch) -> Conditions:
         """Observe the GPU now."""
-        self._latest = seen = watch.conditions()
+        self._latest = seen = stopwatch.conditions()
         self._others_ms = max(self._others_ms, seen.interruption_ms)
         self._full_speed.learn(seen)
         return seen
 
-    def latest(self, watch: Stopwatch) -> Conditions:
+    def latest(self, stopwatch: Stopwatch) -> Conditions:
         """Return the latest observation of this session; observe now if there is none."""
-        return self._latest or self.take(watch)
+        return self._latest or self.take(stopwatch)
 
-    def add(self, watch: Stopwatch, rounds: int) -> None:
+    def add(self, stopwatch: Stopwatch, rounds: int) -> None:
         """Observe after so many rounds; the latest observation was before them."""
-        self._around += [(self.latest(watch), self.take(watch))] * rounds
+        self._around += [(self.latest(stopwatch), self.take(stopwatch))] * rounds
 
     def suspect(self) -> Marks:
         """Return the mask of rounds that count only if there are no better ones."""
-        return self._disturbed() | _marks(any(look.held_down_by for look in looks) for looks in self._around)
+        return self._disturbed() | _marks(any(conditions.held_down_by for conditions in pair) for pair in self._around)
 
     def of(self, kept: Marks) -> Interference:
         """Return the interference in the rounds of a mask."""
         around = [self._around[nth] for nth in np.flatnonzero(kept)]
-        words = [word for looks in around for look in looks for word in look.held_down_by]
+        words = [word for pair in around for conditions in pair for word in conditions.held_down_by]
         is_slowed = bool(self._slowed()[kept].any())
         return Interference(
             interruption_ms=self._others_ms if self._disturbed()[kept].any() else 0.0,
@@ -120,13 +119,13 @@ class ThrottleMonitor:
 
     def _disturbed(self) -> Marks:
         """Return the mask of rounds with possible interruptions or slowdowns by other processes."""
-        return self._slowed() | _marks(any(look.interruption_ms for look in looks) for looks in self._around)
+        return self._slowed() | _marks(any(conditions.interruption_ms for conditions in pair) for pair in self._around)
 
     def _slowed(self) -> Marks:
-        return _marks(self._others_ms > 0 and self._speed(looks) < FULL_SPEED for looks in self._around)
+        return _marks(self._others_ms > 0 and self._speed(pair) < FULL_SPEED for pair in self._around)
 
-    def _speed(self, looks: tuple[Conditions, Conditions]) -> float:
-        return min(look.speed for look in looks) / self._full_speed.over_rated
+    def _speed(self, pair: tuple[Conditions, Conditions]) -> float:
+        return min(conditions.speed for conditions in pair) / self._full_speed.over_rated
 
 
 def _marks(rounds: Iterable[bool]) -> Marks:

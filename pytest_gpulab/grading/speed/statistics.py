@@ -121,27 +121,25 @@ def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.b
     """Return the mask of rounds that count: without interrupted samples and without throttling.
 
     Interruptions hit both sides. A submission that is often slow on its own, such as one that skips work at random,
-    keeps
-    all of its rounds: otherwise only its fast rounds would count.
+    keeps all of its rounds: otherwise only its fast rounds would count.
 
     If fewer than `MIN_KEPT` remain, throttled rounds count, too: a GPU that always throttles has no better figure, and
-        both
-    kernels suffer alike. For other processes see `allowing_for`. If still fewer remain, the least disturbed rounds
+    both kernels suffer alike. For other processes see `allowing_for`. If still fewer remain, the least disturbed rounds
     count.
 
     Args:
         baseline_ms, own_ms: as in `ratio_of_medians`.
         suspect: rounds with throttling or with other processes on the GPU.
     """
-    disturbance, own = _disturbance(baseline_ms), _disturbance(own_ms)
-    if np.sum(own > INTERRUPTED) <= np.sum(disturbance > INTERRUPTED) + OWN_DOING * len(own):
-        disturbance = np.maximum(disturbance, own)
-    whole = disturbance <= INTERRUPTED
+    excess, own = _excess(baseline_ms), _excess(own_ms)
+    if np.sum(own > INTERRUPTED) <= np.sum(excess > INTERRUPTED) + OWN_DOING * len(own):
+        excess = np.maximum(excess, own)
+    whole = excess <= INTERRUPTED
     for kept in (whole & ~suspect, whole):
         if kept.sum() >= MIN_KEPT:
             return kept
     least = np.zeros_like(whole)
-    least[np.argsort(disturbance, kind="stable")[:MIN_KEPT]] = True
+    least[np.argsort(excess, kind="stable")[:MIN_KEPT]] = True
     return least
 
 
@@ -194,7 +192,7 @@ def _uninterrupted_share(elapsed_ms: float, interruption_ms: float) -> float:
     return max(1 - often * LOST_PER_SEEN * interruption_ms / elapsed_ms, LEAST_SHARE)
 
 
-def _disturbance(samples_ms: Samples) -> Samples:
+def _excess(samples_ms: Samples) -> Samples:
     """Return each sample over the lower quartile, which stands for undisturbed samples."""
     times: Samples = samples_ms / np.quantile(samples_ms, 0.25)
     return times

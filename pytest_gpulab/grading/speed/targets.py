@@ -73,10 +73,10 @@ class BenchmarkTarget:
                 for call in self._calls[0]
             )
 
-    def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
+    def cold_ms(self, stopwatch: Stopwatch, index: int, mix: Mix) -> float:
         """Return the time of one run in one of the copies with cold caches, launch overhead included."""
         self._set_constants(mix)
-        return watch.cold_ms(self.module, self._calls[index], list(self._resets(index, mix)))
+        return stopwatch.cold_ms(self.module, self._calls[index], list(self._resets(index, mix)))
 
     def batch_size(self, l2_bytes: int) -> int:
         """Return the size of a batch with warm caches; a result below `REPLICAS` means that they would not be warm."""
@@ -89,23 +89,23 @@ class BenchmarkTarget:
         ]
         self._calls = [[_call(launch, copies) for launch in self.plan.launches] for copies in self._replicas]
 
-    def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
+    def batch_ms(self, stopwatch: Stopwatch, mixes: Sequence[Mix]) -> float:
         """Return the time per run of one run in each copy, back to back and with warm caches.
 
         It includes the overhead of a batch of this size.
 
         Args:
-            watch: the clock.
+            stopwatch: the clock.
             mixes: the contents of each copy; all must be the same if the plan sets constants.
         """
         self._set_constants(mixes[0])
         copies = [copy for index, mix in enumerate(mixes) for copy in self._resets(index, mix)]
         calls = [call for index in range(len(mixes)) for call in self._calls[index]]
-        return watch.batch_ms(self.module, calls, copies) / len(mixes)
+        return stopwatch.batch_ms(self.module, calls, copies) / len(mixes)
 
-    def overhead_ms(self, watch: Stopwatch, runs: int = 1) -> float:
+    def overhead_ms(self, stopwatch: Stopwatch, runs: int = 1) -> float:
         """Return the launch overhead per run, for so many runs per sample."""
-        return watch.overhead_ms(runs * len(self.plan.launches)) / runs
+        return stopwatch.overhead_ms(runs * len(self.plan.launches)) / runs
 
     def keep_outputs(self, index: int) -> Outputs:
         """Set aside the outputs of the latest run in a copy; call `take_copies` before the next run."""
@@ -165,15 +165,15 @@ class BaselineFailed(Exception):
 class Baseline(BenchmarkTarget):
     """The baseline's side: its timed runs raise `BaselineFailed` instead of `DeviceError`."""
 
-    def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
+    def cold_ms(self, stopwatch: Stopwatch, index: int, mix: Mix) -> float:
         """Return the time of one run; see `BenchmarkTarget`."""
         with _as_baseline_failure():
-            return super().cold_ms(watch, index, mix)
+            return super().cold_ms(stopwatch, index, mix)
 
-    def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
+    def batch_ms(self, stopwatch: Stopwatch, mixes: Sequence[Mix]) -> float:
         """Return the time per run of a batch; see `BenchmarkTarget`."""
         with _as_baseline_failure():
-            return super().batch_ms(watch, mixes)
+            return super().batch_ms(stopwatch, mixes)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """`--gpulab-report=classroom50:PATH`: `result.json` of a Classroom 50 autograder, schema `classroom50/result/v1`.
 
 Scores are whole numbers there; fractional points are multiplied by ten or a hundred. Checks that the machine could not
-grade count neither in the score nor in the maximum. Classroom 50 takes an exit status other than 0 for a failure of
-its infrastructure, and pytest's is 1 where a check fails: the autograder is to end with 0 if and only if this file was
-written, which happens only if something could be graded.
+grade count neither in the score nor in the maximum. For Classroom 50, an exit status other than 0 is a failure
+of its infrastructure, but pytest's is 1 if a check fails. So the autograder must end with 0 if and only if this file
+was written, which requires a gradable check.
 """
 
 from __future__ import annotations

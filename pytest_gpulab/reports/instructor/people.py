@@ -76,8 +76,8 @@ def people(
 
 def _names(rows: Sequence[Row]) -> dict[str, str]:
     """Return the displayed names; submissions without a student show their paths without the common part."""
-    nobodys = [grade.submission for row in rows for grade in row.grades if not grade.student]
-    short = dict(zip(nobodys, short_names(nobodys), strict=True))
+    unassigned = [grade.submission for row in rows for grade in row.grades if not grade.student]
+    short = dict(zip(unassigned, short_names(unassigned), strict=True))
     ids = [row.student.id for row in rows]
     return {id: row.student.name or short.get(id, id) for id, row in zip(ids, rows, strict=True)}
 

@@ -107,9 +107,9 @@ def _notes(c: Counters) -> Iterator[str]:
     conflicts = _shared(c, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op")
     if conflicts > 0:
         yield f"bank conflicts: {compact(conflicts)} of {compact(_shared(c))} passes of shared memory"
-    parted = c.get("smsp__sass_branch_targets_threads_divergent.sum", 0.0)
-    if parted > 0:
-        yield f"divergence: at {compact(parted)} of {compact(c['smsp__sass_branch_targets.sum'])} branches"
+    divergent = c.get("smsp__sass_branch_targets_threads_divergent.sum", 0.0)
+    if divergent > 0:
+        yield f"divergence: at {compact(divergent)} of {compact(c['smsp__sass_branch_targets.sum'])} branches"
     asked = c.get("gpulab__constant_requests.sum", 0.0)
     if asked and c.get("idc__requests.sum", 0.0) > asked:
         yield f"constant memory: {c['idc__requests.sum'] / asked:.1f} addresses per request, one pass each"
@@ -179,10 +179,10 @@ def fitted(text: str, width: int) -> str:
     text = visible(text.expandtabs(4))
     if sum(map(_columns, text)) <= width:
         return text + " " * (width - sum(map(_columns, text)))
-    kept, room = "", width - 3
+    kept, columns_left = "", width - 3
     for char in text:
-        room -= _columns(char)
-        if room < 0:
+        columns_left -= _columns(char)
+        if columns_left < 0:
             break
         kept += char
     return kept + "..." + " " * (width - 3 - sum(map(_columns, kept)))

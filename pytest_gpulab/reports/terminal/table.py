@@ -70,15 +70,15 @@ def laid_out(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[
     lines = _layout(headers, rows)
     excess = max(map(len, lines)) - WIDTH
     if excess > 0:
-        room = max(len(row[0]) for row in rows) - excess
-        lines = _layout(headers, [(_shortened(row[0], room), *row[1:]) for row in rows])
+        width = max(len(row[0]) for row in rows) - excess
+        lines = _layout(headers, [(_shortened(row[0], width), *row[1:]) for row in rows])
     return [line.rstrip() for line in lines]
 
 
 def _layout(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     from tabulate import tabulate
 
-    # Headers as a row of their own: tabulate pads real headers by two more columns than there is room for.
+    # Headers as a row of their own: tabulate pads real headers by two more columns than there is width for.
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
     with_headers = [headers, tuple("-" * width for width in widths), *rows]
     alignment = ("left", "left", *("right",) * (len(headers) - 2))
@@ -152,6 +152,6 @@ def short_names(submissions: Sequence[str]) -> list[str]:
     return [str(PurePosixPath(*path.parts[shared:])) for path in paths]
 
 
-def _shortened(name: str, room: int) -> str:
-    room = max(room, len(_HEADERS[0]))
-    return name if len(name) <= room else f"..{name[len(name) - room + 2 :]}"
+def _shortened(name: str, width: int) -> str:
+    width = max(width, len(_HEADERS[0]))
+    return name if len(name) <= width else f"..{name[len(name) - width + 2 :]}"

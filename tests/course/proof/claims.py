@@ -1,4 +1,4 @@
-"""What must hold of a class that was graded, each as one line of a table: what, what was found, whether it holds."""
+"""Claims about a graded class, each as one line of a table: the claim, the result, whether it holds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def nobody_lost(submissions: Sequence[Submission], out: Path) -> Claim:
 
 
 def verdicts_as_alone(submissions: Iterable[Submission], out: Path, alone: Mapping[Path, Path], quiet: Path) -> Claim:
-    """Hold that whoever handed in a known file got its verdicts, whoever the neighbours are.
+    """Claim that every submission based on a known file got the verdicts of that file, beside any neighbours.
 
     Args:
         submissions: of the class.

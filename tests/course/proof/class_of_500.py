@@ -1,4 +1,4 @@
-"""Grade a class of 500, hostile students among them, on the simulated GPU: time, memory, nobody lost, nobody disturbed.
+"""Grade a class of 500, hostile students included, on the simulated GPU: time, memory, no submission lost or disturbed.
 
     python tests/course/proof/class_of_500.py --workers 2 [--students 500] [--seed 1] [--keep FOLDER]
 

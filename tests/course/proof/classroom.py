@@ -40,7 +40,7 @@ pathlib.Path(__file__).with_name("was_imported").touch()
 
 @dataclass(frozen=True)
 class Submission:
-    """What one student hands in for one exercise.
+    """A submission of one student for one exercise.
 
     Attributes:
         kind: one of `SHARES`.

@@ -1,4 +1,4 @@
-"""What a student can hand in to harm a grader, as changes to a right solution: compilers, files, the GPU, reports."""
+"""Hostile submissions, as changes to a correct solution: against compilers, files, the GPU, reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill the grading of a class with -9 at random moments, resume it each time, and compare with a run that nobody kills.
+"""Kill the grading of a class with -9 at random moments, resume it each time, and compare with an undisturbed run.
 
     python tests/course/proof/killed.py --workers 2 [--students 500] [--kills 10] [--latest 60] [--keep FOLDER]
 

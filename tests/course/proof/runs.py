@@ -35,7 +35,7 @@ class Processes:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the first of them is to be started with."""
+        """The environment of the first process."""
         return {MARK: self.mark}
 
     def alive(self) -> set[int]:
@@ -148,9 +148,9 @@ class Run:
         took_s = time.perf_counter() - self._begin_s
         return Ended(status, took_s, self._peak_bytes, self._log.read_text(errors="replace"))
 
-    def left_over(self, patience_s: float = 10) -> set[int]:
+    def left_over(self, wait_s: float = 10) -> set[int]:
         """Return the processes that are still there when pytest has ended, after a while."""
-        deadline_s = time.perf_counter() + patience_s
+        deadline_s = time.perf_counter() + wait_s
         while (pids := self.processes.alive()) and time.perf_counter() < deadline_s:
             time.sleep(0.1)
         return pids

@@ -25,7 +25,7 @@ from pytest_gpulab.devices.cuda.device import CudaDevice
 from pytest_gpulab.devices.cuda.timing import sampler
 from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
+from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_PLACE, ROUNDS_PER_READING
 from pytest_gpulab.grading.speed.buffers import BufferPool
 from pytest_gpulab.grading.speed.mixing import Mix
 from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget
@@ -68,7 +68,7 @@ KERNEL(block_sum) {
 
 @dataclass(frozen=True)
 class Row:
-    """What to time; neighbours of the same kernel have other grids, to be told apart in ncu's list."""
+    """A launch to time; rows of the same kernel have different grids, by which ncu's list is matched."""
 
     kernel: str
     elements: int
@@ -141,7 +141,7 @@ def _timed(device: CudaDevice, module: Module, watch: sampler.CudaStopwatch, row
         samples_ms = []
         watch.calibrate()
         for turn in range(rounds):
-            if turn % ROUNDS_PER_LOOK == 0:
+            if turn % ROUNDS_PER_READING == 0:
                 watch.calibrate(briefly=True)
             if turn % ROUNDS_PER_PLACE == 0:
                 pool.move_copies(rng)

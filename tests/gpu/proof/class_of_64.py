@@ -1,6 +1,6 @@
 """64 submissions graded one after the other, by parallel workers, and with every fourth one hostile, on one GPU.
 
-At least 200 gradings a minute, the verdicts of the sequential run, and nobody the worse for hostile neighbours. Run it
+At least 200 gradings per minute, the verdicts of the sequential run, and no change by hostile neighbours. Run it
 on a machine with a GPU, with the package importable, beside nothing else: its folder for temporary files is its own, so
 other graders do not wait for it (about ten minutes; `--skip-sequential` compares with the parallel run only,
 `--sequential FILE` with an earlier run's, `--only-sequential` is that run):
@@ -193,8 +193,8 @@ def _prove(proof: Proof, folder: Path, options: argparse.Namespace) -> None:
     graded_there = f"{len(there)} in {took_s:.1f} s, {per_minute:.0f} per minute"
     own_s, system_s = (now - then for now, then in zip(machine_s(), before, strict=True))
     each_s = (own_s + system_s) / CLASS
-    proof.figure("CPU time", f"{own_s:.0f} s and {system_s:.0f} s of the system's, {each_s:.1f} s a grading")
-    proof.figure("graded by parallel workers", graded_there, f"all, at least {LEAST_PER_MINUTE} a minute", met)
+    proof.figure("CPU time", f"{own_s:.0f} s and {system_s:.0f} s of the system's, {each_s:.1f} s per grading")
+    proof.figure("graded by parallel workers", graded_there, f"all, at least {LEAST_PER_MINUTE} per minute", met)
     proof.records["parallel"] = expected = parallel
     if not options.skip_sequential:
         expected = proof.records["sequential"] = earlier or _sequential(proof, folder)

@@ -1,4 +1,4 @@
-"""What a proof found, as a table for whoever waits for it and as JSON for the page of results."""
+"""The results of a proof: a table on the terminal, and JSON for the page of results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Proof:
         return int(any(figure.met is False for figure in self.figures))
 
     def keep(self, path: Path | None) -> None:
-        """Write what was found until now: whoever stops it later has that."""
+        """Write the results so far, so that a stopped proof loses none."""
         if path is not None:
             path.write_text(json.dumps(self.as_data(), indent=1) + "\n")
 
@@ -77,7 +77,7 @@ class Proof:
 
 
 def _as_anywhere(argument: str) -> str:
-    """Return a file by its place in the checkout or its name: nobody else has this machine's folders."""
+    """Return a file by its place in the checkout or its name, because folders differ between machines."""
     path = Path(argument)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name if path.is_absolute() else argument
 

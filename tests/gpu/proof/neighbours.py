@@ -67,7 +67,7 @@ cuda.Context.pop()
 
 @dataclass(frozen=True)
 class Neighbour:
-    """What is done beside the gradings: a command or the text of a program after `BEGIN`, started again when it ends.
+    """The work beside the gradings: a command or a program's text after `BEGIN`, restarted when it ends.
 
     Attributes:
         at_once: how many do it.

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Task:
-    """What to grade.
+    """The specification of a grading.
 
     Attributes:
         exercise: its name.
@@ -100,7 +100,7 @@ def _spied_samples() -> list[tuple[Any, Any]]:
 
 
 def _spied_clocks() -> list[int | None]:
-    """Return a list to which the SM clock is added whenever a race looks at it."""
+    """Return a list to which each reading of the SM clock is added."""
     seen: list[int | None] = []
     read = ConditionsReader.read
 

@@ -57,7 +57,7 @@ class Interruptions:
     def __init__(self, context: PrimaryContext) -> None:
         self._context, driver = context, context.driver
         self._module: Any = own_kernels.load(driver, _SOURCE)
-        self._look: Any = self._module.get_function(_KERNEL)
+        self._detect: Any = self._module.get_function(_KERNEL)
         self._leaps_ns: Any = driver.mem_alloc(16)
 
     def longest_ms(self, measurements: int = 1) -> float:
@@ -65,7 +65,7 @@ class Interruptions:
         return next(filter(None, (self._measured_ms() for _ in range(measurements))), 0.0)
 
     def _measured_ms(self) -> float:
-        self._look(self._leaps_ns, grid=(1, 1), block=(1, 1, 1))
+        self._detect(self._leaps_ns, grid=(1, 1), block=(1, 1, 1))
         self._context.wait(_KERNEL)
         found = np.zeros(2, np.uint64)
         self._context.driver.memcpy_dtoh(found, self._leaps_ns)
@@ -75,4 +75,4 @@ class Interruptions:
     def close(self) -> None:
         """Free the memory."""
         self._leaps_ns.free()
-        del self._look, self._module
+        del self._detect, self._module

@@ -59,7 +59,7 @@ def snapshot(launch: LaunchState) -> Snapshot | None:
 
 def judge(launch: LaunchState, before: Snapshot | None, sms: int) -> None:
     """Report shuffles from absent lanes after a launch, unless its results do not depend on them."""
-    if launch.absences and launch.watch is not None and (before is None or _depends(launch, before, sms)):
+    if launch.absences and launch.checker is not None and (before is None or _depends(launch, before, sms)):
         launch.hazards.update(launch.absences)
 
 

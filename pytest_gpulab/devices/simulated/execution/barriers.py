@@ -95,8 +95,8 @@ class Barriers:
         entry = _Waiting(group, block, step, which, count, predicate)
         if group.lanes.full and entry.threads in (None, self.wave.shape.warps * WARP):
             self._reduce([entry], group)
-            if self.wave.watch is not None:
-                self.wave.watch.barrier(None)
+            if self.wave.checker is not None:
+                self.wave.checker.barrier(None)
             return group
         self.waiting.append(entry)
         return None
@@ -123,8 +123,8 @@ class Barriers:
         self.early_counts.setdefault(number, set()).add(threads)
         counts = self.arrived_early.setdefault(number, np.zeros(self.wave.shape.columns, np.int64))
         counts += named_barriers.arrivals([lanes], self.alive).sum(axis=0)
-        if self.wave.watch is not None:
-            self.wave.watch.named_barrier(lanes, number, leaving=False)
+        if self.wave.checker is not None:
+            self.wave.checker.named_barrier(lanes, number, leaving=False)
 
     def _per_block(self, lanes: Lanes) -> npt.NDArray[np.int64]:
         """Return the number of these lanes per block."""
@@ -147,8 +147,8 @@ class Barriers:
             going = self._complete(entries, alive, number)
             if going.shape[0] == 1:
                 self._judge(entries, going[0])
-            if self.wave.watch is not None and going.any():
-                self._record_order(self.wave.watch, entries, going)
+            if self.wave.checker is not None and going.any():
+                self._record_order(self.wave.checker, entries, going)
             released += self._let_go(entries, going, kept)
         self.waiting = kept
         if not released and stuck is not None:
@@ -210,11 +210,11 @@ class Barriers:
                 count = int(self._per_block(entry.group.lanes)[waits].sum())
                 self._report(entry, int(np.flatnonzero(waits)[0]), [entry], count)
 
-    def _record_order(self, watch: HazardChecker, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
+    def _record_order(self, checker: HazardChecker, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
         """Report to the race check the threads that a barrier has ordered."""
         number, threads = entries[0].number, entries[0].threads
         if threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early):
-            watch.barrier(going[0])
+            checker.barrier(going[0])
             return
         leaving = []
         for entry in entries:
@@ -222,7 +222,7 @@ class Barriers:
             if mine.any():
                 leaving.append(entry.group.lanes if mine.all() else entry.group.lanes.subset(mine).lanes)
         if leaving:
-            watch.named_barrier(Union(leaving).lanes, number, leaving=True)
+            checker.named_barrier(Union(leaving).lanes, number, leaving=True)
 
     def _report(self, entry: _Waiting, column: int, entries: list[_Waiting], count: int) -> None:
         others = sorted({str(self.line(e.step)) for e in entries if e.block != entry.block})

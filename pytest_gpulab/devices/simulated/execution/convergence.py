@@ -37,7 +37,7 @@ class PartialWarps:
     def complete(self, group: Group, block: int, step: TranslatedBlock) -> Group | None:
         """Return the lanes of complete warps, or None. If the launch checks hazards, check their masks, too."""
         whole = self._gathered(group, block, step)
-        if whole is not None and step.mask is not None and self._wave.watch is not None:
+        if whole is not None and step.mask is not None and self._wave.checker is not None:
             self._check_mask(whole.lanes, step.mask(self._wave, whole), step.where)
         return whole
 

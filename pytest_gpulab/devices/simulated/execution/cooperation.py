@@ -31,8 +31,8 @@ def cooperating(launch: LaunchState, resident: int) -> Iterator[None]:
         raise LaunchError(f"a cooperative launch of {blocks} blocks: at most {resident} can be resident at once")
     workspace = launch.arena.allocate(WORKSPACE_BYTES)
     launch.workspace = workspace.base
-    if launch.watch is not None and launch.watch.changing is not None:
-        launch.watch.changing |= {workspace}
+    if launch.checker is not None and launch.checker.changing is not None:
+        launch.checker.changing |= {workspace}
     try:
         yield
     finally:

@@ -34,17 +34,17 @@ class Deadline:
     def __init__(self, limit_s: float | None) -> None:
         self.limit_s = math.inf if limit_s is None else limit_s
         self._begin_s, self._begin_cpu_s = time.perf_counter(), time.thread_time()
-        self._next_look_s = self._begin_s + self.limit_s
+        self._next_check_s = self._begin_s + self.limit_s
 
     def check(self) -> None:
         """Raise TimeIsUp if the limit has passed."""
-        if time.perf_counter() > self._next_look_s:
-            self._look()
+        if time.perf_counter() > self._next_check_s:
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now_s = time.perf_counter()
         elapsed_s = now_s - self._begin_s
         left_s = self.limit_s - charged_s(elapsed_s, time.thread_time() - self._begin_cpu_s)
         if left_s <= 0 or elapsed_s > MAX_STRETCH * self.limit_s:
             raise TimeIsUp(was_starved=left_s > 0)
-        self._next_look_s = now_s + left_s * SHARE
+        self._next_check_s = now_s + left_s * SHARE

@@ -45,7 +45,7 @@ class LaunchState:
         absent: result of a shuffle from a lane that is inactive or has exited.
         absences: shuffles from such lanes, by source line; hazards if the launch depends on the results.
         bounds: range of shared memory that an instruction may access, by its number.
-        watch: the check for races and uninitialised reads; None if the launch runs without it.
+        checker: the check for races and uninitialised reads; None if the launch runs without it.
         tally: instructions of the waves that are not counted.
     """
 
@@ -68,30 +68,30 @@ class LaunchState:
     absent: np.uint32 = ABSENT_VALUE
     absences: dict[Any, Hazard] = field(default_factory=dict)
     bounds: dict[int, Range] = field(default_factory=dict)
-    watch: LaunchHazardChecker | None = field(init=False)
+    checker: LaunchHazardChecker | None = field(init=False)
     tally: Tally = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tally, self.watch = Tally(self.program), None
+        self.tally, self.checker = Tally(self.program), None
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
-            self.watch = LaunchHazardChecker(self.program, self.hazards, partial(locate, self), changing)
+            self.checker = LaunchHazardChecker(self.program, self.hazards, partial(locate, self), changing)
 
     @property
     def is_clean(self) -> bool:
         """True if all accesses were checked for hazards and none was found."""
-        return self.watch is not None and not self.hazards and not self.unchecked
+        return self.checker is not None and not self.hazards and not self.unchecked
 
     @property
     def unchecked(self) -> tuple[str, ...]:
         """Accesses that the race check had to leave out."""
-        return () if self.watch is None else tuple(self.watch.reporter.unchecked)
+        return () if self.checker is None else tuple(self.checker.reporter.unchecked)
 
     def read_per_thread(self, args: Sequence[object]) -> dict[int, float]:
         """Return `LaunchProfile.read_per_thread`, given the launch's arguments."""
-        if self.watch is None:
+        if self.checker is None:
             return {}
         threads = prod((*self.grid, *self.block))
         held = {position: getattr(argument, "allocation", None) for position, argument in enumerate(args)}
-        read = self.watch.read_bytes
+        read = self.checker.read_bytes
         return {position: read[memory] / threads for position, memory in held.items() if memory in read}

@@ -132,8 +132,8 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
                 counted += batch.counted
                 if workload is not None and batch.counted:
                     workload.end_batch()
-            if launch.watch is not None:
-                launch.watch.end()
+            if launch.checker is not None:
+                launch.checker.end()
     except TimeIsUp:  # raised by the hazard check, outside of the waves
         what = f"time limit: the kernel had not ended after {launch.deadline.limit_s:.3g} s"
         raise KernelFault("time-limit", what, output=launch.printer.text) from None
@@ -220,9 +220,9 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
 
 def _hazards_until(launch: LaunchState, fault: KernelFault) -> tuple[Hazard, ...]:
     """Return the hazards found before a fault. After the time limit, no further check is made."""
-    if launch.watch is not None and fault.code != "time-limit":
+    if launch.checker is not None and fault.code != "time-limit":
         with suppress(TimeIsUp):
-            launch.watch.end()
+            launch.checker.end()
     return tuple(launch.hazards.values())
 
 

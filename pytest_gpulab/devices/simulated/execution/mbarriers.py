@@ -173,13 +173,13 @@ class Mbarriers:
         if not done.any():
             return np.False_
         subset = None if done.all() else lanes.subset(np.ascontiguousarray(np.broadcast_to(done, lanes.shape)))
-        if self._wave.watch is not None:
+        if self._wave.checker is not None:
             mine, at = (lanes, address) if subset is None else (subset.lanes, subset.take(address))
             self.reach(mine, site, at)
             if acquires:
                 ended = (phase - 1) % PHASES if by_parity else wanted >> np.uint64(_PHASE)
                 mine_of = ended if subset is None or ended.ndim == 0 else subset.take(ended)
-                self._wave.watch.phase(mine, in_phase(at, mine_of), "wait")
+                self._wave.checker.phase(mine, in_phase(at, mine_of), "wait")
         return np.True_ if subset is None else done
 
     @staticmethod
@@ -192,8 +192,8 @@ class Mbarriers:
     def reach(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Check an access to shared memory, and record it for the race check."""
         self._wave.shared.check(lanes, site, address)
-        if self._wave.watch is not None:
-            self._wave.watch.access_mbarrier(lanes, site, address)
+        if self._wave.checker is not None:
+            self._wave.checker.access_mbarrier(lanes, site, address)
 
     def named(self, lanes: Lanes, address: Value) -> _Named:
         """Return the barriers that lanes name."""
@@ -277,8 +277,8 @@ class Mbarriers:
         state = state._replace(pending=state.pending - totals)
         if drops:
             state = state._replace(expected=np.maximum(state.expected - totals, 0))
-        if releases and self._wave.watch is not None:
-            self._wave.watch.phase(lanes, address, "arrive")
+        if releases and self._wave.checker is not None:
+            self._wave.checker.phase(lanes, address, "arrive")
         self._store(named, state, site, lanes, may_complete)
         return token
 
@@ -297,17 +297,17 @@ class Mbarriers:
 
     def _record_complete(self, named: _Named, done: npt.NDArray[np.bool_], phase: Counts) -> None:
         """Report complete phases to the race check; one lane represents each block."""
-        watch, shape = self._wave.watch, self._wave.shape
-        if watch is None:
+        checker, shape = self._wave.checker, self._wave.shape
+        if checker is None:
             return
         place = in_phase(4 * named.row, phase)
         if named.alike and done.all() and (place == place[0]).all():
             lanes = Lanes(shape, np.zeros(1, np.intp), np.arange(shape.columns), False)
-            watch.phase(lanes, place[0], "complete")
+            checker.phase(lanes, place[0], "complete")
             return
         columns = named.column[done]
         lanes = Lanes(shape, np.zeros(len(columns), np.intp), columns, True)
-        watch.phase(lanes, place[done].reshape(-1, 1), "complete")
+        checker.phase(lanes, place[done].reshape(-1, 1), "complete")
 
     def _known(self, lanes: Lanes, site: Site, address: Value) -> _Named:
         """Return the barriers that lanes name, which must be initialised."""

@@ -88,8 +88,8 @@ class Scheduler:
                     if self.phase_waits:
                         raise self._endless_phase()
                     self.barriers.check_all_left()
-                    if self.wave.watch is not None:
-                        self.wave.watch.end()
+                    if self.wave.checker is not None:
+                        self.wave.checker.end()
                     return True
         except TimeIsUp as up:
             raise self._out_of_time(up.was_starved) from None
@@ -105,8 +105,8 @@ class Scheduler:
         """Note the hazards that are certain when a fault ends the launch."""
         if fault.code != "deadlock":  # a deadlock's message lists the waiting threads already
             self.barriers.judge_waiting()
-        if self.wave.watch is not None:
-            self.wave.watch.end()
+        if self.wave.checker is not None:
+            self.wave.checker.end()
 
     # --- the ready groups -------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Scheduler:
         wave, barriers = self.wave, self.barriers
         early = barriers.arrived_early
         arrays = [*wave.arena.contents(), *self._own_memories(), barriers.alive, *early.values()]
-        return hashed(arrays, [wave.looks, *early])
+        return hashed(arrays, [wave.clock_reads, *early])
 
     def _own_memories(self) -> list[npt.NDArray[Any]]:
         wave = self.wave
@@ -340,7 +340,7 @@ class Scheduler:
 
     def fingerprint(self) -> int:
         """Return a checksum of registers and of shared and local memory."""
-        check = zlib.crc32(np.packbits(self.barriers.alive).tobytes(), self.wave.looks)
+        check = zlib.crc32(np.packbits(self.barriers.alive).tobytes(), self.wave.clock_reads)
         for array in self._own_memories():
             check = zlib.crc32(array.data if array.size else b"", check)
         for _, _, values in self._others():

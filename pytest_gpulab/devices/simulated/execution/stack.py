@@ -23,13 +23,13 @@ class Stack:
 
     Args:
         threads: number of threads of the wave.
-        watch: the wave's hazard check; None if the launch runs without it.
+        checker: the wave's hazard check; None if the launch runs without it.
         start: address of the first frame in local memory.
         nbytes: size of one thread's stack.
     """
 
-    def __init__(self, threads: int, watch: HazardChecker | None, start: int, nbytes: int) -> None:
-        self._columns, self._watch, self._start = threads, watch, start
+    def __init__(self, threads: int, checker: HazardChecker | None, start: int, nbytes: int) -> None:
+        self._columns, self._checker, self._start = threads, checker, start
         self.slots = np.zeros(nbytes // SLOT_BYTES * self._columns, np.uint64)
 
     def _index(self, lanes: Lanes, frame: Value, slot: int) -> npt.NDArray[np.intp]:
@@ -52,8 +52,8 @@ class Stack:
             self._overflow(lanes, call, frame, inner > last)
         self.slots[self._index(lanes, inner, 0)] = call.number
         start, end = call.callee.arrays
-        if self._watch is not None and end > start:
-            self._watch.local.reset(lanes, lanes.position, inner + np.uint64(start), end - start)
+        if self._checker is not None and end > start:
+            self._checker.local.reset(lanes, lanes.position, inner + np.uint64(start), end - start)
         return inner
 
     def leave(self, lanes: Lanes, call: StackCall, frame: Value, codes: Sequence[str]) -> list[Value]:

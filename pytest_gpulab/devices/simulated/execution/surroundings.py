@@ -44,8 +44,8 @@ class Surroundings:
 
 
 def _progress(wave: Wave) -> int:
-    wave.looks += 1
-    return wave.steps + wave.looks
+    wave.clock_reads += 1
+    return wave.steps + wave.clock_reads
 
 
 def low(value: Any) -> Any:

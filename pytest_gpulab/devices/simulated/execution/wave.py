@@ -40,7 +40,7 @@ class Wave:
 
     Attributes:
         steps: number of basic blocks executed, over all groups.
-        looks: number of reads of a clock.
+        clock_reads: number of reads of a clock.
     """
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:
@@ -48,18 +48,18 @@ class Wave:
         self.shape = Shape(launch.grid, launch.block, block_ids)
         self.counters = launch.counters if is_counted else None
         self.steps: int = 0
-        self.looks = 0
+        self.clock_reads = 0
         self._doubles: dict[int, tuple[Value, Value]] = {}
         fill = launch.options.fill
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
         self.copies, self.bulk_copies = AsyncCopies(self), BulkCopies(self)
         self.mbarriers = Mbarriers(self)
-        self.watch: HazardChecker | None = None
-        if launch.watch is not None:
-            self.watch = HazardChecker(launch.watch, self.shape, launch.shared_bytes, launch.program.local)
+        self.checker: HazardChecker | None = None
+        if launch.checker is not None:
+            self.checker = HazardChecker(launch.checker, self.shape, launch.shared_bytes, launch.program.local)
         stack, threads = launch.program.stack, self.shape.threads * self.shape.columns
-        self.stack = None if stack is None else Stack(threads, self.watch, *stack)
+        self.stack = None if stack is None else Stack(threads, self.checker, *stack)
         self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)
         self.nctaid_x, self.nctaid_y, self.nctaid_z = map(np.uint32, launch.grid)
         self.nwarpid = np.uint32(self.shape.warps)
@@ -125,14 +125,14 @@ class Wave:
         self.check_shared(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
-        if self.watch is not None:
-            self.watch.access_shared(lanes, site, address, values)
+        if self.checker is not None:
+            self.checker.access_shared(lanes, site, address, values)
 
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from global memory."""
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
-        return self.arena.load(lanes, site, address, dtype, count, self.watch)
+        return self.arena.load(lanes, site, address, dtype, count, self.checker)
 
     def load_const(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from constant memory."""
@@ -148,7 +148,7 @@ class Wave:
         """Write elements to global memory."""
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
-        self.arena.store(lanes, site, address, values, self.watch)
+        self.arena.store(lanes, site, address, values, self.checker)
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from shared memory."""
@@ -167,22 +167,22 @@ class Wave:
         """
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
-        if self.watch is not None:
-            self.watch.land_copy(lanes, site, address)
+        if self.checker is not None:
+            self.checker.land_copy(lanes, site, address)
         self._store_banked(self.shared, lanes.column, lanes, address, values)
 
     def load_local(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from local memory."""
         self.local.check(lanes, site, address)
-        if self.watch is not None:
-            self.watch.access_local(lanes, site, address)
+        if self.checker is not None:
+            self.checker.access_local(lanes, site, address)
         return self._load_banked(self.local, lanes.position, lanes, address, dtype, count)
 
     def store_local(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to local memory."""
         self.local.check(lanes, site, address)
-        if self.watch is not None:
-            self.watch.access_local(lanes, site, address)
+        if self.checker is not None:
+            self.checker.access_local(lanes, site, address)
         self._store_banked(self.local, lanes.position, lanes, address, values)
 
     @staticmethod
@@ -280,7 +280,7 @@ class Wave:
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
-            allocation.report(group, site, address, offset, [], self.watch)
+            allocation.report(group, site, address, offset, [], self.checker)
             parts = [subset.take(value) for value in values] if subset else values
             index = offset.astype(np.intp) // dtype.itemsize
             found = _ordered(group, allocation.typed(dtype), index, operation, parts, wanted)

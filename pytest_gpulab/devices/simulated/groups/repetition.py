@@ -16,9 +16,9 @@ import numpy as np
 from .group import Group
 from .lanes import Lanes, Value
 
-FIRST_LOOK = 16  # iterations of a loop before the first comparison: most loops have fewer
-MIN_LOOKS = 16  # iterations, so that short cycles are found soon
-SHARE_OF_LOOKS = 16  # one iteration in 16 is compared, so cycles up to a sixteenth of all iterations are found
+FIRST_COMPARISON = 16  # iterations of a loop before the first comparison: most loops have fewer
+MIN_COMPARISONS = 16  # iterations, so that short cycles are found soon
+COMPARED_SHARE = 16  # one iteration in 16 is compared, so cycles up to a sixteenth of all iterations are found
 Threads = tuple[object, Lanes, list[Value]]
 """A group of a wave: its program counter, its lanes, its live registers."""
 Rest = tuple[list[Threads], bytes]
@@ -52,24 +52,24 @@ class CycleDetector:
 
     def __init__(self, blocks: int) -> None:
         self._iterations = [0] * blocks
-        self._next_look = [FIRST_LOOK] * blocks
+        self._next_comparison = [FIRST_COMPARISON] * blocks
         self._saved: dict[int, _SavedState] = {}
 
     def reset(self) -> None:
         """Discard all states, because others may have changed memory."""
         blocks = len(self._iterations)
-        self._iterations, self._next_look = [0] * blocks, [FIRST_LOOK] * blocks
+        self._iterations, self._next_comparison = [0] * blocks, [FIRST_COMPARISON] * blocks
         self._saved.clear()
 
     def is_seen_at(self, group: Group, block: int, state: State) -> bool:
         """Count an iteration of the loop at a block; return True if the wave was in this state before."""
         iterations = self._iterations[block] = self._iterations[block] + 1
-        return iterations >= self._next_look[block] and self._look(group, block, state, iterations)
+        return iterations >= self._next_comparison[block] and self._compare(group, block, state, iterations)
 
-    def _look(self, group: Group, block: int, state: State, iterations: int) -> bool:
+    def _compare(self, group: Group, block: int, state: State, iterations: int) -> bool:
         start = 1 << iterations.bit_length() - 1
-        last = start + max(MIN_LOOKS, start // SHARE_OF_LOOKS)
-        self._next_look[block] = iterations + 1 if iterations < last else 2 * start
+        last = start + max(MIN_COMPARISONS, start // COMPARED_SHARE)
+        self._next_comparison[block] = iterations + 1 if iterations < last else 2 * start
         saved = self._saved.get(block)
         if iterations == start or saved is None:
             self._saved[block] = _SavedState(state.own(group, block))
@@ -82,7 +82,7 @@ class CycleDetector:
         (others, memory), (others_now, memory_now) = saved.rest, state.rest()
         is_seen = memory == memory_now and len(others) == len(others_now) and all(map(_equal, others, others_now))
         if is_seen:  # restart the count: else each further group would need twice the iterations of the one before
-            self._iterations[block], self._next_look[block] = 0, FIRST_LOOK
+            self._iterations[block], self._next_comparison[block] = 0, FIRST_COMPARISON
             del self._saved[block]
         return is_seen
 

@@ -81,8 +81,8 @@ class AsyncCopies:
             words = wave.load_global(lanes, read, source, _WORD, read.nbytes // 4)
         else:
             words = self._padded(lanes, read, source, np.minimum(nbytes, np.uint32(read.nbytes)))
-        if wave.watch is not None:
-            wave.watch.start_copy(lanes, write, target, words)
+        if wave.checker is not None:
+            wave.checker.start_copy(lanes, write, target, words)
         group = self._committed[lanes.threads.reshape(-1, 1), lanes.column]
         self._started += 1
         self._pending.append(_AsyncCopy(self._started, lanes, write, target, words, group))
@@ -138,12 +138,12 @@ class AsyncCopies:
             lanes, site, address: the lanes that arrive, the instruction and the addresses of the mbarriers.
             is_expected: True if the expected count of the barrier includes these arrivals (`.noinc`); else it grows.
         """
-        barriers, watch = self._wave.mbarriers, self._wave.watch
+        barriers, checker = self._wave.mbarriers, self._wave.checker
         barriers.reach(lanes, site, address)
         if not is_expected:
             barriers.hold(lanes, site, address)
-        if watch is not None:
-            watch.phase(lanes, address, "arrive")
+        if checker is not None:
+            checker.phase(lanes, address, "arrive")
         self._arrivals.append(_PendingArrival(self._started, lanes, site, address))
         barriers.changes += 1
 

@@ -76,18 +76,18 @@ class BulkCopies:
             lanes, site, barrier: the lanes that start the copies, the instruction, and the mbarriers of the copies.
         """
         read, write = sites
-        wave, watch = self._wave, self._wave.watch
+        wave, checker = self._wave, self._wave.checker
         wave.mbarriers.reach(lanes, site, barrier)
         units = _units(lanes, {write: target, read: source}, nbytes)
         if units.lanes.n:
             to = units.at(lanes, target)
             wave.shared.check(units.lanes, write, to)
             words = self._load(units, read, units.at(lanes, source))
-            if watch is not None:
-                watch.start_copy(units.lanes, write, to, words)
+            if checker is not None:
+                checker.start_copy(units.lanes, write, to, words)
             self._pending.append(_BulkCopy(lanes, site, barrier, nbytes, units, write, to, words))
-        if watch is not None:
-            watch.phase(lanes, barrier, "arrive")
+        if checker is not None:
+            checker.phase(lanes, barrier, "arrive")
         wave.mbarriers.changes += 1
 
     def to_global(self, lanes: Lanes, sites: tuple[Site, Site], target: Value, source: Value, nbytes: Value) -> None:
@@ -97,7 +97,7 @@ class BulkCopies:
         if units.lanes.n:
             words = self._wave.load_shared(units.lanes, read, units.at(lanes, source), _WORD, _WORDS)
             to = units.at(lanes, target)
-            self._wave.arena.store(units.lanes, write, to, words, self._wave.watch)
+            self._wave.arena.store(units.lanes, write, to, words, self._wave.checker)
             self._count(units, write, to)
 
     def land(self, lanes: Lanes, barrier: Value) -> None:
@@ -121,7 +121,7 @@ class BulkCopies:
         for subset, allocation, offset in self._wave.arena.locate(units.lanes, site, address):
             rows = slice(None) if subset is None else subset.rows
             mine, at = (units.lanes, address) if subset is None else (subset.lanes, subset.take(address))
-            allocation.report(mine, site, at, offset, [], self._wave.watch)
+            allocation.report(mine, site, at, offset, [], self._wave.checker)
             index = (offset >> np.uint64(2)).astype(np.intp)
             for k in range(_WORDS):
                 found[k, rows] = allocation.typed(_WORD)[index + k]

@@ -116,11 +116,17 @@ class Allocation:
         self.written = np.zeros(len(self.data), np.uint8)
 
     def report(
-        self, lanes: Lanes, site: Site, address: Value, offset: Value, values: list[Value], watch: AccessListener | None
+        self,
+        lanes: Lanes,
+        site: Site,
+        address: Value,
+        offset: Value,
+        values: list[Value],
+        checker: AccessListener | None,
     ) -> None:
-        """Report an access to `watch`. An unobserved write makes `written` unknown, so all bytes count as written."""
-        if watch is not None:
-            watch.access_global(lanes, site, self, address, offset, values)
+        """Report an access to `checker`. An unobserved write makes `written` unknown, so all bytes count as written."""
+        if checker is not None:
+            checker.access_global(lanes, site, self, address, offset, values)
         elif site.modifies:
             self.written = None
 
@@ -239,14 +245,14 @@ class Arena:
         address: Value,
         dtype: np.dtype[Any],
         count: int = 1,
-        watch: AccessListener | None = None,
+        checker: AccessListener | None = None,
     ) -> list[Value]:
         """Read `count` consecutive elements of `dtype` per lane."""
         shift = np.uint64(dtype.itemsize.bit_length() - 1)
         subsets, found = [], []
         for subset, allocation, offset in self.locate(lanes, site, address):
-            if watch is not None and site.space != "const":
-                allocation.report(subset.lanes if subset else lanes, site, address, offset, [], watch)
+            if checker is not None and site.space != "const":
+                allocation.report(subset.lanes if subset else lanes, site, address, offset, [], checker)
             index = (offset >> shift).view(np.intp)
             view = allocation.typed(dtype)
             values = [view.take(index + k if k else index) for k in range(count)]
@@ -258,7 +264,7 @@ class Arena:
         return [union.join(values) for values in zip(*found, strict=True)]
 
     def store(
-        self, lanes: Lanes, site: Site, address: Value, values: list[Value], watch: AccessListener | None = None
+        self, lanes: Lanes, site: Site, address: Value, values: list[Value], checker: AccessListener | None = None
     ) -> None:
         """Write consecutive elements per lane; of several lanes at one address the last one wins."""
         dtype = values[0].dtype
@@ -267,7 +273,7 @@ class Arena:
             view = allocation.typed(dtype)
             index = (offset >> shift).view(np.intp)
             mine = values if subset is None else [subset.take(value) for value in values]
-            allocation.report(subset.lanes if subset else lanes, site, address, offset, mine, watch)
+            allocation.report(subset.lanes if subset else lanes, site, address, offset, mine, checker)
             for k, value in enumerate(mine):
                 _scatter(view, index + k if k else index, value)
 

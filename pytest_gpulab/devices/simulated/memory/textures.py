@@ -127,7 +127,7 @@ class Textures:
             group, (address,) = _masked(lanes, inside, [_address(found.image, offset)])
             if not group.n:
                 return [code.type(0)] * elements
-            values = wave.arena.load(group, site, address, code, elements, wave.watch)
+            values = wave.arena.load(group, site, address, code, elements, wave.checker)
             _count(wave, group, site, address)
             return values if inside is None else [_spread(inside, value, group) for value in values]
 
@@ -144,7 +144,7 @@ class Textures:
             offset, inside = _place(lanes, site, found.image, place, how)
             group, (address, *parts) = _masked(lanes, inside, [_address(found.image, offset), *values])
             if group.n:
-                wave.arena.store(group, site, address, parts, wave.watch)
+                wave.arena.store(group, site, address, parts, wave.checker)
                 _count(wave, group, site, address)
             return []
 
@@ -219,11 +219,11 @@ def _sized(site: Site, nbytes: int) -> Site:
 
 def _note(wave: Wave, lanes: Lanes, site: Site, image: Image, offset: Value, inside: Value, is_first: bool) -> None:
     """Report the read texels to the hazard checker, and the first of them to the counters."""
-    if wave.watch is None and (wave.counters is None or not is_first):
+    if wave.checker is None and (wave.counters is None or not is_first):
         return
     group, (offset,) = _masked(lanes, inside, [offset.astype(np.uint64)])
-    if group.n and wave.watch is not None:
-        image.memory.report(group, site, _address(image, offset), offset, [], wave.watch)
+    if group.n and wave.checker is not None:
+        image.memory.report(group, site, _address(image, offset), offset, [], wave.checker)
     if group.n and is_first:
         _count(wave, group, site, _address(image, offset))
 

@@ -153,7 +153,7 @@ def _fence(b: BlockWriter, i: Instruction) -> None:
     if {"proxy", "mbarrier_init"} & {*i.op}:
         return  # these order a thread's accesses for other units, not for other threads
     b.names.fences = b.names.sees_order = True
-    b.lines.append(f"if w.watch is not None: w.watch.fence(L, {'cta' not in i.op})")
+    b.lines.append(f"if w.checker is not None: w.checker.fence(L, {'cta' not in i.op})")
 
 
 _IDLE = ("griddepcontrol", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")

@@ -74,4 +74,4 @@ def _elect(b: BlockWriter, i: Instruction) -> None:
 @emits("bar", "barrier", modifiers="warp sync")
 def _warp_barrier(b: BlockWriter, i: Instruction) -> None:
     """Write `bar.warp.sync`: the scheduler has reconverged the lanes before this block."""
-    b.lines.append(f"if w.watch is not None: w.watch.warp_sync(L, {b.read(i.operands[-1], 'u4')})")
+    b.lines.append(f"if w.checker is not None: w.checker.warp_sync(L, {b.read(i.operands[-1], 'u4')})")
