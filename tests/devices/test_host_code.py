@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,13 +16,14 @@ from pytest_gpulab.devices.cuda.nvcc.compile import _OPTIONS, with_prelude
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.source.host_code import device_text
+from pytest_gpulab.devices.source.tokens import tokens
 
 ROOT = Path(__file__).parents[2]
 HEADERS = {"gpulab.cuh": (ROOT / "pytest_gpulab/include/gpulab.cuh").read_text()}
 KERNEL = "__global__ void k(int *p) { *p = 1; }\n"
 KERNELS = sorted(
     path
-    for folder in ("solutions", "exercises", "tests/honest")
+    for folder in ("solutions", "exercises", "tests/honest", "tests/wrong")
     for path in (ROOT / folder).rglob("*.cu")
     if "GPULAB_TODO" not in path.read_text()
 )
@@ -85,6 +87,53 @@ int main(int argc, char **argv)
 """
 
 
+BETWEEN = (
+    "int count = 0, *counts[3] = {nullptr};",
+    'static const char *const names[] = {"} __device__ int a;", "{"};',
+    'std::map<std::string, std::vector<int>> table{{"a", {1, 2}}};',
+    "template <typename T> static T total(const std::vector<T> &v) { T t{}; for (auto x : v) t += x; return t; }",
+    "std::ostream &operator<<(std::ostream &out, const float2 &p) { return out << p.x << '}' << p.y; }",
+    "struct Timer { cudaEvent_t e[2]; Timer() { cudaEventCreate(e); } ~Timer() { cudaEventDestroy(e[0]); } };",
+    "enum Choice { FIRST, SECOND = 3 }; using Pair = std::pair<int, Choice>;",
+    "double seconds() { timeval t; gettimeofday(&t, nullptr); return t.tv_sec + 1e-6 * t.tv_usec; }",
+    "void launch(int n) { auto f = [&](int k) { return k < n ? n << 3 : k >> 1; }; f(n); }",
+    "const unsigned seed_of_hosts = std::random_device{}();",
+    "namespace hosts { int depth; bool deeper() { return ++depth > 3; } }",
+    'extern "C" { int from_c(void); void to_c(int a) { } }',
+    "int (*chosen(int a))(int, char **) { return nullptr; }",
+    "auto smaller = [](int a, int b) { return a < b; };",
+    "int body() try { return 1; } catch (const std::exception &error) { return 2; } catch (...) { return 3; }",
+    "typedef struct Node_ { int value; struct Node_ *next; } Node;",
+    "[[maybe_unused]] static inline auto half_of(long a) -> decltype(a / 2) { return a / 2; }",
+    "/* } */ int after_comment; /* { */",
+    "class Shape { public: virtual ~Shape() = default; virtual double area() const = 0; std::string name; };",
+)
+
+
+def mixed(source: str, seed: str) -> str:
+    """Return a text with host code behind every declaration; the lines stay."""
+    random, pieces, at, depth = Random(seed), [], 0, 0
+    for token in tokens(source):
+        if token.kind == "directive":
+            depth += token.text.startswith("if") - (token.text == "endif")
+        elif token.kind == "sign":
+            depth += (token.text in "({[") - (token.text in ")}]")
+        ends = token.text in (";", "}") and not depth
+        if ends and re.match(r"[ \t]*\n(?![ \t]*(?:\{|;|else))", source[token.end :]):
+            between = random.choice(BETWEEN)
+            pieces.append(f"{source[at : token.end]} namespace host{len(pieces)} {{ {between} }}")
+            at = token.end
+    return "".join([*pieces, source[at:]])
+
+
+def ptx_or_error(source: str, headers: dict[str, str]) -> list[str]:
+    """Return the PTX, or the first line of the compiler's message."""
+    try:
+        return ptx_of(source, headers)
+    except CompileError as error:
+        return error.diagnostics.splitlines()[:1]
+
+
 def ptx_of(source: str, headers: dict[str, str]) -> list[str]:
     """Return the PTX without what tells of lines."""
     ptx, _ = nvrtc.compile_ptx(source, "a.cu", "compute_90", {}, headers)
@@ -97,8 +146,9 @@ def test_a_kernel_within_a_program_is_the_same_kernel(path: Path) -> None:
     source = path.read_text()
     exercise = next(name for name in path.parts[::-1] if (ROOT / "exercises" / name).is_dir())
     headers = {file.name: file.read_text() for file in (ROOT / "exercises" / exercise).glob("*.cuh")}
-    assert ptx_of(BEFORE + source + AFTER, headers) == ptx_of(source, headers)
-    assert device_text(source, HEADERS | headers).host_lines == ()
+    program = BEFORE + mixed(source, path.name) + AFTER
+    assert ptx_or_error(program, headers) == ptx_or_error("\n" * BEFORE.count("\n") + source, headers)
+    assert device_text(source, HEADERS | headers).host_lines == () or path.parts[-3] == "wrong"
 
 
 def left(source: str) -> str:

@@ -11,6 +11,8 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
+from pytest_gpulab.devices.source.tokens import tokens
+
 BUILTINS = "gpulab_builtins.h"
 _STD = "gpulab_std.h"
 # Headers without names for device code, except those that NVRTC has built in.
@@ -57,7 +59,6 @@ template <typename T> __host__ __device__ constexpr T min(initializer_list<T> va
 """
 _ASSERT = "#ifdef NDEBUG\n#undef assert\n#define assert(condition) ((void)0)\n#endif\n"
 _CUB_FOLDERS = ("block", "warp", "thread")
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def header_files(text: str, folders: Collection[Path]) -> dict[str, str]:
@@ -67,18 +68,26 @@ def header_files(text: str, folders: Collection[Path]) -> dict[str, str]:
         text: the compiled text.
         folders: the folders with CUDA's headers.
     """
-    files = _standard_files()
-    return files | {"cub/cub.cuh": _cub(text, folders)} if "cub.cuh" in text else files
+    words = _words(text)
+    files = _standard_files() | {name: _of_libcuxx(name, words) for name in _FROM_LIBCUXX}
+    return files | {"cub/cub.cuh": _cub(words, folders)} if "cub.cuh" in text else files
 
 
 def before(text: str) -> tuple[str, ...]:
     """Return the headers that are included before a text, as nvcc does implicitly."""
-    words = set(_WORD.findall(text))
+    words = _words(text)
     if "std" not in words:
         return (BUILTINS,)
     # only if needed: their constants would become variables of the module
     named = (header for header in ("limits", "type_traits") if not words.isdisjoint(_declared(header)))
     return (BUILTINS, _STD, *named)
+
+
+@lru_cache(maxsize=16)
+def _words(text: str) -> frozenset[str]:
+    """Return the words of a text without comments and strings."""
+    found = (piece for token in tokens(text) for piece in (token.within or (token,)))
+    return frozenset(piece.text for piece in found if piece.kind == "word")
 
 
 @lru_cache(maxsize=2)
@@ -95,10 +104,15 @@ def _standard_files() -> dict[str, str]:
     files |= dict.fromkeys(("assert.h", "cassert"), _ASSERT) | dict.fromkeys(
         ("utility", "initializer_list"), f"#include <{_STD}>\n"
     )
-    for name, (origin, names) in _FROM_LIBCUXX.items():
-        files[name] = f"#pragma once\n#include <{_STD}>\n#include <cuda/std/{origin}>\n{_into_std(names, 'cuda::std')}"
-    files["algorithm"] += _OF_LISTS
     return files
+
+
+def _of_libcuxx(name: str, words: Collection[str]) -> str:
+    """Return a header that takes its names from libcu++, if a text has them: libcu++ takes a second to compile."""
+    origin, names = _FROM_LIBCUXX[name]
+    is_used = "std" in words and any(each in words for each in names.split())
+    uses = f"#include <cuda/std/{origin}>\n{_into_std(names, 'cuda::std')}" if is_used else ""
+    return f"#pragma once\n#include <{_STD}>\n{uses}{_OF_LISTS if name == 'algorithm' else ''}"
 
 
 def _into_std(names: str, origin: str = "") -> str:
@@ -106,9 +120,8 @@ def _into_std(names: str, origin: str = "") -> str:
     return f"namespace std {{ {uses} }}\n"
 
 
-def _cub(text: str, folders: Collection[Path]) -> str:
+def _cub(words: Collection[str], folders: Collection[Path]) -> str:
     """Return a `cub/cub.cuh` with only the collectives that a text names: all of them take seconds to compile."""
-    words = set(_WORD.findall(text))
     lines = ["#pragma once\n"]
     for path in sorted(
         path for folder in folders for part in _CUB_FOLDERS for path in (folder / "cub" / part).glob("*.cuh")
