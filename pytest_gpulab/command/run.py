@@ -14,6 +14,7 @@ from . import CommandError
 if TYPE_CHECKING:  # loaded while nvcc works
     from pytest_gpulab.devices.programs.outcome import Outcome
     from pytest_gpulab.devices.programs.toolchain import Toolchain
+    from pytest_gpulab.devices.simulated.gpus import Gpu
 
 BUILD_FAILED = 2
 TIMED_OUT = 124  # as of coreutils' `timeout`
@@ -62,23 +63,24 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from pytest_gpulab.devices.programs.build import Program, build, build_native
     from pytest_gpulab.devices.programs.toolchain import find_toolchain
+    from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, modelled_gpu
 
     toolchain = find_toolchain(prefer_toolkit=arguments.device == "cuda")
     program = Program(arguments.program, tuple(shlex.split(arguments.nvcc)))
     if arguments.device == "cuda":
         executable = build_native(program, toolchain)
         os.execv(executable, [str(arguments.program.with_suffix("")), *arguments.arguments])
-    executable = build(program, toolchain)
-    return _simulated(arguments, toolchain, executable)
+    gpu = modelled_gpu(arguments.gpu or DEFAULT_GPU)
+    executable = build(program, toolchain, gpu.target)
+    return _simulated(arguments, toolchain, executable, gpu)
 
 
-def _simulated(arguments: argparse.Namespace, toolchain: Toolchain, executable: Path) -> int:
+def _simulated(arguments: argparse.Namespace, toolchain: Toolchain, executable: Path, gpu: Gpu) -> int:
     from pytest_gpulab.devices.programs.device import ProgramDevice
     from pytest_gpulab.devices.programs.process import run as run_program
     from pytest_gpulab.devices.programs.session import RunOptions, Session
-    from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, modelled_gpu
 
-    device = ProgramDevice(modelled_gpu(arguments.gpu or DEFAULT_GPU), toolchain)
+    device = ProgramDevice(gpu, toolchain)
     options = RunOptions(check=not arguments.no_check, profile=arguments.profile or arguments.annotate)
     outcome = run_program(executable, arguments.arguments, Session(device, options), arguments.timeout)
     found = _report(arguments, toolchain, executable, outcome, device.gpu.name)

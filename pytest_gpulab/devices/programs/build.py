@@ -15,12 +15,7 @@ from .build_cache import built
 from .stand_in import stand_in
 from .toolchain import Toolchain
 
-TARGET = "90"
-"""The architecture of the PTX: that of the modelled GPUs with all features."""
-_FOR_SIMULATION = (
-    "-cudart", "none", "-gencode", f"arch=compute_{TARGET},code=compute_{TARGET}", "-no-compress", "-lineinfo", "-O1",
-    "-Xcompiler", "-g1",
-)  # fmt: skip
+_FOR_SIMULATION = ("-cudart", "none", "-no-compress", "-lineinfo", "-O1", "-Xcompiler", "-g1")
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
 _NO_HEADER = re.compile(r"fatal error: ([\w./-]+): No such file")
 _UNDEFINED = re.compile(r"undefined reference to `(\w+)")
@@ -44,8 +39,13 @@ class Program:
     options: tuple[str, ...] = ()
 
 
-def build(program: Program, toolchain: Toolchain) -> Path:
+def build(program: Program, toolchain: Toolchain, target: str) -> Path:
     """Build a program for the simulated GPU; return the executable, which may come from the cache.
+
+    Args:
+        program: the program.
+        toolchain: the compilers.
+        target: the modelled GPU's architecture, such as `90`.
 
     Raises:
         CompileError: it does not compile or link; with the compiler's messages, and a sentence if a library is missing.
@@ -54,7 +54,8 @@ def build(program: Program, toolchain: Toolchain) -> Path:
     if any("rdc" in option or option == "-dc" for option in program.options):
         raise CompileError("relocatable device code (-rdc=true) is not available with no GPU: compile without it")
     objects = stand_in(toolchain, headers_of(toolchain))
-    return _built(program, toolchain, (*_FOR_SIMULATION, *map(str, objects)))
+    architecture = ("-gencode", f"arch=compute_{target},code=compute_{target}")
+    return _built(program, toolchain, (*_FOR_SIMULATION, *architecture, *map(str, objects)))
 
 
 def build_native(program: Program, toolchain: Toolchain) -> Path:

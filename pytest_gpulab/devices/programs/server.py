@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_gpulab.devices.errors import DeviceError
+
 from . import calls as calls  # registers the functions
 from .api import CALLS, Call, CudaError, Error
 from .messages import Channel, Request, Value
-from .outcome import CallSite, FailedCall
+from .outcome import CallSite, FailedCall, LaunchFailure
 from .session import Session
 
 _ALWAYS = ("fault", "missing", "cudaDeviceReset", "module", "kernel", "variable", "name", "attributes")
@@ -39,4 +41,7 @@ def _answer(session: Session, request: Request) -> tuple[int, Sequence[Value]]:
         if not error.is_expected:
             session.outcome.add_failed_call(FailedCall(site, error.code, error.why))
         return error.code, ()
+    except DeviceError as error:  # ptxas rejects the program's kernels
+        session.outcome.add_failure(LaunchFailure("the program's kernels", error, site))
+        return Error.NOT_SUPPORTED, ()
     return Error.SUCCESS, values or ()

@@ -1,0 +1,160 @@
+"""`gpulab run`: builds, their cache, and what is missing on a machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running import gpulab
+
+from pytest_gpulab.command.main import main
+from pytest_gpulab.devices.errors import CompileError
+from pytest_gpulab.devices.programs import build_cache, toolchain
+from pytest_gpulab.devices.programs.build import with_reason
+
+TINY = '#include "answer.h"\nint main() { return ANSWER; }\n'
+
+
+def write(folder: Path, answer: str = "3") -> None:
+    (folder / "tiny.cu").write_text(TINY)
+    (folder / "answer.h").write_text(f"#define ANSWER {answer}\n")
+
+
+def path_without(folder: Path, *names: str) -> str:
+    """Return a PATH with a folder of links to all programs but some."""
+    links = folder / "bin"
+    links.mkdir()
+    for path in reversed(os.environ["PATH"].split(os.pathsep)):
+        for program in Path(path).iterdir() if Path(path).is_dir() else ():
+            link = links / program.name
+            if program.name not in names:
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+    return str(links)
+
+
+def test_a_missing_host_compiler_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path)
+    ran = gpulab(tmp_path, "tiny.cu", env={**os.environ, "PATH": path_without(tmp_path, "g++")})
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "gpulab run: g++ is missing; on Debian and Ubuntu: apt-get install g++\n"
+
+
+def test_a_missing_nvcc_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    monkeypatch.setenv("PATH", path_without(tmp_path, "nvcc"))
+    monkeypatch.setattr(toolchain, "_nvcc_of_wheels", lambda: None)
+    assert main(["run", str(tmp_path / "tiny.cu")]) == 2
+    line = "gpulab run: nvcc is missing; install it with: python -m pip install 'pytest-gpulab[programs]'\n"
+    assert capsys.readouterr().err == line
+
+
+def test_the_wheels_nvcc_comes_first_but_a_toolkits_serves_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "nvcc"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert toolchain.find_toolchain().nvcc != own
+    assert toolchain.find_toolchain(prefer_toolkit=True).nvcc == own
+    monkeypatch.setattr(toolchain, "_nvcc_of_wheels", lambda: None)
+    assert toolchain.find_toolchain().nvcc == own
+
+
+def test_a_changed_header_is_compiled_again(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert gpulab(tmp_path, "tiny.cu").code == 3
+    write(tmp_path, "4")
+    assert gpulab(tmp_path, "tiny.cu").code == 4
+
+
+def test_options_and_further_files_go_to_nvcc(tmp_path: Path) -> None:
+    (tmp_path / "one.cu").write_text("int two();\nint main() { return two() + MORE; }\n")
+    (tmp_path / "two.cu").write_text("int two() { return 2; }\n")
+    assert gpulab(tmp_path, "--nvcc=two.cu -DMORE=5", "one.cu").code == 7
+
+
+def test_a_missing_library_is_named(tmp_path: Path) -> None:
+    (tmp_path / "blas.cu").write_text("#include <cublas_v2.h>\nint main() {}\n")
+    ran = gpulab(tmp_path, "blas.cu")
+    assert ran.code == 2
+    assert "cuBLAS is not available with no GPU (`cublas" in ran.err
+
+
+@pytest.mark.unit
+def test_a_missing_function_of_a_library_is_named() -> None:
+    messages = "program.o: in function `main':\nprogram.cu:(.text+0x1f): undefined reference to `cufftPlan1d'\n"
+    assert with_reason(messages).startswith("cuFFT is not available with no GPU (`cufftPlan1d`)\n")
+    assert with_reason("program.cu(3): error: expected a `;`\n") == "program.cu(3): error: expected a `;`\n"
+
+
+def test_relocatable_device_code_is_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    ran = gpulab(tmp_path, "--nvcc=-rdc=true", "tiny.cu")
+    assert ran.code == 2
+    assert ran.err.startswith("relocatable device code (-rdc=true) is not available with no GPU")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    build_cache.cache_folder.cache_clear()
+    monkeypatch.setenv("GPULAB_LOCKS", str(tmp_path))
+    yield tmp_path / f"gpulab-programs-{os.getuid()}"
+    build_cache.cache_folder.cache_clear()
+
+
+class Build:
+    """A build that counts its calls; it reads one file and writes one."""
+
+    def __init__(self, source: Path) -> None:
+        self.source, self.calls = source, 0
+
+    def __call__(self, folder: Path) -> list[Path]:
+        self.calls += 1
+        (folder / "product").write_text(self.source.read_text().upper())
+        return [self.source]
+
+
+def test_the_cache_builds_once_per_contents(cache: Path) -> None:
+    source = cache.parent / "source"
+    source.write_text("one")
+    build = Build(source)
+    for _ in range(2):
+        assert (build_cache.built(["key"], build) / "product").read_text() == "ONE"
+    assert build.calls == 1
+    source.write_text("two")
+    assert (build_cache.built(["key"], build) / "product").read_text() == "TWO"
+    assert build.calls == 2
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_failed_build_leaves_nothing(cache: Path) -> None:
+    def fail(folder: Path) -> list[Path]:
+        (folder / "half").touch()
+        raise CompileError("no")
+
+    with pytest.raises(CompileError):
+        build_cache.built(["key"], fail)
+    assert list(cache.iterdir()) == []
+
+
+def test_the_cache_keeps_the_newer_half_of_too_many(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_cache, "MAX_ENTRIES", 4)
+    source = cache.parent / "source"
+    source.write_text("one")
+    for key in range(8):
+        build_cache.built([str(key)], Build(source))
+    assert len(list(cache.iterdir())) <= 5
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:
+    cache.mkdir(mode=0o777)
+    cache.chmod(0o777)
+    assert build_cache.cache_folder() != cache
+    shutil.rmtree(build_cache.cache_folder())

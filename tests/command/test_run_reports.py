@@ -1,0 +1,90 @@
+"""`gpulab run`: hazards, the table of launches, the annotated listing, estimated times."""
+
+from __future__ import annotations
+
+from running import PROGRAMS, Ran, gpulab
+
+SUMS = (PROGRAMS / "sums.cu").read_text().splitlines()
+ESTIMATES = "gpulab: Times between events are estimates (~) of the cost model"
+
+
+def sums(*words: str) -> Ran:
+    return gpulab(PROGRAMS, *words)
+
+
+def line_of(text: str) -> int:
+    return next(number for number, line in enumerate(SUMS, 1) if text in line)
+
+
+def test_a_race_is_found_with_both_lines() -> None:
+    ran = sums("--nvcc=-DBARRIER=0", "sums.cu")
+    assert ran.code == 0 and ran.out.startswith("16384 ")
+    assert "race: Potential read-after-write (RAW) hazard on __shared__ memory in one block" in ran.said
+    assert f"at sums.cu:{line_of('tile[threadIdx.x] +=')}\n" in ran.err
+    assert "in kernel `sums`\n" in ran.err
+
+
+def test_an_exit_code_for_findings() -> None:
+    assert sums("--error-exitcode=9", "--nvcc=-DBARRIER=0", "sums.cu").code == 9
+    assert sums("--error-exitcode=9", "sums.cu").code == 0
+
+
+def test_races_are_not_looked_for_without_the_check() -> None:
+    ran = sums("--no-check", "--nvcc=-DBARRIER=0", "sums.cu")
+    assert "races and uninitialised reads not checked; no findings\n" in ran.err
+
+
+def test_memory_that_was_never_written_is_found_by_its_name() -> None:
+    ran = sums("sums.cu", "1", "without input")
+    assert "uninitialised: Uninitialized __global__ memory read of size 4 bytes: `in[0]` was never written" in ran.said
+
+
+def test_events_measure_the_estimate_and_the_report_says_so() -> None:
+    ran, strided = sums("sums.cu"), sums("sums.cu", "32")
+    assert ESTIMATES in ran.err
+    times = [float(of.out.split()[1]) for of in (ran, strided)]
+    assert 3 * 0.001 < times[0] < times[1] < 1
+
+
+def test_the_table_of_launches() -> None:
+    ran = sums("--profile", "sums.cu")
+    lines = ran.err.splitlines()
+    (header,) = (line.split() for line in lines if line.startswith("kernel "))
+    (row,) = (line.split() for line in lines if line.startswith("sums  "))
+    assert header == ["kernel", "grid", "block", "launches", "regs", "occup.", "ms", "sectors", "conflicts", "lanes"]
+    found = dict(zip(header, row, strict=True))
+    assert (found["grid"], found["block"], found["launches"], found["occup."]) == ("64", "256", "3", "100%")
+    assert int(found["regs"]) > 8 and found["ms"].startswith("~0.00") and found["conflicts"] == "0"
+    assert 3 < float(found["sectors"]) <= 4 and 8 < float(found["lanes"]) < 32
+    assert any(line.startswith("sums 64 x 256: ") for line in lines)
+    assert "an estimate of the cost model" in ran.said
+
+
+def test_bank_conflicts_and_sectors_of_a_stride() -> None:
+    ran = sums("--profile", "sums.cu", "32")
+    (row,) = (line.split() for line in ran.err.splitlines() if line.startswith("sums  "))
+    assert float(row[7]) > 20
+
+
+def test_the_annotated_listing() -> None:
+    ran = sums("--annotate", "--nvcc=-DBARRIER=0", "sums.cu")
+    lines = ran.err.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.split()[:2] == ["sums.cu", "time"])
+    number = line_of("tile[threadIdx.x] +=")
+    (row,) = (line for line in lines[at:] if line.startswith(f"{number:>4}  "))
+    assert "%" in row
+    assert any("! potential read-after-write" in line for line in lines[at:])
+    assert f"{len(SUMS):>4}  }}" in lines
+
+
+def test_another_gpu_is_modelled() -> None:
+    ran = sums("--gpu=t4", "--profile", "sums.cu")
+    assert "(cost model: NVIDIA T4); no findings" in ran.err
+    (row,) = (line.split() for line in ran.err.splitlines() if line.startswith("sums  "))
+    assert row[5] == "100%" and row[6].startswith("~")
+
+
+def test_an_unknown_gpu_is_one_line() -> None:
+    ran = sums("--gpu=voodoo", "sums.cu")
+    assert ran.code == 2 and ran.err.startswith("gpulab run: no GPU model is named 'voodoo'; available: ")
+    assert len(ran.err.splitlines()) == 1
