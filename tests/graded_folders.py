@@ -97,7 +97,7 @@ def assert_verdicts(grade: dict[str, Any], path: Path) -> None:
     for name, code in expectation.fails.items():
         assert checks[name]["verdict"] == "failed", "\n".join(problems(grade))
         assert is_met(code, [finding["code"] for finding in checks[name]["findings"]]), "\n".join(problems(grade))
-    if is_wrong_only_while_timed(path):  # or it would be found with nobody looking at what timed launches wrote
+    if is_wrong_only_while_timed(path):  # or it would be found without the checks of timed launches
         others = {check["verdict"] for check in checks.values() if check["kind"] in ("compile", "correct", "safe")}
         assert others == {"passed"}, "\n".join(problems(grade))
     assert grade["points"] < 100

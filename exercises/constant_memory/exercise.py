@@ -1,7 +1,7 @@
 """The constant memory exercise: a field of summed squared distances from a few vectors to every point of a grid.
 
-All threads need the same vectors in the same order, which is what constant memory is made for. The plan hands them
-over through the symbol `vectors`; the only buffer that the kernel gets is the field it writes.
+All threads need the same vectors in the same order, which is what constant memory is made for. The plan passes them
+through the symbol `vectors`; the only buffer of the kernel is the field that it writes.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ INDEX = "Usual cause: an index that stays the same in each round."
 TERM = "Usual cause: a formula other than the README's."
 TYPE = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
 
-ROWS = 8  # of the field that the CPU's cache holds through all vectors
+ROWS = 8  # of the field that stay in the CPU's cache during the loop over the vectors
 
 
 def plan(problem: Problem) -> Plan:
@@ -57,7 +57,7 @@ def plan(problem: Problem) -> Plan:
 
 
 def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Vectors near the grid for "random", halves for "fractions"; other patterns as `fill` has them."""
+    """Return vectors near the grid for "random", halves for "fractions"; other patterns are those of `fill`."""
     width, height, count = problem.size
     if pattern == "fractions":
         vectors = (rng.integers(-8, 8, (count, 2)) + 0.5).astype(np.float32)
@@ -70,7 +70,7 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
 
 
 def reference(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
-    """The field in float64.
+    """Return the field in float64.
 
     Tolerance: a term passes through a difference, a product (in which the difference's error enters twice), the sum
     of x and y, and at most `count` additions, so gamma_(count + 4) bounds the error relative to the terms' magnitudes
@@ -107,12 +107,12 @@ def field(x: Array, y: Array, vectors: Array) -> tuple[Array, Array]:
 
 
 def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
-    """Return what loops over too many or too few vectors leave, and sums of something else than squared distances."""
+    """Return the results of loops over too many or too few vectors, and sums of other terms than squared distances."""
     width, height, count = problem.size
     x, y = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)[:, None]
     vectors = inputs["vectors"].astype(np.float64)
     squares = [(x - vx) ** 2 + (y - vy) ** 2 for vx, vy in vectors]
-    total, nowhere = sum(squares), x**2 + y**2  # what is behind the vectors in the array is 0
+    total, nowhere = sum(squares), x**2 + y**2  # the array holds 0 behind the vectors
     whole = [np.trunc(x - vx) ** 2 + np.trunc(y - vy) ** 2 for vx, vy in vectors]
     found = {
         ("the sum over one vector too many", ROUNDS): total + nowhere,
@@ -174,8 +174,8 @@ exercise = Exercise(
             (256, 256, CLASSIC_VECTORS),
         ),
     ),
-    # Measured on an H200: 3.3x with constant memory, 0.2x with a lane-dependent index. Of the 3.3x, 2.7x are had with
-    # a sum in a register and the vectors in global memory.
+    # Measured on an H200: 3.3x with constant memory, 0.2x with a lane-dependent index. Of the 3.3x, 2.7x come from
+    # a sum in a register, with the vectors in global memory.
     speed=(
         SpeedTier(2, 15, size=LARGE, required=True, simulated_size=LARGE_SIMULATED),
         SpeedTier(3, 10, size=LARGE, simulated_size=LARGE_SIMULATED),

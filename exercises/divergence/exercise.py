@@ -1,9 +1,9 @@
 """Divergence: element i takes path i % 2 (or i % 8); the student chooses which thread does which element.
 
-Every path repeats a step 64 times on values that start between SMALLEST and LARGEST. What comes out is compared bit for
-bit. That is fair, as a step has only operations that IEEE 754 rounds in one way, and no product of it that is added to
-something rounds at all, so that a fused multiply-add changes nothing. And it is strict: after 64 rounds the last digits
-depend on each rounding, so that no polynomial, no faster division and no higher precision gives the same numbers.
+Every path repeats a step 64 times on values that start between SMALLEST and LARGEST. The results are compared bit for
+bit. That is fair, because a step has only operations that IEEE 754 rounds in one way. Products that are added to
+something are exact, so a fused multiply-add changes nothing. And it is strict: after 64 rounds the last digits depend
+on each rounding, so that no polynomial, no faster division and no higher precision gives the same numbers.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,8 +48,8 @@ STEPS = (
 TWO_WAY = Variant("two-way", facts={"ways": 2})
 EIGHT_WAY = Variant("eight-way", facts={"ways": 8})
 
-FRESH_VALUES = 2**20 - 3  # above this a pattern repeats, but for single values
-CHUNK = 2**14  # elements that the CPU's cache holds through all rounds of a path
+FRESH_VALUES = 2**20 - 3  # above this a pattern repeats, except for single values
+CHUNK = 2**14  # elements that stay in the CPU's cache during all rounds of a path
 
 
 def plan(problem: Problem) -> Plan:
@@ -90,7 +90,7 @@ def reference_at(problem: Problem, arrays: Mapping[str, Array], places: Mapping[
 
 
 def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
-    """Return what every path makes of all elements, and what their own paths make of whole numbers."""
+    """Return the results of every path for all elements, and of their own paths for whole numbers."""
     start, ways = arrays["in"], problem.variant.facts["ways"]
     taken = "Usual cause: the condition that chooses the path. Does the element's index decide, or something else?"
     with np.errstate(all="ignore"):  # a path may not lead far from 0
@@ -101,7 +101,7 @@ def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistak
 
 
 def follow(which: int, start: Array) -> Array:
-    """Return where a path leads to from float32 values, each operation rounded to float32."""
+    """Return the results of a path from float32 values, each operation rounded to float32."""
     x = start
     for _ in range(ROUNDS):
         x = STEPS[which](x)

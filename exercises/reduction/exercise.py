@@ -1,4 +1,4 @@
-"""Reduction: combine n values into one, a partial result a block, relaunched on the partials until one is left."""
+"""Reduction: combine n values into one; one partial result per block, relaunched on the partials until one is left."""
 
 from collections.abc import Callable, Mapping
 
@@ -44,7 +44,7 @@ UFUNCS = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.mi
 # Exponents of the float factors add up to at most this, so that no product of any of them over- or underflows.
 PRODUCT_LOG2 = 20
 
-# Above this a pattern repeats, but for few values: 2**26 fresh random numbers take longer than all else.
+# Above this a pattern repeats, except for few values: 2**26 new random numbers take longer than all other work.
 FRESH_VALUES = 2**20 - 3
 
 
@@ -101,7 +101,7 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
         values = factors(pattern, count, dtype, rng)
     else:
         values = numerics.fill(pattern, count, dtype, rng)
-    # Values at the type's far end, so that a kernel that starts from anything but the identity is wrong.
+    # Values at the end of the type's range, so that a kernel with another start value than the identity is wrong.
     if operation in ("max", "min") and pattern == "random":
         values = at_the_top(values) * dtype(-1 if operation == "max" else 1)
     if operation == "min" and pattern == "needle":
@@ -110,14 +110,14 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
 
 
 def at_the_top(values: Array) -> Array:
-    """Return the values of `fill`'s "random" moved up to the largest numbers of their type."""
+    """Return the values of `fill`'s "random", shifted to the largest numbers of their type."""
     if values.dtype == np.float32:
         return values * np.float32(2e38)
     return values + np.int32(np.iinfo(np.int32).max - 1001)
 
 
 def factors(pattern: str, count: int, dtype: type, rng: np.random.Generator) -> Array:
-    """Return factors whose product tells each of them: odd integers, which wrap but never lose one; or floats near 1.
+    """Return factors that each change the product: odd integers, which wrap around but lose none; or floats near 1.
 
     The floats are +-2**e with the sum of |e| at most PRODUCT_LOG2, so that the bound of `product_tolerance` holds.
     """
@@ -131,9 +131,9 @@ def factors(pattern: str, count: int, dtype: type, rng: np.random.Generator) -> 
 
 
 def exact_factors(count: int, rng: np.random.Generator) -> Array:
-    """Return factors whose float32 products are exact in any order: -1, a few -2 and -1/2, one with all 24 digits.
+    """Return factors with float32 products that are exact in any order: -1, a few -2 and -1/2, one with all 24 digits.
 
-    All are negative, so that each of them turns the sign.
+    All are negative, so that each of them changes the sign.
     """
     values = -np.ones(count)
     values[rng.integers(0, count, PRODUCT_LOG2)] *= np.exp2(rng.choice([-1, 1], PRODUCT_LOG2))
@@ -156,7 +156,7 @@ def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
 
 
 def additions(problem: Problem) -> int:
-    """Return the additions that an element passes through at most, in whatever order each block adds.
+    """Return the maximal number of additions that an element passes through, for any order within the blocks.
 
     A block that combines k elements puts an element through at most k - 1 additions; the levels add up.
     """
@@ -169,7 +169,7 @@ def additions(problem: Problem) -> int:
 
 
 def partial_everywhere(tunables: Mapping[str, int]) -> int:
-    """Return a size whose last block is partial at every level: three levels, or two where three would be large."""
+    """Return a size with a partial last block at every level: three levels, or two if three would be large."""
     step = tile(tunables)
     blocks = step + 2 if step <= 256 else 6
     return step * (blocks - 1) + step // 2 + 1

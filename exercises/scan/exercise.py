@@ -1,7 +1,7 @@
 """The scan exercise: prefix sums of any length, block by block, inclusive or exclusive.
 
 The submission declares INCLUSIVE and the elements that a block scans, BLOCK_SIZE * ITEMS_PER_THREAD. By default the
-plan is scan-then-fan: `scan_block` scans each block's elements and leaves their total in `block_sums`, the totals are
+plan is scan-then-fan: `scan_block` scans each block's elements and writes their total to `block_sums`, the totals are
 scanned the same way until one block is enough, then `add_offsets` adds them back level by level. With SINGLE_PASS the
 plan is one launch of `scan_single_pass` with zeroed scratch memory for a decoupled look-back.
 """
@@ -27,10 +27,10 @@ from pytest_gpulab.exercise import (
 )
 from pytest_gpulab.numerics import fill, prefix_sums_at, recursive_depth, repeated, scan_tolerance, scan_tolerance_at
 
-# The largest input that a check may choose for a submission's block size: it keeps a simulated run short.
+# The largest input that a check may choose for a submission's block size, so that a simulated run is short.
 MAX_CHECKED = 1 << 17
 
-# Above this a pattern repeats, but for few values: 2**25 fresh random numbers take longer than all else.
+# Above this a pattern repeats, except for few values: 2**25 new random numbers take longer than all other work.
 FRESH_VALUES = 2**20 - 3
 COUNTED_SIZE = 1 << 18
 
@@ -40,7 +40,7 @@ def elements_per_block(tunables: Mapping[str, int]) -> int:
 
 
 def level_sizes(problem: Problem) -> list[int]:
-    """The number of elements to scan at each level of the recursion: n, its block sums, their block sums, ..."""
+    """Return the number of elements to scan at each level of the recursion: n, its block sums, their block sums, ..."""
     sizes = [problem.size]
     while sizes[-1] > elements_per_block(problem.tunables):
         sizes.append(block_count(sizes[-1], problem))
@@ -98,10 +98,10 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
 
 
 def additions_in_a_row(problem: Problem) -> int:
-    """The roundings that one element may pass through: a block may add its elements in any order, at every level.
+    """Return the maximal number of roundings per element: a block may add its elements in any order, at every level.
 
-    In a long sum that allows more than a number cut off or an element missing makes. So every size is tried on
-    "fractions", too, whose sums are exact in any order: there nothing is allowed.
+    In a long sum, the resulting tolerance exceeds the effect of a missing element. So every size is also tested with
+    "fractions": their sums are exact in any order, and no error is allowed.
     """
     tile = elements_per_block(problem.tunables)
     if problem.tunables["SINGLE_PASS"]:
@@ -128,7 +128,7 @@ def reference_at(problem: Problem, inputs: Mapping[str, Array], places: Mapping[
 
 
 def every_level_partial(tunables: Mapping[str, int]) -> int:
-    """Three levels where they fit, else two, each ending in a block that is not full.
+    """Return a size of three levels if they fit, else two, each with a partial last block.
 
     In a single pass a warp looks back over 32 blocks at a time, so there are more of them.
     """
@@ -191,7 +191,7 @@ exercise = Exercise(
         SpeedTier(2, 5, size=1 << 25, baseline="blelloch.cu", simulated_size=1 << 21),
     ),
     min_bytes=lambda problem: 8 * problem.size,  # every element is read once and written once
-    # Two correct runs of a look-back may differ in the last bits: a block adds up whatever its predecessors
+    # Two correct runs of a look-back may differ in the last bits: a block adds the sums that its predecessors
     # have published by then.
     deterministic=False,
 )

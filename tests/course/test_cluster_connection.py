@@ -95,7 +95,7 @@ def test_a_connection_that_comes_back_costs_nothing(cluster: DaskCluster, tmp_pa
 def test_a_missing_scheduler_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "CONNECT_LIMIT_S", 0.2)
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # and nobody listens
+        held.bind(("127.0.0.1", 0))  # and no process listens
         address = address.format(free=held.getsockname()[1])
         with pytest.raises(
             ExecutorUnavailable, match=rf"there is no Dask scheduler at {address} \(.+\); start one with"

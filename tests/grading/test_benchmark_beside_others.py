@@ -139,7 +139,7 @@ READINGS_PER_SESSION = 1 + FIRST_ROUNDS // ROUNDS_PER_READING
         (SLOW, READINGS_PER_SESSION, 1.0, "passed"),
         (1.0, READINGS_PER_SESSION, 1.0, "inconclusive"),  # it can do better
         (SLOW, 2, 1.0, "inconclusive"),  # others may well hold it down all that time
-        (SLOW, READINGS_PER_SESSION, 1e-5, "inconclusive"),  # nobody knows yet
+        (SLOW, READINGS_PER_SESSION, 1e-5, "inconclusive"),  # not known yet
     ],
 )
 def test_a_gpu_that_was_never_faster_is_not_distrusted_because_others_were_seen_now_and_then(

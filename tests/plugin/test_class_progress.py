@@ -83,7 +83,7 @@ def read_all(descriptor: int) -> str:
     while True:
         try:
             part = os.read(descriptor, 65536)
-        except OSError:  # Linux' way of saying that nobody writes any more
+        except OSError:  # Linux raises this when no process writes any more
             break
         if not part:
             break

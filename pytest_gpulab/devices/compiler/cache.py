@@ -55,6 +55,7 @@ class Cache:
             return
         with contextlib.suppress(OSError):
             self._evict(self._folder)
+            # A new file is renamed, so that no process reads a part of an entry.
             descriptor, name = tempfile.mkstemp(dir=self._folder)
             try:
                 with os.fdopen(descriptor, "wb") as file:

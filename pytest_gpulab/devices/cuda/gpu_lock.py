@@ -129,10 +129,12 @@ class GpuLock:
 
     @contextmanager
     def _holding(self, lock: _GatedLock) -> Iterator[None]:
+        # nested in a lock that suffices
         if self.is_exclusive or self._contexts.is_held:
             yield
             return
         if self._work.is_held:
+            # Long work lets a waiting timing process go first.
             if time.monotonic() - self._acquired_s > HOLD_S and self._work.is_gate_closed():
                 self._work.release_shared()
                 self._acquire_shared(self._work)

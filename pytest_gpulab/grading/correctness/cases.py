@@ -148,6 +148,7 @@ class CaseRuns:
         build = self._builds.of(case.variant)
         if case.name not in self._outcomes:
             self._budget.begin()
+            # Only the runs of a case count, not the time of its build.
             outcome = self._given_up() or self._run(case, build)
             self._budget.begin()
             self._outcomes[case.name] = self._noted(case, outcome)

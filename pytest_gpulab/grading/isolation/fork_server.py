@@ -103,6 +103,7 @@ class ForkedProcess:
         """Kill it and everything that it started."""
         self._is_killed = True
         with contextlib.suppress(OSError):  # the server is gone; then the parent-death watchdog kills it
+            # the server reads the end of the stream, and kills the worker with its group
             self._handle.shutdown(socket.SHUT_WR)
 
     def wait(self, limit_s: float) -> int:
@@ -170,6 +171,7 @@ def _server() -> ForkServer | None:
     if sys.platform != "linux":
         return None
     try:
+        # try the system calls that the server needs
         os.close(os.pidfd_open(os.getpid()))
         os.close(_memory_file(""))
         return _start()
@@ -194,6 +196,7 @@ class ForkServer:
         handle, other_end = socket.socketpair()
         (read, stdin), (stdout, write) = os.pipe(), os.pipe()
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)  # not by name: it may have been removed
+        # The request is a file in memory, because a message has a limited size.
         own = [_memory_file(json.dumps(request)), folder, read, write]
         process = ForkedProcess(stdin, stdout, handle)
         try:

@@ -107,6 +107,7 @@ class _RequestHandler:
         judge = {"check": self._grader.run, "countable": self._grader.countable, "count": self._grader.count}
         ((kind, name),) = request.items()
         result = judge[kind](self._checks[name])
+        # The C library buffers the kernels' output.
         ctypes.pythonapi.fflush(None)
         if result.kind == "correct" and not result.printed:
             result = replace(result, printed=self._printed_since())

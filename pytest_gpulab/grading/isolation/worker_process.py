@@ -182,6 +182,7 @@ class Worker:
         except RuntimeError as error:  # the system's limit on processes counts threads
             self.kill()
             raise _cannot_start(OSError(errno.EAGAIN, str(error))) from None
+        # From now on another thread may end the process.
         self._scope.add(self)
         self.send(task)
 
@@ -273,6 +274,7 @@ class Worker:
     def stop(self) -> None:
         """Let the process close its device and exit; then kill whatever of its group is left."""
         self.send(STOP)
+        # The listener ends when the process closes its output.
         self._listener.join(STOP_LIMIT_S)
         self.kill()
 

@@ -139,6 +139,7 @@ def _pristine(made: Mapping[str, Array], name: str, dtype: np.dtype[Any], shape:
     values: Array = np.ascontiguousarray(made[name]).reshape(np.shape(made[name])).view()
     if values.dtype != dtype or values.shape != shape:
         raise ExerciseError(f"input {name!r} is {values.dtype} {values.shape}, but its buffer is {dtype} {shape}")
+    # The reference and later replays must get the same contents.
     values.setflags(write=False)
     return values
 

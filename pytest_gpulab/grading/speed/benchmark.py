@@ -341,8 +341,10 @@ class Benchmark:
 
     def _round(self, turn: int, base: int | None) -> None:
         """Time both sides on the same contents; one of the runs may be checked if a set to base it on is given."""
+        # Any copy of a batch may be checked, so a kernel cannot skip work in the others.
         copy = int(self._rng.integers(self._copies)) if self._batched else turn % REPLICAS
         mixes = self._mixes(turn, copy, base)
+        # Alternate the order, so that neither side always runs after the other.
         baseline_first = turn % 2 == 0
         if baseline_first:
             self._baseline_ms.append(self._sample(self._baseline, turn, mixes))

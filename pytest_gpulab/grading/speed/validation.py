@@ -75,6 +75,7 @@ class CheckedRuns:
         The first call returns the most, equally many per copy, and one per set among the first few turns, because a
         slow kernel may have no more. Later calls return one.
         """
+        # At random: a kernel that could predict the checked runs would skip work in the others.
         turns = [int(turn) for turn in self._rng.permutation(np.arange(first, first + rounds))]
         if self._is_begun:
             return {turns[0]: int(self._rng.integers(SETS))}

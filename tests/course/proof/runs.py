@@ -119,7 +119,7 @@ class Run:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # or `interrupt` would reach whoever started this as well
+                start_new_session=True,  # or `interrupt` would reach the parent process, too
             )
         threading.Thread(target=self._watch, daemon=True).start()
 

@@ -28,7 +28,7 @@ EXERCISES = ("reduction", "scan", "divergence", "constant_memory")
 LIMIT_S = 560
 DEVICE = "cuda"
 NOT_GRADABLE = "not gradable"
-UNDECIDED = (NOT_GRADABLE, "inconclusive")  # nobody's are: why?
+UNDECIDED = (NOT_GRADABLE, "inconclusive")  # must not occur
 PLUGIN = "pytest_gpulab.plugin"
 Verdicts = dict[str, dict[str, str]]  # student -> check -> verdict
 

@@ -258,6 +258,7 @@ class CudaStopwatch:
         is_late = False
         with suppress(self._context.driver.Error):  # a kernel ended abnormally: `wait` explains it
             self._end.record()
+            # If the GPU has passed the first event already, it was idle while Python enqueued the launches.
             is_late = self._start.query()
         self._context.wait(kernel)
         return float(self._start.time_till(self._end)), not is_late
@@ -303,6 +304,7 @@ class CudaStopwatch:
                 shortest_ms[nth] = min(shortest_ms[nth], pause_ms)
             (short, long), (short_ms, long_ms) = SPEED_CYCLES, shortest_ms
             speed = (long - short) / self._cycles_per_ms / (long_ms - short_ms) if long_ms > short_ms else 0.0
+            # Beyond `MAX_SPEED`, an interruption has lengthened the short pause.
             if FULL_SPEED <= speed <= MAX_SPEED:
                 break
         return min(speed, 1.0)

@@ -80,6 +80,7 @@ class Scheduler:
                 if self._resume_phase_waits():
                     continue
                 if self.stalled:
+                    # Threads behind the barrier may write the value that the stalled groups wait for.
                     if self._release_barriers():
                         continue
                     self._wake_stalled()
@@ -161,6 +162,7 @@ class Scheduler:
         wave, steps, counters = self.wave, self.steps, self.counters
         while True:
             step = steps[block]
+            # also the simulated clock
             wave.steps += 1
             self._at = group, block
             if step.mask is not None:
@@ -181,6 +183,7 @@ class Scheduler:
             if following <= block and self._must_yield(group, following, step):
                 self.stalled.append((group, following))
                 return
+            # A group at a lower block goes first, so that diverged groups reconverge.
             if self.heap and self.heap[0] <= (group.tag, following):
                 self._push(group, following)
                 return
