@@ -92,7 +92,7 @@ class ParallelRun:
             raise SettingsError(str(error)) from None
         except OSError as error:
             raise SettingsError(
-                f"grades cannot be kept in pytest's cache: {error.strerror}; name a file that can be written with "
+                f"grades cannot be stored in pytest's cache: {error.strerror}; name a file that can be written with "
                 "--gpulab-store=PATH"
             ) from None
         self.session.settings = replace(self.settings, seed=seed)
@@ -131,7 +131,7 @@ class ParallelRun:
         if self._schedule is None:
             return []
         path = self._store_path()
-        kept = f"grades are kept in {shown(path)}" if path else "grades are not kept"
+        kept = f"grades are stored in {shown(path)}" if path else "grades are not stored"
         return [f"{self._graders_text()}; {kept}"]
 
     def _graders_text(self) -> str:
@@ -277,7 +277,7 @@ class ParallelRun:
         if self._schedule is not None:
             self._schedule.close()
             if reasons := self._schedule.not_kept:
-                self.errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
+                self.errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not stored: {reasons[0]}")
 
     def summary(self) -> Iterator[str]:
         """Yield the progress and, after a stopped run, the way to continue."""
@@ -289,7 +289,7 @@ class ParallelRun:
     def _stopped(self, progress: Progress) -> str:
         graded = f"stopped: {progress.stored + progress.graded} of {progress.total} submissions are graded"
         are_kept = self._store_path() is not None and self._schedule is not None and not self._schedule.not_kept
-        return f"{graded} and kept; repeat the command to continue." if are_kept else f"{graded}."
+        return f"{graded} and stored; repeat the command to continue." if are_kept else f"{graded}."
 
     def _settle(self, schedule: Schedule) -> None:
         """Record the changed points after a complete run, and mark the run as complete in the store."""

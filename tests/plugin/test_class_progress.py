@@ -135,7 +135,7 @@ def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert gone(int((unhurried.folder / "waiting").read_text()))
     assert "gpulab: 1/2 graded" in output
-    told = "gpulab: stopped: 1 of 2 submissions are graded and kept; repeat the command to continue."
+    told = "gpulab: stopped: 1 of 2 submissions are graded and stored; repeat the command to continue."
     assert told in output.splitlines() and "gpulab: wrote grades.json" in output.splitlines()
     document = json.loads((unhurried.folder / "grades.json").read_text())
     assert document["interrupted"] and [grade["points"] for grade in document["grades"]] == [90]

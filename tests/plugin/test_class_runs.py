@@ -37,7 +37,7 @@ def test_a_class_is_graded_and_told_in_tables(school: Course, kept: str) -> None
     assert [grade["student"] for grade in grades(school).values()] == ["1", "2", "3"]
     result.stdout.fnmatch_lines(
         [
-            "gpulab: 2 processes; grades are kept in *grades.sqlite",
+            "gpulab: 2 processes; grades are stored in *grades.sqlite",
             "gpulab: 3 submissions of 4 students in *handed_in",
             "collected 21 items",
             "gpulab: 3/3 graded, 2 with failures; *",
@@ -45,7 +45,7 @@ def test_a_class_is_graded_and_told_in_tables(school: Course, kept: str) -> None
             "twice *",
             "*gpulab: submissions*",
             "dora: There is no .cu file, but notes.txt.",
-            "*gpulab: handed in nothing*",
+            "*gpulab: no submission*",
             "5 (Eve E.)",
             "*gpulab: students*",
             "1 (Ann A.) * 90 * 90/100",
@@ -188,7 +188,7 @@ def test_the_header_names_paths_as_they_were_given(school: Course, kept: str) ->
     up = ("--gpulab-submissions=../handed_in", "--gpulab-exercises=../exercises", "--gpulab-store=../kept.sqlite")
     result = school.grade(*up, "-k", "nobody")
     result.stdout.fnmatch_lines(
-        ["gpulab: * grades are kept in ../kept.sqlite", "gpulab: 3 submissions of 4 students in ../handed_in"]
+        ["gpulab: * grades are stored in ../kept.sqlite", "gpulab: 3 submissions of 4 students in ../handed_in"]
     )
 
 
@@ -310,7 +310,7 @@ def test_grades_that_cannot_be_kept_count_all_the_same(school: Course, monkeypat
     monkeypatch.setattr(Store, "put", put)
     result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
     assert result.ret == NOT_WRITTEN and points(school) == {"ann/twice.cu": 90}
-    result.stdout.fnmatch_lines(["ERROR: 1 grade is not kept: the disk is full"])
+    result.stdout.fnmatch_lines(["ERROR: 1 grade is not stored: the disk is full"])
 
 
 def test_a_disk_that_is_full_at_the_very_end_costs_no_report(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,14 +112,14 @@ def test_pytests_terminal_may_be_left_out(school: Course, kept: str) -> None:
 
 def test_without_pytests_cache_grades_are_not_kept(school: Course) -> None:
     result = school.grade(*CLASS, "-p", "no:cacheprovider", "-k", "nobody")
-    result.stdout.fnmatch_lines(["gpulab: 2 processes; grades are not kept"])
+    result.stdout.fnmatch_lines(["gpulab: 2 processes; grades are not stored"])
 
 
 def test_a_cache_that_cannot_be_written_is_refused(school: Course) -> None:
     school.write("cache", "a file, where a folder should be")
     line = usage_error(school.grade(*CLASS, "-o", "cache_dir=cache"))
     assert line == (
-        "grades cannot be kept in pytest's cache: Not a directory; name a file that can be written with "
+        "grades cannot be stored in pytest's cache: Not a directory; name a file that can be written with "
         "--gpulab-store=PATH"
     )
 
@@ -127,13 +127,13 @@ def test_a_cache_that_cannot_be_written_is_refused(school: Course) -> None:
 def test_a_process_grades_on_each_core_that_may_be_used(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "usable_cores", lambda: 3)
     result = school.grade("--gpulab-submissions=handed_in", "-p", "no:cacheprovider", "-k", "nobody")
-    result.stdout.fnmatch_lines(["gpulab: 3 processes; grades are not kept"])
+    result.stdout.fnmatch_lines(["gpulab: 3 processes; grades are not stored"])
 
 
 def test_a_store_elsewhere_is_made_and_named(school: Course, tmp_path: Path) -> None:
     path = tmp_path / "term" / "grades.sqlite"
     result = school.grade(*CLASS, f"--gpulab-store={path}", "--gpulab-seed=12", "-k", "nobody")
-    result.stdout.fnmatch_lines([f"gpulab: 2 processes; grades are kept in {path}", "Repeat this run with *seed=12."])
+    result.stdout.fnmatch_lines([f"gpulab: 2 processes; grades are stored in {path}", "Repeat this run with *seed=12."])
     result = school.grade(*CLASS, f"--gpulab-store={path}", "-k", "nobody")
     result.stdout.fnmatch_lines(["Repeat this run with --gpulab-seed=12."])
     with closing(sqlite3.connect(path)) as store:
@@ -148,7 +148,7 @@ def test_many_processes_grade_any_paths_as_one_does(course: Course) -> None:
     many = course.grade("work", "--gpulab-seed=3", "--gpulab-report=json:many.json", "--gpulab-workers=2")
     assert many.ret == alone.ret and many.parseoutcomes() == alone.parseoutcomes()
     assert grades(course, "many.json") == grades(course, "alone.json")
-    many.stdout.fnmatch_lines(["gpulab: 2 processes; grades are not kept", "work/twice/wrong.cu ..FF.FF *"])
+    many.stdout.fnmatch_lines(["gpulab: 2 processes; grades are not stored", "work/twice/wrong.cu ..FF.FF *"])
     assert not (course.folder / ".pytest_cache/d/gpulab").exists()
 
 

@@ -427,7 +427,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "The system killed the worker": killed_for_memory,
     "The system killed the compiler": compiler_killed_for_memory,
     "grading in several processes needs": no_shared_memory,
-    "grades cannot be kept": cache_not_writable,
+    "grades cannot be stored": cache_not_writable,
     "cannot use the store": store_not_writable,
     "the drive of": drive_without_locks,
     "The compiler did not": compiler_limit,

@@ -28,11 +28,11 @@ def class_sections(gradebook: Gradebook) -> Iterator[Section]:
     grades = counting_grades(gradebook)
     everyone = standings(gradebook, grades)
     yield from _section("gpulab: class", _exercises(grades, everyone))
-    yield from _section("gpulab: checks that most fail", _hardest(grades))
+    yield from _section("gpulab: checks with most failures", _hardest(grades))
     yield from _section("gpulab: most common findings", _findings(grades))
     yield from _section("gpulab: submissions", _told(gradebook.problems))
     yield from _section("gpulab: near-identical sources", _alike(gradebook.duplicates))
-    yield from _section("gpulab: handed in nothing", _told([_name(each.id, each.name) for each in gradebook.absent]))
+    yield from _section("gpulab: no submission", _told([_name(each.id, each.name) for each in gradebook.absent]))
     if len(everyone) <= MAX_STUDENTS:
         yield from _section("gpulab: students", _students(everyone, list(exercises_of(grades))))
     yield from _section("gpulab: changed points", list(gradebook.changes))
@@ -82,7 +82,7 @@ def _exercises(grades: Sequence[Grade], everyone: Sequence[Standing]) -> list[st
         shares = (f"{share:.0%}" for share in (score.mean, *score.quartiles))
         counts = (str(score.full), str(score.below_half))
         rows.append((score.title, points_text(score.max_points), str(len(score.shares)), *shares, *counts))
-    headers = ("exercise", "points", "graded", "mean", "quarter", "median", "3 quarters", "all points", "below half")
+    headers = ("exercise", "points", "graded", "mean", "25 %", "median", "75 %", "all points", "below half")
     return laid_out(headers, rows) if rows else []
 
 
