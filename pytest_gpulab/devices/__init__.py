@@ -1,7 +1,7 @@
 """Devices: one protocol for a real GPU and the simulated one.
 
 - `protocol`: the protocol, its value types and options.
-- `errors`, `hazards`: exceptions of devices, and hazards found in a launch.
+- `errors`: exceptions of devices, and hazards found in a launch.
 - `stopwatch`, `textures`: the protocol's parts for timing and for textures.
 - `compiler`, `source`: NVRTC, and the text of CUDA C++ files.
 - `hardware`, `system`: GPUs as data, and the operating system.
@@ -15,7 +15,7 @@ import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # every pytest session imports this package for `system.threads`, which must not load NumPy
+if TYPE_CHECKING:  # every pytest session imports this package for `system.processes`, which must not load NumPy
     from .protocol import Device, DeviceInfo
 
 __all__ = ["open_device"]

@@ -1,10 +1,13 @@
-"""Exceptions of devices: mistakes in kernels, limits of the simulated GPU, and missing hardware or software."""
+"""Errors of devices, and hazards that a device finds in a launch, in compute-sanitizer's words, with line and thread.
+
+Errors are mistakes in kernels, limits of the simulated GPU, and missing hardware or software.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from .hazards import Hazard, Lane, Location, SourceLine
+from dataclasses import dataclass
+from typing import Literal
 
 
 class DeviceError(Exception):
@@ -79,3 +82,137 @@ class OutOfMemory(DeviceUnavailable):
 
 class DeviceAbsent(DeviceUnavailable):
     """A device that this machine lacks: hardware or software is missing, or too old."""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of a source file, as named in the compiler's line table."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One thread of a launch: block and thread indices as (x, y, z)."""
+
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return f"block {_short(self.block)} thread {_short(self.thread)}"
+
+
+def _short(index: tuple[int, int, int]) -> str:
+    return str(index[0]) if index[1:] == (0, 0) else f"({index[0]}, {index[1]}, {index[2]})"
+
+
+@dataclass(frozen=True)
+class Location:
+    """The location of a memory access, in or beside an array.
+
+    Attributes:
+        space: `global`, `constant`, `shared` or `local`.
+        offset: bytes from the array's start; negative before it.
+        nbytes: the array's size.
+        size: bytes of one lane's access.
+        element: bytes of one value in it (4 for a `float4`).
+        access: `read`, `write` or `atomic`.
+        symbol: the array's name in the source, if the array is a variable.
+        parameter: the index of the kernel parameter that points to the array, if any.
+        base: the array's address, if the caller allocated it.
+    """
+
+    space: str
+    offset: int
+    nbytes: int
+    size: int
+    element: int
+    access: str
+    symbol: str = ""
+    parameter: int | None = None
+    base: int | None = None
+
+    def __str__(self) -> str:
+        """Return the element if the array has a name, else the distance from the array in bytes."""
+        if self.symbol:
+            return self.named(self.symbol, self.element)
+        whole = f"a thread's own {self.nbytes} bytes" if self.space == "local" else f"an array of {self.nbytes} bytes"
+        if self.offset < 0:
+            return f"{-self.offset} bytes before the start of {whole}"
+        past = self.offset - self.nbytes
+        if past < 0:
+            return f"the access runs past the end of {whole}"
+        return f"{f'{past} bytes' if past else 'just'} past the end of {whole}"
+
+    def named(self, name: str, element: int) -> str:
+        """Describe an access outside the array `name` with elements of `element` bytes."""
+        if not self.nbytes and self.space == "shared":
+            return f"{self.elements(name, element)} {_DONE[self.access]}, but {NO_DYNAMIC_SHARED}"
+        count = self.nbytes // element
+        has = f"`{name}` has {count} element{'' if count == 1 else 's'}"
+        return f"{self.elements(name, element)} {_DONE[self.access]}, {has}"
+
+    def elements(self, name: str, element: int) -> str:
+        """Name the accessed elements: `` `out[256]` ``, or `` `in[6]` to `in[9]` ``; or a single variable."""
+        if self.symbol and (self.offset, self.nbytes) == (0, element) and self.size == element:
+            return f"`{name}`"
+        first = self.offset // element
+        last = (self.offset + self.size - 1) // element
+        return f"`{name}[{first}]`" if first == last else f"`{name}[{first}]` to `{name}[{last}]`"
+
+
+NO_DYNAMIC_SHARED = "the kernel is launched without dynamic shared memory"
+_DONE = {"read": "read", "write": "written", "atomic": "changed by an atomic"}
+
+HazardKind = Literal["memory", "barrier", "race", "uninitialised"]
+
+
+@dataclass(frozen=True)
+class Access:
+    """The other access of a race: its kind, source line and thread."""
+
+    what: str
+    where: SourceLine | None
+    lane: Lane
+
+    def __str__(self) -> str:
+        return f"{self.what} by {self.lane}" + (f" at {self.where}" if self.where else "")
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """An error found in a launch, whether or not its results are correct.
+
+    Attributes:
+        kind: the family, as in `safe[kind]`.
+        what: one sentence in compute-sanitizer's words, without the source line.
+        where: the source line, if known.
+        lane: the first thread found, if known.
+        count: the number of threads at this line.
+        other: the other access of a race.
+        harmless: True if it cannot change a result (two threads write the same value): a warning, not an error.
+        location: the location of the first uninitialised read, if known.
+        launch: the launch among several, and its arrays; empty if the caller gave none.
+    """
+
+    kind: HazardKind
+    what: str
+    where: SourceLine | None = None
+    lane: Lane | None = None
+    count: int = 1
+    other: Access | None = None
+    harmless: bool = False
+    location: Location | None = None
+    launch: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        first = f", first by {self.lane}" if self.lane else ""
+        times = f" ({self.count} threads)" if self.count > 1 else ""
+        met = f", against a {self.other}" if self.other else ""
+        launch = f", in {self.launch}" if self.launch else ""
+        return f"{place}{self.what}{first}{times}{met}{launch}"

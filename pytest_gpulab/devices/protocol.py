@@ -14,12 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
+from pytest_gpulab.devices.errors import Access as Access
+from pytest_gpulab.devices.errors import Hazard as Hazard
+from pytest_gpulab.devices.errors import HazardKind as HazardKind
+from pytest_gpulab.devices.errors import Lane as Lane
+from pytest_gpulab.devices.errors import Location as Location
+from pytest_gpulab.devices.errors import SourceLine as SourceLine
 
 from .errors import CannotSimulate as CannotSimulate  # re-exported: the protocol with its types
 from .errors import CompileError as CompileError
@@ -30,12 +35,9 @@ from .errors import KernelFault as KernelFault
 from .errors import LaunchError as LaunchError
 from .errors import OutOfMemory as OutOfMemory
 from .errors import TooMuchWork as TooMuchWork
-from .hazards import Access as Access
-from .hazards import Hazard as Hazard
-from .hazards import HazardKind as HazardKind
-from .hazards import Lane as Lane
-from .hazards import Location as Location
-from .hazards import SourceLine as SourceLine
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 
 Array = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from pytest_gpulab.devices.compiler.limits import NOT_ENDED
-from pytest_gpulab.devices.hazards import NO_DYNAMIC_SHARED
+from pytest_gpulab.devices.errors import NO_DYNAMIC_SHARED
 from pytest_gpulab.devices.protocol import (
     CannotSimulate,
     CompileError,

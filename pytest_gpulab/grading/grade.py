@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy as KernelOccupancy  # a part of grades
-
-from .counters import KernelCounters as KernelCounters
-from .listing import Listing as Listing
 from .thresholds import OWN
+
+if TYPE_CHECKING:  # parts of grades that not every grading has
+    from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy as KernelOccupancy
+
+    from .counters import KernelCounters as KernelCounters
+    from .listing import Listing as Listing
 
 SCHEMA_VERSION = 1
 COMPILER_WARNING = "compiler-warning"
@@ -182,7 +184,7 @@ class CheckResult:
         """Return the result that `to_dict` was called on; unknown keys are ignored."""
         measured, listing = data["measurement"], data.get("listing")
         rebuilt = {
-            "listing": None if listing is None else Listing.from_dict(listing),
+            "listing": None if listing is None else _listing(listing),
             "findings": tuple(_finding(finding) for finding in data["findings"]),
             "measurement": None if measured is None else _measurement(measured),
         }
@@ -259,7 +261,15 @@ def _finding(data: Mapping[str, Any]) -> Finding:
     return Finding(**_known(Finding, data) | {"evidence": tuple(data["evidence"])})
 
 
+def _listing(data: Mapping[str, Any]) -> Listing:
+    from .listing import Listing
+
+    return Listing.from_dict(data)
+
+
 def _measurement(data: Mapping[str, Any]) -> Measurement:
+    from .counters import KernelCounters
+
     kernels = tuple(_kernel_occupancy(kernel) for kernel in data.get("kernels", ()))
     counters = tuple(KernelCounters.from_dict(kernel) for kernel in data.get("counters", ()))
     rebuilt = {name: tuple(data.get(name, ())) for name in ("shared_with", "held_down_by")}
@@ -268,6 +278,8 @@ def _measurement(data: Mapping[str, Any]) -> Measurement:
 
 
 def _kernel_occupancy(data: Mapping[str, Any]) -> KernelOccupancy:
+    from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
+
     return KernelOccupancy(**_known(KernelOccupancy, data) | {"limited_by": tuple(data["limited_by"])})
 
 

@@ -21,7 +21,6 @@ from pytest_gpulab.devices.protocol import (
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
-from pytest_gpulab.grading.compilation.source_quotes import Quotes
 from pytest_gpulab.grading.correctness.cases import USUAL, CaseLimits, CaseOutcome, CaseRuns
 from pytest_gpulab.grading.diagnosis.whole_array_reads import with_rereads
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
@@ -33,6 +32,7 @@ from .grade import CheckResult, Finding, Grade, Provenance, Verdict
 from .time_limits import TIME_LIMIT, TimeBudget
 
 if TYPE_CHECKING:  # each kind of check imports its modules when the first check of the kind runs
+    from pytest_gpulab.grading.compilation.source_quotes import Quotes
     from pytest_gpulab.grading.correctness.safety import Outcomes
     from pytest_gpulab.grading.speed.costs import Costs
     from pytest_gpulab.grading.usage.checks import Usages
@@ -68,9 +68,9 @@ class Grader(CheckGrader):
         self._label = str(path) if label is None else label
         self._budget = TimeBudget(limits.time)
         self._builds = Builds(path, exercise, device, self._budget)
-        self._quotes = Quotes(path.name, self._builds.source)
         self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
         self._counted: Usages | None = None
+        self._quotes: Quotes | None = None
         self._has_failed = False
         self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
         self._annotator = self._new_annotator() if annotate else None
@@ -92,7 +92,7 @@ class Grader(CheckGrader):
         with _Attempt(check) as attempt:
             self._budget.begin()
             attempt.result = self._judge_of(check)()
-        result = self._quotes.added_to(attempt.result, self._builds.logs)
+        result = self._with_quotes(attempt.result)
         if self._annotator is not None:
             result = self._annotator.added_to(result, check)
         return replace(result, duration_s=time.perf_counter() - begin_s)
@@ -124,7 +124,16 @@ class Grader(CheckGrader):
         with _Attempt(check) as attempt:
             self._budget.begin()
             attempt.result = judge()
-        return self._quotes.added_to(attempt.result, self._builds.logs)
+        return self._with_quotes(attempt.result)
+
+    def _with_quotes(self, result: CheckResult) -> CheckResult:
+        """Return a result with the source lines that its findings name, and with compiler warnings."""
+        if result.verdict == "passed" and not result.findings:
+            return result
+        from pytest_gpulab.grading.compilation.source_quotes import Quotes
+
+        self._quotes = self._quotes or Quotes(self._path.name, self._builds.source)
+        return self._quotes.added_to(result, self._builds.logs)
 
     def _judge_of(self, check: Check) -> Callable[[], CheckResult]:
         subject = check.subject

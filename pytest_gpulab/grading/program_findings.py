@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_gpulab.devices.hazards import Hazard, Location, SourceLine
+from pytest_gpulab.devices.errors import Hazard, Location, SourceLine
 from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, LaunchFailure, Leak, Outcome
 from pytest_gpulab.devices.protocol import KernelFault
 

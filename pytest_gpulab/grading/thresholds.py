@@ -10,6 +10,10 @@ from pytest_gpulab.exercise import SpeedTier
 OWN = "the exercise's own"
 
 
+class CalibrationError(Exception):
+    """An unusable calibration, explained in one line that names the file or the option."""
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """The thresholds of one exercise; builtins only, because they are sent to other processes.

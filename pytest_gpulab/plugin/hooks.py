@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpulab.devices.system.threads import with_one_thread
+from pytest_gpulab.devices.system.processes import with_one_thread
 
 from . import configuration, options
 from .items import GRADING_SESSION, MARKER, CudaFile, CudaFolder, place_skip, usage_errors

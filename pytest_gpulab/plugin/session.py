@@ -92,7 +92,7 @@ class GradingSession:
         Raises:
             SettingsError: the device is not available; the message says how to get it.
         """
-        from pytest_gpulab.devices.compiler.sandbox import PROTECTION
+        from pytest_gpulab.devices.compiler.limits import PROTECTION
         from pytest_gpulab.devices.system import processes
 
         processes.mark_what_is_started()
@@ -169,7 +169,7 @@ class GradingSession:
             self.profiler = ncu.Profiler()
 
     def _choose_thresholds(self, info: DeviceInfo) -> tuple[str, ...]:
-        from pytest_gpulab.grading.calibration.file import CalibrationError
+        from pytest_gpulab.grading.thresholds import CalibrationError
 
         try:
             line = self.thresholds.choose(info)

@@ -16,7 +16,7 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.plans.hazard_location import Scene
+from pytest_gpulab.grading.plans.parameter_names import Scene
 
 EXERCISES = Path(__file__).parents[2] / "exercises"
 

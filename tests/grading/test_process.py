@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable
-from pytest_gpulab.devices.system.processes import LOCKS
-from pytest_gpulab.devices.system.threads import ONE_THREAD
+from pytest_gpulab.devices.system.processes import LOCKS, ONE_THREAD
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
 from pytest_gpulab.grading.isolation import fork_server, worker_process
 from pytest_gpulab.grading.isolation.worker_process import Crashed, ProcessScope, Worker

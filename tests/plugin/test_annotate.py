@@ -12,7 +12,8 @@ import pytest
 from course import BROKEN, NAIVE, RIGHT, Course
 
 from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
-from pytest_gpulab.reports.terminal.annotated import WIDTH, compact, fitted, visible
+from pytest_gpulab.reports.terminal.annotated import compact
+from pytest_gpulab.reports.terminal.text import WIDTH, fitted, visible
 
 RACE = """
 __global__ void twice(const int *in, int *out, int n) {

@@ -12,7 +12,7 @@ from pytest_gpulab.grading.tools.ncu import NO_PERMISSION
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.terminal.hardware import device_tables
 from pytest_gpulab.reports.terminal.sections import footnotes, sections
-from pytest_gpulab.reports.terminal.table import WIDTH
+from pytest_gpulab.reports.terminal.text import WIDTH
 
 DETAILS = {"UUID": "GPU-1", "SMs": "132", "ECC": "n/a", "memory": "1 of 140 GiB in use"}
 PROVENANCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13.0", 7, "1", "0.1.0", "0" * 64, DETAILS)

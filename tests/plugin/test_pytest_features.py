@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from course import CHECKS, EXERCISE, RIGHT, WITHOUT, WRONG, Course
 
-from pytest_gpulab.devices.system.threads import ONE_THREAD
+from pytest_gpulab.devices.system.processes import ONE_THREAD
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.terminal.sections import failure_text, footnotes, sections
-from pytest_gpulab.reports.terminal.table import WIDTH, short_names
+from pytest_gpulab.reports.terminal.table import short_names
+from pytest_gpulab.reports.terminal.text import WIDTH
 
 PROVENANCE = Provenance("simulated GPU", "simulated", "sm_90", "NVRTC 13", 7, "1", "0.1.0", "0" * 64)
 TOO_SLOW = Finding("too-slow", "1.10x over naive.cu.", evidence=("interval 1.09 to 1.11",), hint="Mind the addresses.")

@@ -11,7 +11,7 @@ from pytest_gpulab.grading.grade import Grade, Student
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.terminal.class_summary import MAX_LINES, MAX_STUDENTS, class_sections
 from pytest_gpulab.reports.terminal.sections import footnotes, sections
-from pytest_gpulab.reports.terminal.table import WIDTH
+from pytest_gpulab.reports.terminal.text import WIDTH
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_gpulab.devices.system.threads import with_one_thread
+from pytest_gpulab.devices.system.processes import with_one_thread
 
 MEMORY_BYTES = 4 * 2**30
 """Address space of a worker; the shipped exercises need an eighth of it."""

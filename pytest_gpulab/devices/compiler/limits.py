@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KIB = 1024
+PROTECTION = "compiled under"  # the name of the sandbox in reports
 SHARE = 0.5  # of a processor core: the least that a process can expect
 NOT_ENDED = "The compiler did not finish"
 """Beginning of the message that is added when a limit stops a compiler."""

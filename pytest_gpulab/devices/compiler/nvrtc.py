@@ -13,15 +13,11 @@ from importlib import resources
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
-from pytest_gpulab.devices.source.assembly import check_assembly, may_hold_assembly
 from pytest_gpulab.devices.source.host_code import device_text
-from pytest_gpulab.devices.source.host_constants import check_host_constants
-from pytest_gpulab.devices.system.packages import why_not_imported
 
 from .filenames import line_one, shown
 from .nvrtc_headers import before, header_files
 from .nvrtc_program import Answer, Output, Request, compiled
-from .static_limits import with_plain_words
 
 Run = Callable[[Request], Answer]
 # NVRTC's cache would start the GPU's driver for every compilation, and the driver serves one process at a time.
@@ -47,6 +43,8 @@ def version() -> str:
         _, major, minor = nvrtc.nvrtcVersion()
         include_folders()
     except Exception as error:  # the bindings raise their own types if the library cannot be loaded
+        from pytest_gpulab.devices.system.packages import why_not_imported
+
         raise DeviceUnavailable(why_not_imported(error)) from error
     return f"{major}.{minor}"
 
@@ -98,11 +96,16 @@ def compile_ptx(
     """
     request = ptx_request(source, filename, architecture, defines, headers)
     ptx, log = _compile(run, request)
-    if b"begin inline asm" in ptx and may_hold_assembly("\n".join((source, *(headers or {}).values()))):
-        without_lines, _ = _compile(run, request._replace(options=[o for o in request.options if o != _LINES]))
-        check_assembly(without_lines.decode(errors="replace"), shown(filename))
+    if b"begin inline asm" in ptx:
+        from pytest_gpulab.devices.source.assembly import check_assembly, may_hold_assembly
+
+        if may_hold_assembly("\n".join((source, *(headers or {}).values()))):
+            without_lines, _ = _compile(run, request._replace(options=[o for o in request.options if o != _LINES]))
+            check_assembly(without_lines.decode(errors="replace"), shown(filename))
     constants = device_text(source, headers or {}).host_constants
     if constants:
+        from pytest_gpulab.devices.source.host_constants import check_host_constants
+
         options = ["--device-debug" if option == _LINES else option for option in request.options]
         unoptimised, _ = _compile(run, request._replace(options=options))
         check_host_constants(unoptimised.decode(errors="replace"), shown(filename), constants)
@@ -215,6 +218,8 @@ def _compile(run: Run, request: Request) -> tuple[bytes, str]:
         raise
     if output is None:
         _try(run, request)
+        from .static_limits import with_plain_words
+
         raise CompileError(with_plain_words(log, request.filename))
     return output, log
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-PROTECTION = "compiled under"  # its name in reports
 PROBE_LIMIT_S = 10.0
 # Shared libraries, and the files by which the system finds them; missing ones are left out.
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null")

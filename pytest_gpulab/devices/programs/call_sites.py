@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from pytest_gpulab.devices.hazards import SourceLine
+from pytest_gpulab.devices.errors import SourceLine
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+$")
 _PLACE = re.compile(r"(/.+):(\d+)(?: \(discriminator \d+\))?$")

@@ -12,11 +12,11 @@ from pytest_gpulab.devices.protocol import (
     DeviceInfo,
     Module,
 )
+from pytest_gpulab.devices.simulated.gpus import describe, known_architecture
 
 from .device_memory import DeviceMemory
 from .gpus import Gpu, modelled_gpu
 from .module import SimulatedModule
-from .report import describe, known_architecture
 
 if TYPE_CHECKING:  # NVRTC may run in this process instead
     from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
@@ -56,7 +56,7 @@ class SimulatedDevice(DeviceMemory):
         """The description in headers and reports."""
         summary, details = describe(self.gpu, self.occupancy_architecture)
         if self._compiler is not None:
-            from pytest_gpulab.devices.compiler.sandbox import PROTECTION
+            from pytest_gpulab.devices.compiler.limits import PROTECTION
 
             details = {**details, PROTECTION: self._compiler.protection}
         return DeviceInfo(

@@ -1,25 +1,25 @@
-"""The memory of the simulated GPU: arrays, and the CUDA arrays, textures and surfaces of `devices.textures`."""
+"""The memory of the simulated GPU: arrays of the device protocol, CUDA arrays, textures and surfaces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Array, Memory
 from pytest_gpulab.devices.simulated.memory.spaces import Arena
-from pytest_gpulab.devices.simulated.memory.textures import Image, Textures
-from pytest_gpulab.devices.textures import (
-    DEFAULT_SAMPLING,
-    Sampling,
-    TexelArray,
-    Texels,
-    texels_in_memory,
-    texels_of_array,
-)
 
-from .arrays import SimulatedMemory
+if TYPE_CHECKING:  # imported by the first texture
+    from pytest_gpulab.devices.simulated.memory.textures import Image, Textures
+    from pytest_gpulab.devices.textures import Sampling, TexelArray, Texels
+from collections.abc import Callable
+from typing import Any
+
+from pytest_gpulab.devices.protocol import LaunchError
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 
 class SimulatedTexelArray:
@@ -46,13 +46,18 @@ class DeviceMemory:
 
     Attributes:
         arena: global memory.
-        textures: textures and surfaces by handle.
     """
 
     def __init__(self) -> None:
         self.arena = Arena()
-        self.textures = Textures(self.arena)
         self._arrays: list[SimulatedMemory] = []
+
+    @cached_property
+    def textures(self) -> Textures:
+        """The textures and surfaces by handle."""
+        from pytest_gpulab.devices.simulated.memory.textures import Textures
+
+        return Textures(self.arena)
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:
         """Allocate and fill an array."""
@@ -77,20 +82,24 @@ class DeviceMemory:
 
     def reset(self) -> None:
         """Free every array of this device, and destroy its textures and surfaces."""
-        self.textures.clear()
+        if "textures" in vars(self):
+            self.textures.clear()
         for memory in list(self._arrays):
             memory.free()
 
     def texel_array(self, values: npt.ArrayLike, channels: int = 1, layered: bool = False) -> SimulatedTexelArray:
         """Allocate and fill a CUDA array; see `textures.TextureDevice.texel_array`."""
+        from pytest_gpulab.devices.textures import texels_of_array
+
         contents = np.asarray(values)
         texels = texels_of_array(contents, channels, layered)
         return SimulatedTexelArray(self.array(contents), texels)
 
-    def texture(
-        self, source: Memory | TexelArray, sampling: Sampling = DEFAULT_SAMPLING, channels: int = 1
-    ) -> np.uint64:
+    def texture(self, source: Memory | TexelArray, sampling: Sampling | None = None, channels: int = 1) -> np.uint64:
         """Make a texture and return its handle; see `textures.TextureDevice.texture`."""
+        from pytest_gpulab.devices.textures import DEFAULT_SAMPLING, texels_in_memory
+
+        sampling = sampling or DEFAULT_SAMPLING
         if isinstance(source, SimulatedTexelArray):
             image = _image(source.memory, source.texels)
         else:
@@ -110,4 +119,82 @@ class DeviceMemory:
 
 
 def _image(memory: SimulatedMemory, texels: Texels) -> Image:
+    from pytest_gpulab.devices.simulated.memory.textures import Image
+
     return Image(texels, memory.live, texels.extents[0] * texels.nbytes)
+
+
+class SimulatedMemory:
+    """An array of the simulated GPU.
+
+    Args:
+        arena: the memory that it is allocated in.
+        forget: callback that frees the memory.
+    """
+
+    def __init__(
+        self, arena: Arena, shape: tuple[int, ...], dtype: np.dtype[Any], forget: Callable[[SimulatedMemory], None]
+    ) -> None:
+        self._forget = forget
+        self.dtype, self.shape = dtype, shape
+        self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        self.allocation: Allocation | None = arena.allocate(self.nbytes)
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte in device memory.
+
+        Raises:
+            LaunchError: it was freed.
+        """
+        return self.live.base
+
+    @property
+    def live(self) -> Allocation:
+        """The allocation.
+
+        Raises:
+            LaunchError: it was freed.
+        """
+        if self.allocation is None:
+            raise LaunchError("this array was freed")
+        return self.allocation
+
+    def _contents(self) -> Array:
+        contents: Array = self.live.data[: self.nbytes].view(self.dtype).reshape(self.shape)
+        return contents
+
+    def get(self) -> Array:
+        """Return a copy in host memory."""
+        contents: Array = self._contents().copy()
+        return contents
+
+    def set(self, values: npt.ArrayLike) -> None:
+        """Overwrite the contents.
+
+        Raises:
+            ValueError: the shape differs.
+        """
+        values = np.asarray(values)
+        if values.shape != self.shape:
+            raise ValueError(f"an array of shape {self.shape} cannot be set from one of shape {values.shape}")
+        self._contents()[...] = values
+        self.live.written = None
+
+    def mark_unwritten(self) -> None:
+        """Mark the contents as undefined: a launch with `check` reports reads before a write.
+
+        Raises:
+            LaunchError: it was freed.
+        """
+        self.live.mark_unwritten()
+
+    def damage(self, name: str = "array") -> str | None:
+        """Return None: on the simulated GPU, an out-of-bounds write ends the launch."""
+        return None
+
+    def free(self) -> None:
+        """Free the memory."""
+        if self.allocation is not None:
+            self._forget(self)
+            self.allocation = None

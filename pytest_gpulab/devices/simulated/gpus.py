@@ -1,4 +1,4 @@
-"""GPUs of the cost model, read from gpus.toml, which has a source for every number."""
+"""GPUs of the cost model as data, from gpus.toml with a source for every number, and as described in reports."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_gpulab.devices.hardware.architectures import LIMITS, SmLimits
-from pytest_gpulab.devices.hardware.occupancy import WARP
-from pytest_gpulab.devices.hardware.properties import DeviceProperties
+from pytest_gpulab.devices.hardware.architectures import LIMITS, SmLimits, generation
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.hardware.properties import DeviceProperties
 
 DEFAULT_GPU = "h200"
 TOO_OLD = {"v100": "7.0", "p100": "6.0", "k80": "3.7"}
@@ -115,6 +116,9 @@ class Gpu:
     @property
     def properties(self) -> DeviceProperties:
         """The properties that a device query prints."""
+        from pytest_gpulab.devices.hardware.occupancy import WARP
+        from pytest_gpulab.devices.hardware.properties import DeviceProperties
+
         limits = self.limits
         return DeviceProperties(
             name=self.name,
@@ -170,3 +174,36 @@ def sources(name: str = DEFAULT_GPU) -> dict[str, str]:
     """Return the source of each constant of a GPU, by the constant's name."""
     found = tables()["gpus"][name]
     return {**tables()["architectures"][found["architecture"]]["sources"], **found["sources"]}
+
+
+def describe(gpu: Gpu, occupancy_architecture: str) -> tuple[str, dict[str, str]]:
+    """Return the description of a modelled GPU: one line, and rows (label to text)."""
+    architecture, limits = gpu.architecture, gpu.limits
+    family, clock_mhz = generation(architecture), 1000 * gpu.clock_ghz
+    shared = f"{limits.shared_bytes // 1024} KiB shared"
+    holds = f"{limits.warps} warps, {limits.blocks} blocks, {limits.registers} registers, {shared}"
+    rows = {
+        "modelled GPU": gpu.name,
+        "modelled generation": f"{family} ({architecture})",
+        "modelled SMs": f"{gpu.sms}, each holds {holds}",
+        "modelled SM clock": f"{clock_mhz:.0f} MHz",
+        "modelled peak bandwidth": f"{gpu.bandwidth_gb_s:.0f} GB/s",
+        "occupancy for": f"{occupancy_architecture} ({generation(occupancy_architecture)})",
+    }
+    speeds = f"{gpu.sms} SMs at {clock_mhz:.0f} MHz, {gpu.bandwidth_gb_s:.0f} GB/s peak"
+    line = f"modelled GPU: {gpu.name} ({family}), {speeds}"
+    if occupancy_architecture != architecture:
+        line += f"; occupancy for {occupancy_architecture}"
+    return line, rows
+
+
+def known_architecture(architecture: str) -> str:
+    """Return the architecture if its limits are known.
+
+    Raises:
+        DeviceUnavailable: they are not known.
+    """
+    if architecture not in LIMITS:
+        known = ", ".join(LIMITS)
+        raise DeviceUnavailable(f"unknown architecture {architecture!r}; available: {known}")
+    return architecture

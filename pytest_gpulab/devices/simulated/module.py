@@ -12,12 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_gpulab.devices.compiler import nvrtc
-from pytest_gpulab.devices.hardware.occupancy import (
-    MAX_BLOCK_THREADS,
-    BlockNeeds,
-    KernelOccupancy,
-    occupancy_by_rules,
-)
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
@@ -29,20 +23,17 @@ from pytest_gpulab.devices.protocol import (
     LaunchProfile,
     Memory,
 )
-from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
-from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
+from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState, Surroundings
 from pytest_gpulab.devices.simulated.execution.launching import (
     Extents,
     check_extents,
     pack,
+    prepared,
     run_blocks,
     three_extents,
 )
-from pytest_gpulab.devices.simulated.execution.surroundings import Surroundings
 from pytest_gpulab.devices.simulated.groups.group import unwritten
-from pytest_gpulab.devices.simulated.memory.heap import heap_of
-from pytest_gpulab.devices.simulated.memory.printf import Printer
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule
 from pytest_gpulab.devices.simulated.translation.calls.inline import undefined
@@ -50,13 +41,12 @@ from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.translator import translate
 from pytest_gpulab.devices.source.names import signature, unique_names
 
-from .execution import absent_lanes
-from .report import launch_bounds
-from .resource_limits import check_registers, may_exceed_registers, oversized, static_shared_bytes
-from .runtime_builtins import RUNTIME_BUILTINS
+from .resource_limits import check_registers, launch_bounds, may_exceed_registers, oversized, static_shared_bytes
+from .runtime_builtins import runtime_builtins
 from .variables import Variables
 
 if TYPE_CHECKING:  # counting and costs are imported when first needed; correctness checks need none of them
+    from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
     from pytest_gpulab.devices.simulated.cost.demands import Demands
     from pytest_gpulab.devices.simulated.counting.counters import Counters, Joined
     from pytest_gpulab.devices.simulated.sass.code import MachineCode
@@ -211,6 +201,8 @@ class SimulatedModule:
         return self._machine_kernels[kernel]
 
     def _occupancy(self, kernel: str, threads: int, shared_bytes: int) -> KernelOccupancy:
+        from pytest_gpulab.devices.hardware.occupancy import MAX_BLOCK_THREADS, BlockNeeds, occupancy_by_rules
+
         key = (kernel, threads, shared_bytes)
         if key not in self._occupancies:
             needs = BlockNeeds(threads, self.resources(kernel).registers, shared_bytes)
@@ -229,7 +221,7 @@ class SimulatedModule:
         entry = self._entry(kernel)
         if kernel not in self._programs:
             self._programs[kernel] = translate(
-                self._module, entry, self._variables.addresses, RUNTIME_BUILTINS, self._frame_bytes
+                self._module, entry, self._variables.addresses, runtime_builtins, self._frame_bytes
             )
         return self._programs[kernel]
 
@@ -255,22 +247,19 @@ class SimulatedModule:
         estimated = options.estimate or options.sample_blocks is not None
         counters = self._counters(kernel, estimated) if options.count or estimated else None
         launch = LaunchState(
-            program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
-            Printer(), counters,
-            Deadline(options.time_limit_s), unwritten(program.codes, options.fill), self._device.textures,
+            program, self._device, grid3, block3, pack(program.parameters, kernel, args), total, options,
+            counters, Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
             Surroundings(self._device.gpu.sms),
         )  # fmt: skip
         try:
-            with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))), heap_of(launch):
-                before = absent_lanes.snapshot(launch)
+            with prepared(launch, self._device.gpu.sms):
                 ran = run_blocks(launch, self._device.gpu.sms)
-                absent_lanes.judge(launch, before, self._device.gpu.sms)
         except KernelFault as fault:
             fault.read_per_thread = launch.read_per_thread(args)
             raise
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=declared),
-            hazards=tuple(launch.hazards.values()), output=launch.printer.text,
+            hazards=tuple(launch.hazards.values()), output=launch.output,
             order_free=launch.is_clean and program.is_orderly, unset=program.unset_lines if options.check else (),
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
             counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_is_representative(launch, ran),

@@ -1,12 +1,13 @@
-"""Checks of a kernel's memory and registers against the limits per block and thread, which ptxas would apply."""
+"""Checks of a kernel's memory, registers and block size against its limits, which ptxas and the driver would apply."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from math import prod
 
 from pytest_gpulab.devices.compiler.static_limits import CONSTANT_BYTES, LOCAL_BYTES, SHARED_BYTES, too_much
 from pytest_gpulab.devices.hardware.architectures import SmLimits
-from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_resource
 from pytest_gpulab.devices.protocol import LaunchError, SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
@@ -19,6 +20,9 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Variable,
 )
 from pytest_gpulab.devices.source.names import unmangle, unmangle_local
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{;]*)\{")
+_BOUND = re.compile(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)")
 
 
 def oversized(module: PtxModule, filename: str) -> str | None:
@@ -48,12 +52,23 @@ def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limi
     return threads * sum(2 if kind.endswith("64") else kind != "pred" for kind in kinds) > 2 * limits.registers
 
 
+def launch_bounds(ptx: str) -> dict[str, int]:
+    """Return the largest block that `__launch_bounds__` allows, in threads, for the kernels that have it."""
+    bounds = {}
+    for entry in _ENTRY.finditer(ptx):
+        if bound := _BOUND.search(entry[3]):
+            bounds[entry[1]] = prod(map(int, bound[1].split(",")))
+    return bounds
+
+
 def check_registers(kernel: str, threads: int, registers: int, limits: SmLimits) -> None:
     """Check that a multiprocessor has enough registers for one block.
 
     Raises:
         LaunchError: it has too few.
     """
+    from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_resource
+
     if not blocks_by_resource(limits, BlockNeeds(threads, registers, 0))["registers"]:
         needed = f"{registers} registers per thread, {registers * threads:,} for a block of {threads} threads"
         raise LaunchError(f"{kernel} needs {needed}; a block may have {limits.registers:,}")

@@ -15,7 +15,6 @@ from functools import lru_cache
 from importlib import resources
 
 from .declarations import Declaration, Parsed, TooDeep, members, parse
-from .host_constants import bound_to_references
 from .host_overloads import hidden_variables, host_overloads, unusable
 from .launched_instances import Instance, launched_instances
 from .macros import Macro
@@ -148,9 +147,11 @@ def _host_constants(text: str, kept: Iterable[Declaration]) -> frozenset[str]:
     for declaration in kept:
         if declaration.what in named and declaration.kind == "neutral":
             named[declaration.what] |= declaration.names
-    bound = named["constant"] or named["class"]
-    numbers = bound_to_references(tokens(text), named["constant"], named["class"]) if bound else frozenset()
-    return frozenset(named["array"]) | numbers
+    if not named["constant"] and not named["class"]:
+        return frozenset(named["array"])
+    from .host_constants import bound_to_references
+
+    return frozenset(named["array"]) | bound_to_references(tokens(text), named["constant"], named["class"])
 
 
 def file_constants(source: str) -> frozenset[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from pytest_gpulab.grading.diagnosis.compare import compare, mismatches
-from pytest_gpulab.grading.diagnosis.patterns import RunContext
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import Prepared
 from pytest_gpulab.grading.plans.replay import FIRST, Repetition, Run
+
+if TYPE_CHECKING:
+    from pytest_gpulab.grading.diagnosis.patterns import RunContext
 
 
 def judged(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Verdict, tuple[Finding, ...]]:
@@ -40,7 +45,7 @@ def _were(count: int) -> str:
 
 def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
     expected = prepared.expected
-    context = RunContext(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
+    context = partial(_context, prepared)
     found = (
         compare(
             name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison, context=context
@@ -48,6 +53,12 @@ def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[F
         for name, actual in run.outputs.items()
     )
     return tuple(finding for finding in found if finding is not None)
+
+
+def _context(prepared: Prepared) -> RunContext:
+    from pytest_gpulab.grading.diagnosis.patterns import RunContext
+
+    return RunContext(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
 
 
 def _not_repeatable(findings: tuple[Finding, ...], repetition: Repetition) -> Finding:

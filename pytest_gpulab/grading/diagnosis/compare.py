@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,14 +11,14 @@ import numpy.typing as npt
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.replay import Poison
 
-from .patterns import RunContext, WrongValue
+if TYPE_CHECKING:
+    from .patterns import RunContext
 
 Array = npt.NDArray[Any]
 WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 """Codes of findings of wrong outputs."""
 
 CHUNK = 2**15  # elements to compare at a time, so that the arrays stay in the CPU's cache
-UNKNOWN = RunContext()
 
 
 def compare(
@@ -27,7 +28,7 @@ def compare(
     tolerance: float | Array,
     poison: Poison,
     only_written: bool = False,
-    context: RunContext = UNKNOWN,
+    context: Callable[[], RunContext] | None = None,
 ) -> Finding | None:
     """Return the finding of an output with wrong elements, or None.
 
@@ -38,14 +39,16 @@ def compare(
         tolerance: the largest absolute error allowed, one number or one per element; 0 requires equality.
         poison: the buffer's contents before the launch; a wrong element that still holds it was never written.
         only_written: ignore such elements, because only a part of the blocks ran.
-        context: the plan, the inputs and the tunables, to find the likely cause.
+        context: returns the plan, the inputs and the tunables, to find the likely cause.
     """
     expected = np.asarray(expected)
     wrong = mismatches(actual, expected, tolerance)
     if not wrong.any():
         return None
+    from .patterns import RunContext, WrongValue
     from .wrong_output import never_written, wrong_output  # correct outputs need no search for patterns
 
+    known = RunContext() if context is None else context()
     poisoned = poison.remaining(actual).reshape(actual.shape)
     if only_written:
         wrong &= ~poisoned
@@ -54,8 +57,8 @@ def compare(
     allowed = np.broadcast_to(tolerance, actual.shape)
     unwritten = wrong & poisoned
     if unwritten.any():
-        return never_written(WrongValue(name, actual, expected, allowed, unwritten, context))
-    return wrong_output(WrongValue(name, actual, expected, allowed, wrong, context), is_complete=not only_written)
+        return never_written(WrongValue(name, actual, expected, allowed, unwritten, known))
+    return wrong_output(WrongValue(name, actual, expected, allowed, wrong, known), is_complete=not only_written)
 
 
 def mismatches(actual: Array, expected: Array, tolerance: float | Array) -> Array:

@@ -2,5 +2,5 @@
 
 - `prepare`: plan, inputs and expected outputs of a case.
 - `replay`: runs a plan on a device.
-- `parameter_names`, `hazard_location`: launches and arrays in the student's names.
+- `parameter_names`: launches and arrays in the student's names.
 """

@@ -22,8 +22,8 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.exercise import Buffer, Plan
+from pytest_gpulab.grading.plans.parameter_names import Scene
 
-from .hazard_location import Scene
 from .parameter_names import Names
 
 Array = npt.NDArray[Any]

@@ -38,7 +38,7 @@ from pytest_gpulab.reports.students import (
     rows,
     unscored,
 )
-from pytest_gpulab.reports.terminal.annotated import visible
+from pytest_gpulab.reports.terminal.text import visible
 
 DETAILS = "-details"
 _DETAIL_COLUMNS = (

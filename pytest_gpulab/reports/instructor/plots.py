@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpulab.reports.class_statistics import BINS, Scores
-from pytest_gpulab.reports.terminal.annotated import visible
 from pytest_gpulab.reports.terminal.bandwidth import COPY_SHARE
 from pytest_gpulab.reports.terminal.table import short_names, three_digits
+from pytest_gpulab.reports.terminal.text import visible
 
 from .speeds import Point, Series, roof_gb_s
 from .svg import FAINT, INK, PAPER, SERIES, Drawing, in_page_style

@@ -15,7 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from xml.etree import ElementTree
 
-from pytest_gpulab.reports.terminal.annotated import visible
+from pytest_gpulab.reports.terminal.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,8 @@ from pytest_gpulab.grading.listing import ListedFile, Listing
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.terminal.annotated import COLUMNS, MEANING, NO_FIGURES, Row, listings, rows, title, visible
+from pytest_gpulab.reports.terminal.annotated import COLUMNS, MEANING, NO_FIGURES, Row, listings, rows, title
+from pytest_gpulab.reports.terminal.text import visible
 
 # A second line of defence: nothing is loaded or run, even if escaping failed somewhere.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"

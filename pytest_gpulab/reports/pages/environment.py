@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.reports.context import ReportError
 from pytest_gpulab.reports.students import points_text
-from pytest_gpulab.reports.terminal.annotated import MEANING, NO_FIGURES, visible
+from pytest_gpulab.reports.terminal.annotated import MEANING, NO_FIGURES
 from pytest_gpulab.reports.terminal.table import three_digits
+from pytest_gpulab.reports.terminal.text import visible
 
 from .annotated_html import LISTING_STYLE, SHARES
 

@@ -3,5 +3,6 @@
 - `sections`: all sections of a run.
 - `table`, `class_summary`, `bandwidth`, `hardware`: the tables.
 - `program`: the report of a whole program's run.
+- `text`: text in the width of a terminal.
 - `reasons`, `check_text`, `annotated`: findings, single checks and listings as text.
 """

@@ -5,14 +5,13 @@ Pure: listings in, lines of text out. `html` lays the same rows out as a page.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
 
-from .table import WIDTH
+from .text import WIDTH, fitted, visible, wrapped
 
 COLUMNS = ("time", "instr", "lanes", "sectors", "waves")
 WIDTHS = (6, 6, 5, 7, 6)
@@ -124,10 +123,10 @@ def _notes(c: Counters) -> Iterator[str]:
 def lines(grade: Grade) -> Iterator[str]:
     """Yield a submission's listings, at most `WIDTH` columns wide."""
     for listing in listings(grade):
-        yield from _wrapped(grade.submission, "", "  ")
-        yield from _wrapped(title(listing), "  ", "  ")
+        yield from wrapped(visible(grade.submission), "", "  ")
+        yield from wrapped(visible(title(listing)), "  ", "  ")
         if listing.note:
-            yield from _wrapped(f"! {listing.note}", "  ", "    ")
+            yield from wrapped(visible(f"! {listing.note}"), "  ", "    ")
         for file in listing.files:
             yield from file_lines(file, rows(file, grade, listing))
         yield ""
@@ -143,16 +142,16 @@ def file_lines(file: ListedFile, rows: Iterable[Row]) -> Iterator[str]:
 def listing_sections(grades: Iterable[Grade]) -> list[tuple[str, list[str]]]:
     """Return the report's section of listings, a title and its lines; none where there is no listing."""
     found = [line for grade in grades for line in lines(grade)]
-    return [("gpulab: listings", [*found, *_wrapped(f"{MEANING} {NO_FIGURES}", "", "")])] if found else []
+    return [("gpulab: listings", [*found, *wrapped(f"{MEANING} {NO_FIGURES}", then="")])] if found else []
 
 
 def _laid_out(row: Row) -> Iterator[str]:
     yield _joined(str(row.number), row.text, row.figures)
     indent = " " * (NUMBER_WIDTH + 1)
     for hazard in row.hazards:
-        yield from _wrapped(hazard, f"{indent}! ", f"{indent}  ")
+        yield from wrapped(visible(hazard), f"{indent}! ", f"{indent}  ")
     for note in row.notes:
-        yield from _wrapped(note, f"{indent}^ ", f"{indent}  ")
+        yield from wrapped(visible(note), f"{indent}^ ", f"{indent}  ")
 
 
 def _joined(number: str, text: str, figures: Sequence[str]) -> str:
@@ -172,36 +171,3 @@ def compact(value: float) -> str:
 
 def _ratio(part: float, whole: float) -> str:
     return f"{part / whole:.1f}" if whole else ""
-
-
-def fitted(text: str, width: int) -> str:
-    """Return text cut or padded to that many terminal columns, without control characters."""
-    text = visible(text.expandtabs(4))
-    if sum(map(_columns, text)) <= width:
-        return text + " " * (width - sum(map(_columns, text)))
-    kept, columns_left = "", width - 3
-    for char in text:
-        columns_left -= _columns(char)
-        if columns_left < 0:
-            break
-        kept += char
-    return kept + "..." + " " * (width - 3 - sum(map(_columns, kept)))
-
-
-def visible(text: str) -> str:
-    """Return text with question marks in place of invisible characters, such as those that reverse its direction."""
-    if text.isprintable():  # nearly always, and far faster
-        return text
-    return "".join("?" if unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") else char for char in text)
-
-
-def _columns(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-def _wrapped(text: str, first: str, then: str) -> Iterable[str]:
-    import textwrap
-
-    return textwrap.wrap(visible(text), WIDTH, initial_indent=first, subsequent_indent=then, break_on_hyphens=False)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Verdict
 
-from .annotated import visible
 from .sections import failure_text
+from .text import visible
 
 MEANING: Mapping[Verdict, str] = {
     "passed": "Passed.",

@@ -5,7 +5,6 @@ It fits a screen or two for any number of students; report files and `-v` have t
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.grading.grade import Grade
@@ -14,7 +13,8 @@ from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.students import Points, Row, counting_grades, graded_points, points_text, unscored
 
-from .table import WIDTH, WORST_FIRST, laid_out, overall_verdict
+from .table import WORST_FIRST, laid_out, overall_verdict
+from .text import wrapped
 
 MAX_STUDENTS = 60
 """Most rows of the table of students without `-v`."""
@@ -95,23 +95,19 @@ def _hardest(grades: Sequence[Grade]) -> list[str]:
 def _findings(grades: Sequence[Grade]) -> list[str]:
     lines = []
     for found in commonest(grades, MAX_LINES):
-        lines += _wrapped(f"{found.submissions} x {found.code}, such as: {found.example}")
+        lines += wrapped(f"{found.submissions} x {found.code}, such as: {found.example}")
     return lines
 
 
 def _alike(duplicates: Sequence[SimilarPair]) -> list[str]:
     """Return the most similar pairs: questions, never verdicts."""
     closest = sorted(duplicates, key=lambda pair: (-pair.similarity, pair.exercise, pair.submissions))
-    return [line for told in _told([pair.told for pair in closest], MAX_LINES) for line in _wrapped(told)]
+    return [line for told in _told([pair.told for pair in closest], MAX_LINES) for line in wrapped(told)]
 
 
 def _told(lines: Sequence[str], limit: int = MAX_STUDENTS) -> list[str]:
     more = len(lines) - limit
     return [*lines[:limit], f"and {more} more"] if more > 0 else list(lines)
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _name(identifier: str, name: str) -> str:

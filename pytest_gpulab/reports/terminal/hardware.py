@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_gpulab.grading.grade import Grade, KernelCounters, KernelOccupancy, Provenance
+from pytest_gpulab.grading.grade import Grade, Provenance
 
-from .table import WIDTH, laid_out, short_names, timings
+from .table import laid_out, short_names, timings
+from .text import wrapped
+
+if TYPE_CHECKING:
+    from pytest_gpulab.grading.grade import KernelCounters, KernelOccupancy
 
 _HEADERS = (
     "submission", "kernel", "block", "regs", "shared", "blocks", "warps", "occup.", "limited by", "suggested"
@@ -31,7 +34,7 @@ COUNTERS = {
 }
 _UNKNOWN = "n/a"
 _PREFIXES = {3: "k", 6: "M", 9: "G", 12: "T"}
-_Kernel = TypeVar("_Kernel", KernelOccupancy, KernelCounters)
+_Kernel = TypeVar("_Kernel", "KernelOccupancy", "KernelCounters")
 _NOTES = (
     "blocks, warps: resident per multiprocessor; regs: per thread; shared: bytes per block;",
     "suggested: block size with the highest occupancy, which need not be the fastest.",
@@ -52,13 +55,7 @@ def device_tables(grades: Sequence[Grade]) -> Iterator[tuple[str, list[str]]]:
 
 def _two_columns(rows: dict[str, str]) -> list[str]:
     indent = max(map(len, rows)) + 2
-    return [
-        line
-        for label, text in rows.items()
-        for line in textwrap.wrap(
-            text or "n/a", WIDTH, initial_indent=label.ljust(indent), subsequent_indent=" " * indent
-        )
-    ]
+    return [line for label, text in rows.items() for line in wrapped(text or "n/a", label.ljust(indent), " " * indent)]
 
 
 def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
@@ -97,11 +94,7 @@ def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
         (name, _abridged(launch.kernel), str(prod(launch.grid)), *(_sum(launch, names) for names in columns.values()))
         for name, launch in launches
     ]
-    legend = [
-        line
-        for column, counters in columns.items()
-        for line in textwrap.wrap(f"{column}: {' + '.join(counters)}", WIDTH, subsequent_indent="  ")
-    ]
+    legend = [line for column, counters in columns.items() for line in wrapped(f"{column}: {' + '.join(counters)}")]
     return [*laid_out(("submission", "kernel", "blocks", *columns), rows), *legend] if columns else []
 
 
@@ -146,7 +139,7 @@ def _more_memory(submission: str, kernel: KernelOccupancy) -> list[str]:
         "bytes of `__constant__` variables": kernel.constant_bytes,
     }
     told = " and ".join(f"{nbytes} {what}" for what, nbytes in used.items() if nbytes)
-    return textwrap.wrap(f"{submission}, {kernel.kernel}: {told}.", WIDTH, subsequent_indent="  ") if told else []
+    return wrapped(f"{submission}, {kernel.kernel}: {told}.") if told else []
 
 
 def _figures(kernel: KernelOccupancy) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from pytest_gpulab.grading.listing import Listing
 
 from .annotated import MEANING, NO_FIGURES, compact, file_lines, rows
 from .sections import failure_text
-from .table import WIDTH, laid_out, three_digits
+from .table import laid_out, three_digits
+from .text import WIDTH
 
 _HEADERS = ("kernel", "grid", "block", "launches", "regs", "occup.", "ms", "sectors", "conflicts", "lanes")
 _MEANING = (

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade
 
+from .text import abridged
+
 MAX_NAMED = 3
 """Checks of one verdict and reason that are named; `-v` names all."""
 
@@ -62,7 +64,7 @@ class Reason:
         for verdict, group in self.checks.items():
             shown = [next(names) for _ in group]
             mark = verdict.upper() if verdict == "failed" else verdict
-            parts.append(f"{mark} {', '.join(shown if named is None else _abridged(shown, named))}")
+            parts.append(f"{mark} {', '.join(shown) if named is None else abridged(shown, named)}")
         if self.ungraded:
             it = "it" if sum(map(len, self.checks.values())) == 1 else "them"
             needing = "1 check that needs" if self.ungraded == 1 else f"{self.ungraded} checks that need"
@@ -152,7 +154,3 @@ def _without_repeated_kind(names: Iterable[str]) -> Iterator[str]:
         inside, _, note = rest.rpartition("]")
         yield inside + note if bracket and kind == above else name
         above = kind
-
-
-def _abridged(names: Sequence[str], limit: int) -> Sequence[str]:
-    return names if len(names) <= limit + 1 else [*names[:limit], f"and {len(names) - limit} more"]

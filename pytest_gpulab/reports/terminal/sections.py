@@ -5,7 +5,6 @@ Everything is made from a `Gradebook`; nothing here prints.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -17,7 +16,8 @@ from .bandwidth import bandwidth_lines
 from .class_summary import class_sections
 from .hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from .reasons import MAX_NAMED, Reason, condensed, reasons
-from .table import WIDTH, table_lines, timings
+from .table import table_lines, timings
+from .text import WIDTH, abridged, wrapped
 
 Section = tuple[str, list[str]]
 
@@ -88,7 +88,7 @@ def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) 
     """Yield the footnotes of the tables, or of a class's grades."""
     parts = [f"{grade.submission} ({part})" for grade in gradebook.grades if (part := gradebook.part_of(grade))]
     if parts:
-        yield f"Only some checks were run, and the points are those of these checks: {_abridged(parts)}."
+        yield f"Only some checks were run, and the points are those of these checks: {abridged(parts, MAX_NAMED)}."
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
     has_tables = not of_class or verbosity > 0
     if measurements and has_tables:
@@ -99,18 +99,13 @@ def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) 
     too_long = "while it timed, so times may be too long"
     others = {other for measurement in measurements for other in measurement.shared_with}
     if others:
-        yield f"! other processes used the GPU {too_long}: {_abridged(sorted(others))}."
+        yield f"! other processes used the GPU {too_long}: {abridged(sorted(others), MAX_NAMED)}."
     held_down = {words for measurement in measurements for words in measurement.held_down_by}
     if held_down:
-        yield f"! the GPU was slowed down {too_long}: {_abridged(sorted(held_down))}."
+        yield f"! the GPU was slowed down {too_long}: {abridged(sorted(held_down), MAX_NAMED)}."
     yield from (f"! {note}." for note in counter_notes(gradebook.grades))
     if gradebook.expected and has_tables:
         yield "* fails as the instructor's expected verdicts say."
-
-
-def _abridged(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMED
-    return ", ".join(names if more <= 1 else [*names[:MAX_NAMED], f"and {more} more"])
 
 
 def _thresholds(grades: Iterable[Grade]) -> Iterator[str]:
@@ -122,7 +117,7 @@ def _thresholds(grades: Iterable[Grade]) -> Iterator[str]:
             exercises += [grade.exercise] if grade.exercise not in exercises else []
     for source, exercises in sources.items():
         of = f" of {', '.join(exercises)}" if len(sources) > 1 else ""
-        yield _wrapped(f"thresholds{of}: {source}.", "")
+        yield from wrapped(f"thresholds{of}: {source}.")
 
 
 def _timing(grades: Iterable[Grade]) -> Iterator[str]:
@@ -185,8 +180,8 @@ def _headline(heading: str, finding: Finding) -> Iterator[str]:
     if len(f"  {heading}: {what}") <= WIDTH:
         yield f"  {heading}: {what}"
     else:
-        yield _wrapped(f"{heading}:", "  ")
-        yield _wrapped(what, "      ")
+        yield from wrapped(f"{heading}:", "  ", "    ")
+        yield from wrapped(what, "      ", "        ")
 
 
 def _details(finding: Finding, indent: str) -> Iterator[str]:
@@ -194,20 +189,9 @@ def _details(finding: Finding, indent: str) -> Iterator[str]:
         yield f"{indent}{finding.quote}"
     for line in finding.evidence:
         parts = line.splitlines()  # more than one: a tool's own layout
-        yield from [_wrapped(line, indent)] if len(parts) == 1 else (indent + part for part in parts)
+        yield from wrapped(line, indent, f"{indent}  ") if len(parts) == 1 else (indent + part for part in parts)
     if finding.hint:
-        yield _wrapped(f"hint: {finding.hint}", indent)
-
-
-def _wrapped(text: str, indent: str) -> str:
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+        yield from wrapped(f"hint: {finding.hint}", indent, f"{indent}  ")
 
 
 def threshold_note(result: CheckResult) -> str:

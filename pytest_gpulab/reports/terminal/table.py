@@ -16,7 +16,8 @@ from pathlib import PurePosixPath
 
 from pytest_gpulab.grading.grade import Grade, Measurement, Verdict
 
-WIDTH = 100
+from .text import WIDTH
+
 INCOMPLETE = "incomplete"
 NAIVE = "naive.cu"
 _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "needs", "occup.", "regs")

@@ -36,13 +36,13 @@ def saturate(a: Value) -> Value:
     return np.fmin(np.fmax(a, a.dtype.type(0)), a.dtype.type(1)) + a.dtype.type(0)
 
 
-def minimum(a: Value, b: Value) -> Value:
+def min_float(a: Value, b: Value) -> Value:
     """Return the smaller number: a number rather than a NaN, -0 rather than +0."""
     result = np.fmin(a, b)
     return result if result.all() else _signed_zero(result, a, b, np.bitwise_or)
 
 
-def maximum(a: Value, b: Value) -> Value:
+def max_float(a: Value, b: Value) -> Value:
     """Return the larger number: a number rather than a NaN, +0 rather than -0."""
     result = np.fmax(a, b)
     return result if result.all() else _signed_zero(result, a, b, np.bitwise_and)

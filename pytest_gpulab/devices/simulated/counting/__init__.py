@@ -1,7 +1,6 @@
 """Hardware counters of a launch.
 
 - `counters`: executions per basic block, memory traffic per instruction.
-- `tally`: instructions of the blocks that are not counted.
 - `requests`, `banks`, `footprint`, `joining`: requests, bank conflicts, sectors, merged accesses.
 - `contention`, `workload`: further input of the cost model.
 - `rules`: issued instructions of kernels without readable machine code.

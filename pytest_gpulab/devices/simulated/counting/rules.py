@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Sym
-from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
+from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import PROLOGUE, weight
 
 from .counters import Counters

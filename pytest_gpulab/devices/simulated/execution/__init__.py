@@ -3,9 +3,9 @@
 - `launching`, `cooperation`, `block_sampling`: the blocks of a launch, cooperative launches, and sampled blocks.
 - `launch_state`, `wave`: the state that the waves of a launch share; blocks that run together.
 - `scheduler`, `deadline`: the order of groups, and the time limit.
+- `wave_state`: registers and memory of a wave, which do not change in an endless loop.
 - `barriers`, `named_barriers`, `mbarriers`: threads that wait for each other.
 - `convergence`: lanes that wait for their warp at `_sync` operations.
 - `stack`: recursive calls.
 - `absent_lanes`: shuffles from lanes that are inactive or have exited.
-- `surroundings`: clocks and multiprocessors as kernels read them.
 """

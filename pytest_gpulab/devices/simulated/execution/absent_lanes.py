@@ -6,12 +6,13 @@ lanes of a tree or before a bounds check. So the launch runs again with other va
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
 from pytest_gpulab.devices.protocol import KernelFault
-from pytest_gpulab.devices.simulated.memory.printf import Printer
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 
 from .launch_state import LaunchState
@@ -49,18 +50,19 @@ def _lasting(arena: Arena) -> list[Allocation]:
     return [allocation for allocation in arena.allocations if not allocation.is_heap]
 
 
-def snapshot(launch: LaunchState) -> Snapshot | None:
-    """Copy memory before a launch that may run again; return None if it has no shuffles or memory is too large."""
-    if not launch.options.check or not launch.program.shuffles:
-        return None
-    size = sum(len(allocation.data) for allocation in _lasting(launch.arena))
-    return Snapshot(launch.arena) if size <= MAX_BYTES else None
-
-
-def judge(launch: LaunchState, before: Snapshot | None, sms: int) -> None:
-    """Report shuffles from absent lanes after a launch, unless its results do not depend on them."""
+@contextmanager
+def judged(launch: LaunchState, sms: int) -> Iterator[None]:
+    """Report shuffles from absent lanes after a launch with shuffles, unless its results do not depend on them."""
+    before = _snapshot(launch)
+    yield
     if launch.absences and launch.checker is not None and (before is None or _depends(launch, before, sms)):
         launch.hazards.update(launch.absences)
+
+
+def _snapshot(launch: LaunchState) -> Snapshot | None:
+    """Copy memory before a launch that may run again; return None if it is too large."""
+    size = sum(len(allocation.data) for allocation in _lasting(launch.arena))
+    return Snapshot(launch.arena) if size <= MAX_BYTES else None
 
 
 def _depends(launch: LaunchState, before: Snapshot, sms: int) -> bool:
@@ -69,7 +71,7 @@ def _depends(launch: LaunchState, before: Snapshot, sms: int) -> bool:
     try:
         for value in _OTHERS:
             before.restore()
-            again = replace(launch, options=options, absent=value, printer=Printer(), counters=None, hazards={})
+            again = replace(launch, options=options, absent=value, counters=None, hazards={})
             try:
                 run_blocks(again, sms)
             except KernelFault as fault:

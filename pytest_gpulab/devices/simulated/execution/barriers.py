@@ -15,16 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
-from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
+from pytest_gpulab.devices.simulated.groups.group import Group, Union, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps
-from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
-from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
+from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
-from . import named_barriers
 from .wave import Wave
 
+BARRIERS = 16  # per block
 _ALL_LANES = 0xFFFFFFFF
 _NONE = np.uint32(0)
 _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
@@ -78,9 +77,11 @@ class Barriers:
         number, threads, predicate = value
         assert step.barrier is not None
         pieces: list[Any]
-        if number.ndim == 0 and threads is None and number < named_barriers.BARRIERS:
+        if number.ndim == 0 and threads is None and number < BARRIERS:
             pieces = [(None, int(number), None)]
         else:
+            from . import named_barriers
+
             named_barriers.check(step.barrier.where, group.lanes, number, threads)
             self._check_warps(group.lanes, step, number, threads)
             pieces = named_barriers.pieces(group.lanes, number, threads)
@@ -114,15 +115,19 @@ class Barriers:
         assert step.barrier is not None
         if step.barrier.op[0] == "barrier" and "aligned" not in step.barrier.op:
             return
-        bad = named_barriers.differs_in_warp(lanes, number, threads)
+        from .named_barriers import differs_in_warp
+
+        bad = differs_in_warp(lanes, number, threads)
         if bad is not None:
             what = "invalid arguments: the threads of a warp pass different barrier numbers or thread counts"
             self._note(what, self.line(step), lanes, bad)
 
     def _arrive_early(self, lanes: Lanes, number: int, threads: int | None) -> None:
+        from .named_barriers import arrivals
+
         self.early_counts.setdefault(number, set()).add(threads)
         counts = self.arrived_early.setdefault(number, np.zeros(self.wave.shape.columns, np.int64))
-        counts += named_barriers.arrivals([lanes], self.alive).sum(axis=0)
+        counts += arrivals([lanes], self.alive).sum(axis=0)
         if self.wave.checker is not None:
             self.wave.checker.named_barrier(lanes, number, leaving=False)
 
@@ -166,7 +171,9 @@ class Barriers:
             arrived = sum((self._per_block(entry.group.lanes) for entry in entries), np.zeros(len(alive), np.int64))
             done: npt.NDArray[np.bool_] = (arrived + (0 if early is None else early) >= alive) & (arrived > 0)
             return done.reshape(1, -1)
-        came = named_barriers.arrivals([entry.group.lanes for entry in entries], self.alive)
+        from .named_barriers import arrivals, first_warps
+
+        came = arrivals([entry.group.lanes for entry in entries], self.alive)
         arrived = came.sum(axis=0)
         total = arrived if early is None else arrived + early
         needed = np.full(len(alive), max(count for count in counts if count is not None))
@@ -177,7 +184,7 @@ class Barriers:
         if not (done & (total > needed)).any():
             return done.reshape(1, -1)
         self._too_many(entries, needed, done & (total > needed))
-        going: npt.NDArray[np.bool_] = done & named_barriers.first_warps(came, needed - (total - arrived))
+        going: npt.NDArray[np.bool_] = done & first_warps(came, needed - (total - arrived))
         return going
 
     def _too_many(self, entries: list[_Waiting], needed: npt.NDArray[np.int64], over: npt.NDArray[np.bool_]) -> None:
@@ -247,7 +254,7 @@ class Barriers:
                 counts[self.line(entry.step)] += count
                 numbers[self.line(entry.step)].add(entry.number)
         waits = [
-            f"{_threads_wait(count)} at {where or 'a barrier'}{named_barriers.named(numbers[where])}"
+            f"{_threads_wait(count)} at {where or 'a barrier'}{_named(numbers[where])}"
             for where, count in counts.items()
         ]
         exited = self.wave.shape.threads - int(self.alive[:, column].sum())
@@ -327,6 +334,13 @@ class Barriers:
     def check_all_left(self) -> None:
         """Assert that all threads have exited."""
         assert not self.alive.any(), "the scheduler lost threads"
+
+
+def _named(numbers: set[int]) -> str:
+    """Return the numbers of barriers in brackets, or nothing if only `__syncthreads()` is meant."""
+    if numbers <= {0}:
+        return ""
+    return f" (barrier{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))})"
 
 
 def _threads_wait(count: int) -> str:

@@ -10,29 +10,29 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, from_warps, to_warps
-from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
+from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.warps.collectives import activemask
 
 from .barriers import Barriers
+from .scheduler import Key
 from .wave import Wave
 
 _ALL_LANES = 0xFFFFFFFF
 _NONE = np.uint32(0)
 _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
-Key = tuple[int, int]
-"""The tag of a group and its basic block; the scheduler runs the lowest key first."""
 
 
 class PartialWarps:
     """The lanes of a wave that wait for other lanes of their warps.
 
-    Attributes:
-        waiting: groups by key.
+    Args:
+        wave: the wave.
+        barriers: its barriers.
+        waiting: the groups that wait, by key; the scheduler resumes those that remain at the end.
     """
 
-    def __init__(self, wave: Wave, barriers: Barriers) -> None:
-        self._wave, self._barriers = wave, barriers
-        self.waiting: dict[Key, list[Group]] = {}
+    def __init__(self, wave: Wave, barriers: Barriers, waiting: dict[Key, list[Group]]) -> None:
+        self._wave, self._barriers, self.waiting = wave, barriers, waiting
 
     def complete(self, group: Group, block: int, step: TranslatedBlock) -> Group | None:
         """Return the lanes of complete warps, or None. If the launch checks hazards, check their masks, too."""

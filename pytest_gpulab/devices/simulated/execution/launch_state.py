@@ -1,32 +1,100 @@
-"""The state that all waves of a launch share."""
+"""The state that all waves of a launch share.
+
+Clocks and multiprocessor numbers differ at each launch, as on hardware. No kernel may depend on them: a result that
+does differs between launches.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import Hazard, LaunchOptions
-from pytest_gpulab.devices.simulated.counting.tally import Tally
+from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, Location
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes
 from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker, may_change
-from pytest_gpulab.devices.simulated.memory.heap import Heap
-from pytest_gpulab.devices.simulated.memory.locating import locate
-from pytest_gpulab.devices.simulated.memory.printf import Printer
 from pytest_gpulab.devices.simulated.memory.spaces import Arena, Range
-from pytest_gpulab.devices.simulated.memory.textures import Textures
 from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .deadline import Deadline
-from .surroundings import Surroundings
 
-if TYPE_CHECKING:  # not imported by launches that are not counted
+if TYPE_CHECKING:  # imported by the launches that use them
     from pytest_gpulab.devices.simulated.counting.counters import Counters
+    from pytest_gpulab.devices.simulated.device_memory import DeviceMemory
+    from pytest_gpulab.devices.simulated.memory.heap import Heap
+    from pytest_gpulab.devices.simulated.memory.printf import Printer
+    from pytest_gpulab.devices.simulated.memory.textures import Textures
+
+    from .wave import Wave
 
 ABSENT_VALUE = np.uint32(0)  # as on an H100
+
+
+class Surroundings:
+    """The clocks and multiprocessors of a launch.
+
+    Args:
+        sms: number of multiprocessors of the GPU.
+    """
+
+    def __init__(self, sms: int) -> None:
+        self.sms = np.uint32(sms)
+        self._cycles = int.from_bytes(os.urandom(6), "little")
+        self._nanoseconds = time.time_ns()
+        self._first = self._cycles % sms
+
+    def clock(self, wave: Wave) -> Any:
+        """Return `%clock64`: a random start plus the basic blocks executed; each read increases it."""
+        return np.uint64(self._cycles + _progress(wave))
+
+    def timer(self, wave: Wave) -> Any:
+        """Return `%globaltimer`, in the same way."""
+        return np.uint64(self._nanoseconds + _progress(wave))
+
+    def multiprocessor(self, lanes: Lanes) -> Any:
+        """Return `%smid`: blocks are assigned to the multiprocessors in turn."""
+        return (lanes.block + np.uint32(self._first)) % self.sms
+
+
+def _progress(wave: Wave) -> int:
+    wave.clock_reads += 1
+    return wave.steps + wave.clock_reads
+
+
+def low(value: Any) -> Any:
+    """Return the low half of a 64-bit value."""
+    return np.uint32(int(value) & 0xFFFFFFFF)
+
+
+def high(value: Any) -> Any:
+    """Return the high half of a 64-bit value."""
+    return np.uint32(int(value) >> 32)
+
+
+class Tally:
+    """The instructions of the blocks that are not counted, to compare them with those of the counted blocks.
+
+    Attributes:
+        issued: warp instructions.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.issued = 0
+        self._statements = [len(step.statements) for step in program.steps]
+
+    def step(self, block: int, lanes: Lanes) -> None:
+        """Count an execution of a basic block."""
+        self.issued += lanes.warp_count * self._statements[block]
+
+    def diverge(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
+        """No-op: divided groups are counted by their steps."""
 
 
 @dataclass
@@ -36,7 +104,7 @@ class LaunchState:
     Attributes:
         parameters: the kernel's arguments as bytes, in the program's layout.
         unwritten: initial contents of the registers.
-        textures: the device's textures and surfaces.
+        device: the memory of the device.
         surroundings: clocks and multiprocessors.
         hazards: hazards by kind, sentence and source line.
         deadline: the time limit.
@@ -50,17 +118,15 @@ class LaunchState:
     """
 
     program: Program
-    arena: Arena
+    device: DeviceMemory
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     parameters: bytes
     shared_bytes: int
     options: LaunchOptions
-    printer: Printer
     counters: Counters | None
     deadline: Deadline
     unwritten: list[Any]
-    textures: Textures
     surroundings: Surroundings
     hazards: dict[Any, Hazard] = field(default_factory=dict)
     workspace: int = 0
@@ -75,7 +141,34 @@ class LaunchState:
         self.tally, self.checker = Tally(self.program), None
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
-            self.checker = LaunchHazardChecker(self.program, self.hazards, partial(locate, self), changing)
+            self.checker = LaunchHazardChecker(self.program, self.hazards, self._locate, changing)
+
+    def _locate(self, site: Site, space: str, address: int) -> Location | None:
+        from pytest_gpulab.devices.simulated.memory.locating import locate
+
+        return locate(self, site, space, address)
+
+    @property
+    def arena(self) -> Arena:
+        """Global memory."""
+        return self.device.arena
+
+    @property
+    def textures(self) -> Textures:
+        """The device's textures and surfaces."""
+        return self.device.textures
+
+    @cached_property
+    def printer(self) -> Printer:
+        """The output of the launch's `printf`."""
+        from pytest_gpulab.devices.simulated.memory.printf import Printer
+
+        return Printer()
+
+    @property
+    def output(self) -> str:
+        """The text that the launch has printed."""
+        return self.printer.text if "printer" in vars(self) else ""
 
     @property
     def is_clean(self) -> bool:

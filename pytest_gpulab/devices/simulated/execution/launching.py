@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from math import prod
 from operator import mul
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 
 from pytest_gpulab.devices.compiler.static_limits import LOCAL_BYTES
 from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError, TooMuchWork
-from pytest_gpulab.devices.simulated.memory.locating import located
 
 from .block_sampling import Batch, batches
 from .deadline import TimeIsUp
@@ -103,6 +102,29 @@ def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]
     return bytes(packed)
 
 
+@contextmanager
+def prepared(launch: LaunchState, sms: int) -> Iterator[None]:
+    """Provide a launch with a workspace and a heap if it needs them, and check its shuffles afterwards.
+
+    Raises:
+        LaunchError: a cooperative launch has too many blocks.
+    """
+    with ExitStack() as provided:
+        if launch.options.cooperative:
+            from .cooperation import cooperating
+
+            provided.enter_context(cooperating(launch, _resident(launch, sms)))
+        if launch.program.allocates:
+            from pytest_gpulab.devices.simulated.memory.heap import heap_of
+
+            provided.enter_context(heap_of(launch))
+        if launch.options.check and launch.program.shuffles:
+            from .absent_lanes import judged
+
+            provided.enter_context(judged(launch, sms))
+        yield
+
+
 def run_blocks(launch: LaunchState, sms: int) -> int:
     """Run the blocks of a launch, or a sample of them; return the number of counted blocks.
 
@@ -118,7 +140,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
     chosen = batches(launch, launch.grid[0] * launch.grid[1] * launch.grid[2], _wave_blocks(launch))
     if launch.heap is not None:
         launch.heap.rewind()
-    resident = sms * max(1, 2048 // prod(launch.block))
+    resident = _resident(launch, sms)
     effort = Effort(launch, sum(len(batch.waves) for batch in chosen))
     workload = launch.counters.workload if launch.counters is not None else None
     is_sample = launch.options.complete_within is None
@@ -136,10 +158,17 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
                 launch.checker.end()
     except TimeIsUp:  # raised by the hazard check, outside of the waves
         what = f"time limit: the kernel had not ended after {launch.deadline.limit_s:.3g} s"
-        raise KernelFault("time-limit", what, output=launch.printer.text) from None
+        raise KernelFault("time-limit", what, output=launch.output) from None
     except KernelFault as fault:
+        from pytest_gpulab.devices.simulated.memory.locating import located
+
         raise located(launch, fault, _hazards_until(launch, fault)) from None
     return counted
+
+
+def _resident(launch: LaunchState, sms: int) -> int:
+    """Return the number of blocks that the GPU can run at once."""
+    return sms * max(1, 2048 // prod(launch.block))
 
 
 def _wave_blocks(launch: LaunchState) -> int:
@@ -243,5 +272,5 @@ def _fingerprint(active: list[Scheduler]) -> int:
     check = 0
     for data in active[0].wave.arena.contents():
         check = zlib.crc32(data.data, check)
-    own = [scheduler.fingerprint() for scheduler in active]
+    own = [scheduler.state().fingerprint() for scheduler in active]
     return zlib.crc32(repr(own).encode(), check)

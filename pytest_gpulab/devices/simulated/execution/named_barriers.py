@@ -13,7 +13,8 @@ from pytest_gpulab.devices.protocol import KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, to_warps
 from pytest_gpulab.devices.simulated.memory.spaces import first_lane
 
-BARRIERS = 16  # per block
+from .barriers import BARRIERS
+
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -78,13 +79,6 @@ def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
     came = here.reshape(wave.warps, WARP, -1).sum(axis=1)
     gone = WARP - alive.reshape(wave.warps, WARP, -1).sum(axis=1)
     return np.where(came > 0, came + gone, 0)
-
-
-def named(numbers: set[int]) -> str:
-    """Return the numbers of barriers in brackets, or nothing if only `__syncthreads()` is meant."""
-    if numbers <= {0}:
-        return ""
-    return f" (barrier{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))})"
 
 
 def first_warps(came: Counts, needed: Counts) -> Mask:

@@ -9,27 +9,32 @@ stalled, `run` returns False and other waves run. Other loops are limited by the
 from __future__ import annotations
 
 import heapq
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
-from pytest_gpulab.devices.simulated.groups.group import Group, bits, reconverge
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value
-from pytest_gpulab.devices.simulated.groups.repetition import CycleDetector, Rest, Threads, hashed
+from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset
+from pytest_gpulab.devices.simulated.groups.repetition import CycleDetector
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
-from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
+from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .barriers import Barriers
-from .convergence import Key, PartialWarps
 from .deadline import MAX_STRETCH, TimeIsUp
 from .launch_state import LaunchState
 from .wave import Wave
 
+if TYPE_CHECKING:  # imported by the kernels that use them
+    from .convergence import PartialWarps
+    from .wave_state import WaveState
+
+Key = tuple[int, int]
+"""The tag of a group and its basic block; the scheduler runs the lowest key first."""
 MAX_WARPS = 32  # per block
 SPIN_LIMIT = 64  # iterations of a spinning loop before other groups run
 NO_WAITED_FOR = "it waits for a change that no thread makes"
@@ -55,7 +60,7 @@ class Scheduler:
         self.phase_waits: list[tuple[Group, int]] = []  # groups that wait for a phase of an mbarrier, with their block
         self._changes = 0  # of mbarriers, when those groups last resumed
         self.barriers = Barriers(self.wave)
-        self.partial = PartialWarps(self.wave, self.barriers)
+        self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
         self.cycles = CycleDetector(len(self.steps))
         self.is_endless = False
         self.is_alone = False
@@ -94,6 +99,12 @@ class Scheduler:
                     return True
         except TimeIsUp as up:
             raise self._out_of_time(up.was_starved) from None
+
+    @cached_property
+    def _partial(self) -> PartialWarps:
+        from .convergence import PartialWarps
+
+        return PartialWarps(self.wave, self.barriers, self.partial_warps)
 
     def _wake_stalled(self) -> None:
         self.is_endless = len(self._endless_loops) == len(self.stalled)
@@ -166,7 +177,7 @@ class Scheduler:
             wave.steps += 1
             self._at = group, block
             if step.mask is not None:
-                whole = self.partial.complete(group, block, step)
+                whole = self._partial.complete(group, block, step)
                 if whole is None:
                     return
                 group = whole
@@ -244,9 +255,9 @@ class Scheduler:
         """Return whether a group at a back edge must let others run, which may write the value that it waits for."""
         self.launch.deadline.check()
         self._count_iteration(group, block)
-        if step.loops and self.cycles.is_seen_at(group, block, self):
+        if step.loops and self.cycles.is_seen_at(group, block, self.state):
             self._endless_loops.append(block)
-            self.is_alone = not (self.heap or self.stalled or self.partial.waiting or self.phase_waits)
+            self.is_alone = not (self.heap or self.stalled or self.partial_warps or self.phase_waits)
             return True
         group.loops += step.spins
         return step.spins and group.loops >= SPIN_LIMIT
@@ -302,63 +313,20 @@ class Scheduler:
         said, lane = f"the kernel does not end: {reason}", lane_at(group.lanes, 0)
         return KernelFault("endless-loop", said, self._where(block), lane)
 
-    # --- the state of the wave, for the detection of endless loops -----------------------------------------
+    def state(self) -> WaveState:
+        """Return the state of the wave, for the detection of endless loops."""
+        from .wave_state import WaveState
 
-    def own(self, group: Group, block: int) -> Threads:
-        """Return the registers of a group at the back edge to a block."""
-        return (group.tag, block), group.lanes, self._live(group, block)
-
-    def rest(self) -> Rest:
-        """Return the registers of all other groups, and a hash of all memory and barriers."""
-        return list(self._others()), self._memory()
-
-    def _others(self) -> Iterator[Threads]:
-        for key in sorted(self.ready):
-            for group in self.ready[key]:
-                yield key, group.lanes, self._live(group, key[1])
-        for kind, groups in (("stalled", self.stalled), ("phase", self.phase_waits)):
-            for group, block in groups:
-                yield (kind, block), group.lanes, self._live(group, block)
-        for key in sorted(self.partial.waiting):
-            for group in self.partial.waiting[key]:
-                yield ("partial", key), group.lanes, self._live(group, key[1])
-        for entry in self.barriers.waiting:
-            values = self._live(entry.group, entry.step.targets[0])
-            known = values if entry.predicate is None else [*values, np.asarray(entry.predicate)]
-            yield ("waiting", entry.block, entry.number, entry.threads), entry.group.lanes, known
-
-    def _live(self, group: Group, block: int) -> list[Value]:
-        return [group.get(register) for register in bits(self.steps[block].live_in)]
-
-    def _memory(self) -> bytes:
-        """Return a hash of memory and barriers. A read of the clock counts as a change."""
-        wave, barriers = self.wave, self.barriers
-        early = barriers.arrived_early
-        arrays = [*wave.arena.contents(), *self._own_memories(), barriers.alive, *early.values()]
-        return hashed(arrays, [wave.clock_reads, *early])
-
-    def _own_memories(self) -> list[npt.NDArray[Any]]:
-        wave = self.wave
-        return [wave.shared.words, wave.local.words, *([] if wave.stack is None else [wave.stack.slots])]
-
-    def fingerprint(self) -> int:
-        """Return a checksum of registers and of shared and local memory."""
-        check = zlib.crc32(np.packbits(self.barriers.alive).tobytes(), self.wave.clock_reads)
-        for array in self._own_memories():
-            check = zlib.crc32(array.data if array.size else b"", check)
-        for _, _, values in self._others():
-            for value in values:
-                check = zlib.crc32(value.tobytes(), check)
-        return check
+        return WaveState(self)
 
     def _release_partial(self) -> bool:
         """Let lanes that wait for the rest of their warp go on without it, and note a hazard.
 
         This is called when no other group can run.
         """
-        if not self.partial.waiting:
+        if not self.partial_warps:
             return False
-        for (_tag, block), groups in self.partial.waiting.items():
+        for (_tag, block), groups in self.partial_warps.items():
             step = self.steps[block]
             group = reconverge(groups, step.live_in)
             if not step.is_maskless:  # tensor-core operations note missing lanes themselves
@@ -369,11 +337,11 @@ class Scheduler:
             following = self._follow(group, block, step, value)
             if following is not None:
                 self._push(group, following)
-        self.partial.waiting = {}
+        self.partial_warps.clear()
         return True
 
     def _release_barriers(self) -> bool:
-        others = self.stalled or self.partial.waiting or self.phase_waits
+        others = self.stalled or self.partial_warps or self.phase_waits
         released = self.barriers.release(None if others else self._endless_wait)
         for group, block in released:
             self._admit(group, block)

@@ -6,26 +6,27 @@ Generated code calls the `Wave` `w`. It executes loads, stores and atomics. The 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, SourceLine
+from pytest_gpulab.devices.simulated.groups.group import Union
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
-from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
-from pytest_gpulab.devices.simulated.memory import atomics
-from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
-from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
-from pytest_gpulab.devices.simulated.memory.locating import shared_bounds
-from pytest_gpulab.devices.simulated.memory.printf import columns_of, string_at
 from pytest_gpulab.devices.simulated.memory.spaces import Banked, first_lane, lane_at
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
 from .launch_state import LaunchState
-from .mbarriers import Mbarriers
-from .stack import Stack
+
+if TYPE_CHECKING:  # imported by the kernels that use them
+    from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
+    from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
+
+    from .mbarriers import Mbarriers
+    from .stack import Stack
 
 Dtype = np.dtype[Any]
 ORDINARY_LAUNCH = (
@@ -53,19 +54,42 @@ class Wave:
         fill = launch.options.fill
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
-        self.copies, self.bulk_copies = AsyncCopies(self), BulkCopies(self)
-        self.mbarriers = Mbarriers(self)
         self.checker: HazardChecker | None = None
         if launch.checker is not None:
             self.checker = HazardChecker(launch.checker, self.shape, launch.shared_bytes, launch.program.local)
-        stack, threads = launch.program.stack, self.shape.threads * self.shape.columns
-        self.stack = None if stack is None else Stack(threads, self.checker, *stack)
+        self.stack = None if launch.program.stack is None else self._stack(*launch.program.stack)
         self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)
         self.nctaid_x, self.nctaid_y, self.nctaid_z = map(np.uint32, launch.grid)
         self.nwarpid = np.uint32(self.shape.warps)
         self.warp_size, self.zero, self.one, self.zero64 = np.uint32(32), np.uint32(0), np.uint32(1), np.uint64(0)
         self.dynamic_shared = np.uint32(launch.shared_bytes - launch.program.static_shared)
         self.total_shared = np.uint32(launch.shared_bytes - launch.program.reserved_shared)
+
+    def _stack(self, start: int, nbytes: int) -> Stack:
+        from .stack import Stack
+
+        return Stack(self.shape.threads * self.shape.columns, self.checker, start, nbytes)
+
+    @cached_property
+    def copies(self) -> AsyncCopies:
+        """The asynchronous copies (`cp.async`) on their way."""
+        from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
+
+        return AsyncCopies(self)
+
+    @cached_property
+    def bulk_copies(self) -> BulkCopies:
+        """The bulk copies (`cp.async.bulk`) on their way."""
+        from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
+
+        return BulkCopies(self)
+
+    @cached_property
+    def mbarriers(self) -> Mbarriers:
+        """The asynchronous barriers in shared memory."""
+        from .mbarriers import Mbarriers
+
+        return Mbarriers(self)
 
     def as_f64(self, register: int, value: Value) -> Value:
         """Convert a float32 register to float64. The last conversion is cached."""
@@ -118,7 +142,12 @@ class Wave:
 
     def check_shared(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Raise KernelFault if a lane accesses beyond the shared array that its address is based on."""
-        self.shared.check(lanes, site, address, shared_bounds(self.launch, site))
+        bounds = self.launch.bounds.get(site.number)
+        if bounds is None:
+            from pytest_gpulab.devices.simulated.memory.locating import shared_bounds
+
+            bounds = shared_bounds(self.launch, site)
+        self.shared.check(lanes, site, address, bounds)
 
     def _access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Check, count and record an access to shared memory."""
@@ -276,7 +305,9 @@ class Wave:
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
         if operation == "add" and dtype == np.float32:
-            operation = atomics.FLUSHED_ADD
+            from pytest_gpulab.devices.simulated.memory.atomics import FLUSHED_ADD
+
+            operation = FLUSHED_ADD
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
@@ -311,6 +342,8 @@ class Wave:
 
     def assertion(self, lanes: Lanes, site: Site, message: Value, file: Value, line: Value) -> NoReturn:
         """Execute `__assertfail`."""
+        from pytest_gpulab.devices.simulated.memory.printf import columns_of, string_at
+
         text = string_at(self, columns_of(lanes)[0], int(np.broadcast_to(message, lanes.shape).flat[0]))
         raise KernelFault("assert", f"assertion `{text}` failed", site.where, lane_at(lanes, 0))
 
@@ -338,9 +371,11 @@ def _ordered(
     lanes: Lanes, view: npt.NDArray[Any], index: Value, operation: str, values: list[Value], wanted: bool
 ) -> Value:
     """Apply an atomic in the order of blocks, then threads."""
+    from pytest_gpulab.devices.simulated.memory.atomics import apply
+
     flat = np.broadcast_to(index, lanes.shape).ravel(order="F")
     operands = [np.broadcast_to(value, lanes.shape).ravel(order="F") for value in values]
-    found = atomics.apply(view, flat, operation, operands, wanted)
+    found = apply(view, flat, operation, operands, wanted)
     if found is None:
         return np.zeros((), view.dtype)[()]
     return np.ascontiguousarray(found.reshape(lanes.shape, order="F"))

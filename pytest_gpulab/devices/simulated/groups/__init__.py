@@ -1,6 +1,6 @@
 """Groups of lanes that share a program counter.
 
 - `lanes`: the threads of a group.
-- `group`, `union`: how groups diverge and reconverge, with their registers.
+- `group`: how groups diverge and reconverge, with their registers.
 - `repetition`: proof that a loop makes no progress.
 """

@@ -8,7 +8,7 @@ values never change, so references suffice. The rest of the state is saved only 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,10 +61,10 @@ class CycleDetector:
         self._iterations, self._next_comparison = [0] * blocks, [FIRST_COMPARISON] * blocks
         self._saved.clear()
 
-    def is_seen_at(self, group: Group, block: int, state: State) -> bool:
+    def is_seen_at(self, group: Group, block: int, state: Callable[[], State]) -> bool:
         """Count an iteration of the loop at a block; return True if the wave was in this state before."""
         iterations = self._iterations[block] = self._iterations[block] + 1
-        return iterations >= self._next_comparison[block] and self._compare(group, block, state, iterations)
+        return iterations >= self._next_comparison[block] and self._compare(group, block, state(), iterations)
 
     def _compare(self, group: Group, block: int, state: State, iterations: int) -> bool:
         start = 1 << iterations.bit_length() - 1

@@ -5,6 +5,6 @@
 - `races`: races within a block and between blocks.
 - `sweep`, `classes`: exact comparison of accesses in order, and accesses with the same order relations.
 - `fences`, `vector_clocks`: the order that fences, barriers and warp syncs establish.
-- `initcheck`, `gaps`: reads of memory that was never written.
+- `initcheck`: reads of memory that was never written.
 - `reporting`: hazards merged per source line.
 """

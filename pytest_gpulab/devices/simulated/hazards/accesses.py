@@ -17,6 +17,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Valu
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
+Mask = npt.NDArray[np.bool_]
 WORD_BYTES = 4
 
 

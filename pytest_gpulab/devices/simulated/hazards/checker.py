@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Value
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
@@ -20,12 +20,12 @@ from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from . import initcheck
-from .accesses import MbarrierEvent, MemoryAccess, NamedBarrierEvent, WarpSync
-from .fences import Fences
-from .gaps import Gaps
-from .initcheck import Written, empty_global
+from .accesses import Mask, MbarrierEvent, MemoryAccess, NamedBarrierEvent, WarpSync
+from .initcheck import Gaps, Written, empty_global
 from .reporting import Locate, Reporter
-from .vector_clocks import Mask
+
+if TYPE_CHECKING:
+    from .fences import Fences
 
 
 class LaunchHazardChecker:
@@ -48,7 +48,7 @@ class LaunchHazardChecker:
         self.time = self.orders = 0
         self.program, self.changing = program, changing
         self.read_bytes: dict[Allocation, int] = defaultdict(int)
-        self.fences = Fences() if program.communicates else None
+        self.fences = _fences() if program.communicates else None
         self.reporter = Reporter(hazards, self.fences, locate)
         self.inter_block = InterBlockRaceDetector(self.reporter)
 
@@ -99,15 +99,7 @@ class HazardChecker:
             self.races.add(access)
         self._strong(access)
         if site.access != "write":
-            bad = self.shared.missing(lanes, lanes.column, address, site.nbytes)
-            self._record_gaps(
-                site, lanes, bad, lambda k: self.shared.missing(lanes, lanes.column, _plus(address, k), 1)
-            )
-            bad = self._without_padding(
-                site, bad, partial(self.shared.empty, lanes, lanes.column, address, site.nbytes)
-            )
-            if bad is not None:
-                self.launch.reporter.uninitialised(site, "shared", lanes, address, bad)
+            self._check_banked("shared", self.shared, lanes, lanes.column, site, address)
         if site.modifies:
             self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
             for k, mask in self._carried_gaps(site, lanes):
@@ -137,15 +129,7 @@ class HazardChecker:
     def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Check a read or write of local memory by a group."""
         if site.access != "write":
-            bad = self.local.missing(lanes, lanes.position, address, site.nbytes)
-            self._record_gaps(
-                site, lanes, bad, lambda k: self.local.missing(lanes, lanes.position, _plus(address, k), 1)
-            )
-            bad = self._without_padding(
-                site, bad, partial(self.local.empty, lanes, lanes.position, address, site.nbytes)
-            )
-            if bad is not None:
-                self.launch.reporter.uninitialised(site, "local", lanes, address, bad)
+            self._check_banked("local", self.local, lanes, lanes.position, site, address)
         if site.modifies:
             alike = lanes.full and address.ndim == 0
             self.local.write(lanes, lanes.position, address, site.nbytes, alike)
@@ -172,6 +156,16 @@ class HazardChecker:
             self._record_gaps(site, lanes, None, lambda k: None)
         for k, mask in self._carried_gaps(site, lanes):
             initcheck.erase_global(memory, _plus(offset, k), mask)
+
+    def _check_banked(
+        self, space: str, written: Written, lanes: Lanes, column: IndexArray, site: Site, address: Value
+    ) -> None:
+        """Check a read of shared or local memory."""
+        bad = written.missing(lanes, column, address, site.nbytes)
+        self._record_gaps(site, lanes, bad, lambda k: written.missing(lanes, column, _plus(address, k), 1))
+        bad = self._without_padding(site, bad, partial(written.empty, lanes, column, address, site.nbytes))
+        if bad is not None:
+            self.launch.reporter.uninitialised(site, space, lanes, address, bad)
 
     def _check_global(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
         """Check a read of an array that has unwritten bytes, or record a write to it."""
@@ -285,6 +279,12 @@ class HazardChecker:
     def end(self) -> None:
         """End the wave."""
         self.races.barrier(None)
+
+
+def _fences() -> Fences:
+    from .fences import Fences
+
+    return Fences()
 
 
 def _plus(address: Value, nbytes: int) -> Value:

@@ -3,19 +3,23 @@
 Shared and local memory are unwritten at the start of each block. An array of global memory is unwritten from a call of
 `Allocation.mark_unwritten`.
 
-Structs are copied with their padding. So a value that is only copied may have unwritten bytes among written ones
-(`loads.copied`, `empty`, `empty_global`). The same bytes of the copy then count as unwritten (`gaps`).
+Structs are copied with their padding and with members that were never set. So a value that is only copied may have
+unwritten bytes among written ones (`loads.copied`, `empty`, `empty_global`). The same bytes of the copy then count as
+unwritten, so a later read of such a member is reported (`Gaps`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
+from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried
 
-from .vector_clocks import Mask
+from .accesses import Mask
 
 _ALL_BYTES = np.uint8(0xF)
 
@@ -159,3 +163,44 @@ def _index(offset: Value, nbytes: int) -> IndexArray:
 def _ones(nbytes: int) -> int:
     """Return the mark of `nbytes` written bytes: each byte is 1."""
     return int.from_bytes(b"\1" * nbytes, "little")
+
+
+class Gaps:
+    """The unwritten bytes in each thread's last execution of loads for copies, in one wave."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._of: dict[int, npt.NDArray[np.uint32]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def record(self, load: int, lanes: Lanes, nbytes: int, missing: Callable[[int], Mask | None] | None) -> None:
+        """Record the unwritten bytes of a load.
+
+        Args:
+            load: number of the load.
+            lanes: the lanes that load.
+            nbytes: bytes per lane.
+            missing: returns a mask of the lanes with an unwritten n-th byte; None if there are no unwritten bytes.
+        """
+        if missing is None and load not in self._of:
+            return
+        bits = np.zeros(lanes.shape, np.uint32)
+        for k in range(nbytes if missing is not None else 0):
+            mask = missing(k) if missing is not None else None
+            if mask is not None:
+                bits |= np.left_shift(mask.astype(np.uint32), np.uint32(k))
+        if load not in self._of:
+            self._of[load] = np.zeros((self._shape.threads, self._shape.columns), np.uint32)
+        self._of[load][lanes.threads.reshape(-1, 1), lanes.column] = bits
+
+    def carried(self, pieces: Sequence[Carried], lanes: Lanes) -> Iterator[tuple[int, Mask]]:
+        """Yield the bytes of a store that stay unwritten, each with a mask of lanes."""
+        for piece in pieces:
+            if piece.load in self._of:
+                bits = self._of[piece.load][lanes.threads.reshape(-1, 1), lanes.column]
+                for k in range(piece.nbytes):
+                    mask = (bits >> np.uint32(piece.at_load + k)) & np.uint32(1) != 0
+                    if mask.any():
+                        yield piece.at_store + k, mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,11 @@ from pytest_gpulab.devices.simulated.memory.spaces import first_index, first_lan
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .accesses import AccessPiece, Event, MemoryAccess
-from .classes import Accessors
-from .fences import Fences, Questions
-from .sweep import RacingLanes
+
+if TYPE_CHECKING:  # imported with the first race
+    from .classes import Accessors
+    from .fences import Fences
+    from .sweep import RacingLanes
 
 MAX_RACING = 1 << 18  # racing lanes, after which the search stops
 MAX_QUESTIONS = 1 << 20  # about the order by fences, before they are answered
@@ -83,6 +85,8 @@ class Reporter:
         blocks_alike: bool = False,
     ) -> None:
         """Report that lanes of an access race with earlier ones, one hazard per pair of lines."""
+        from .classes import Accessors
+
         for at in np.unique(others.at):
             for is_harmless in (False, True):
                 mine = np.flatnonzero((others.at == at) & (harmless == is_harmless))
@@ -113,6 +117,9 @@ class Reporter:
         deferred, self._deferred, self._questions = self._deferred, [], 0
         if self.fences is None or not deferred:
             return
+        from .classes import Accessors
+        from .fences import Questions
+
         first, second = (Accessors(*map(np.concatenate, zip(*of, strict=True)))
                          for of in ([p.first for p in deferred], [p.second for p in deferred]))  # fmt: skip
         both_strong = np.concatenate([np.full(len(pairs.second.time), pairs.both_strong) for pairs in deferred])
@@ -202,6 +209,8 @@ class Pairs(NamedTuple):
         """Return the pairs of all blocks one by one, because fences may differ between blocks."""
         if self.everywhere is None:
             return self
+        from .classes import Accessors
+
         count = len(self.everywhere)
         blocks = np.repeat(self.everywhere, len(self.second.time))
         second, first = (

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray
 
-from .accesses import AccessPiece, Event, MbarrierEvent, NamedBarrierEvent
-from .vector_clocks import Mask, VectorClock, advance
+from .accesses import AccessPiece, Event, Mask, MbarrierEvent, NamedBarrierEvent
+from .vector_clocks import VectorClock, advance
 
 Positions = npt.NDArray[np.int32]
 AT_ONCE = 1 << 16  # earlier accesses per comparison

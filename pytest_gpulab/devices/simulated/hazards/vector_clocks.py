@@ -7,9 +7,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes, to_warps
 
-from .accesses import PHASES, Event, MbarrierEvent, NamedBarrierEvent, WarpSync, split_phase
-
-Mask = npt.NDArray[np.bool_]
+from .accesses import PHASES, Event, Mask, MbarrierEvent, NamedBarrierEvent, WarpSync, split_phase
 
 
 class VectorClock:

@@ -38,7 +38,7 @@ def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]
     if isinstance(fault, OutOfBounds):
         location = locate(launch, fault.site, fault.space, fault.address)
         what = f"{fault.what}: {location or fault.nowhere}"
-    return KernelFault(fault.code, what, fault.where, fault.lane, launch.printer.text, location, hazards=hazards)
+    return KernelFault(fault.code, what, fault.where, fault.lane, launch.output, location, hazards=hazards)
 
 
 def locate(launch: LaunchState, site: Site, space: str, address: int) -> Location | None:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault, Lane
+from pytest_gpulab.devices.simulated.groups.group import Union
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
-from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 ARENA_BASE = 0x0010_0000_0000

@@ -16,8 +16,8 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated.arithmetic.sampling import Tap, converted, taps
+from pytest_gpulab.devices.simulated.groups.group import Union
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
-from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.translation.sites import Site
 from pytest_gpulab.devices.textures import Sampling, Texels
 

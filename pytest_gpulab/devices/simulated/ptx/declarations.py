@@ -10,7 +10,7 @@ from pytest_gpulab.devices.protocol import CannotSimulate
 from .syntax import TYPE_BYTES, Imm, Variable
 
 VARIABLE = re.compile(
-    r"(?P<link>(?:\.(?:extern|visible|weak|common)\s+)*)\.(?P<space>global|const|shared|local|param)"
+    r"(?:\.(?:extern|visible|weak|common)\s+)*\.(?P<space>global|const|shared|local|param)"
     r"(?:\s*\.attribute\([^)]*\))?(?:\s*\.align\s+(?P<align>\d+))?(?:\s*\.ptr(?:\s*\.\w+)*(?:\s*\.align\s+\d+)?)?"
     r"\s*\.(?P<type>\w+)(?:\s*\.ptr(?:\s*\.(?:global|const|shared|local))?(?:\s*\.align\s+\d+)?)?"
     r"\s+(?P<name>[\w$%]+)(?P<dims>(?:\s*\[\s*\d*\s*\])*)\s*(?:=\s*(?P<init>.*))?$",
@@ -58,7 +58,7 @@ def variable_of(text: str) -> Variable:
     nbytes = size * count or len(data)
     if len(data) > nbytes or not align or align & (align - 1) or (pointers and size != 8):
         raise ValueError(text)
-    return Variable(match["name"], match["space"], align, nbytes, data, pointers, ".extern" in match["link"])
+    return Variable(match["name"], match["space"], align, nbytes, data, pointers)
 
 
 def _initialiser(text: str, kind: str, size: int) -> tuple[bytes, tuple[tuple[int, str, int], ...]]:

@@ -220,7 +220,7 @@ class _Parser:
             return
         self.operands = {}
         name = self._bind(variable.name) if len(self.scopes) > 1 else variable.name
-        self.function.variables[name] = replace(variable, name=name, external=False)
+        self.function.variables[name] = replace(variable, name=name)
 
     def _location(self, text: str) -> None:
         numbers = text.split(",")[0].split()

@@ -128,7 +128,6 @@ class Variable:
         align, nbytes: alignment and size in bytes.
         data: initial bytes.
         pointers: (byte offset, symbol, addend) of each address in `data`.
-        external: True if it is declared `.extern`.
     """
 
     name: str
@@ -137,7 +136,6 @@ class Variable:
     nbytes: int
     data: bytes = b""
     pointers: tuple[tuple[int, str, int], ...] = ()
-    external: bool = False
 
 
 @dataclass

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from pytest_gpulab.devices.protocol import SourceLine
-from pytest_gpulab.devices.simulated.ptx.syntax import Function, Instruction
-
-from .analysis.loads import Carried, carried, copied
-from .analysis.origins import Origins, lines_reading
-from .analysis.targets import Targets, targets
-from .analysis.waits import without_end
-from .blocks import TranslatedBlock
-from .control.instructions import is_arrival
-from .line_numbers import Places
-from .sites import Site
+from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction
+from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried, carried, copied
+from pytest_gpulab.devices.simulated.translation.analysis.origins import Origins, Targets, lines_reading, targets
+from pytest_gpulab.devices.simulated.translation.analysis.waits import without_end
+from pytest_gpulab.devices.simulated.translation.control.instructions import TENSOR_CORES, is_arrival
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 
 @dataclass
@@ -138,3 +137,65 @@ class Program:
 def _is_for_all(barrier: Instruction) -> bool:
     """Return whether a barrier waits for all threads of the block: it has no operand for their number."""
     return "arrive" not in barrier.op and len(barrier.operands) <= (3 if "red" in barrier.op else 1)
+
+
+@dataclass
+class TranslatedBlock:
+    """A basic block as a Python function.
+
+    Attributes:
+        run: function of (wave, group). It returns the predicate of a branch, the index of a switch or the operands of a
+            barrier.
+        end, targets, spins, loops, where: as in `Block`; for a branch, targets are (if true, if false).
+        waits: True if the block ends a loop that only waits for a phase of an mbarrier.
+        mask: function of (wave, group) that returns the lane mask of the warp-synchronising instruction at the start.
+        live_in: live registers at the start, a bit set.
+        writes: registers that the block writes and that are live at its end, a bit set.
+        statements: PTX instructions and calls, including the last one.
+        barrier: the barrier instruction at the end.
+        result: index and dtype code of the register for the result of the barrier's reduction.
+    """
+
+    run: Callable[[Any, Any], Any]
+    end: str
+    targets: tuple[int, ...]
+    spins: bool
+    loops: bool
+    waits: bool
+    where: SourceLine | None
+    mask: Callable[[Any, Any], Any] | None
+    live_in: int
+    writes: int
+    statements: tuple[Instruction | Call, ...]
+    barrier: Instruction | None
+    result: tuple[int, str] | None
+
+    @property
+    def is_maskless(self) -> bool:
+        """True if it begins with an instruction of all lanes of a warp, which has no lane mask."""
+        first = self.statements[0] if self.statements else None
+        return isinstance(first, Instruction) and first.op[0] in TENSOR_CORES
+
+
+class Places:
+    """Source lines in the order of files and lines; the last one is None, for statements without a line.
+
+    Args:
+        blocks: the statements of each basic block.
+
+    Attributes:
+        lines: the source lines, without repetitions.
+        row: row by line.
+        of_statement: row by the number of a statement.
+        statements: number of statements per line (row) and basic block (column).
+    """
+
+    def __init__(self, blocks: Sequence[Sequence[Instruction | Call]]) -> None:
+        known = {statement.where for block in blocks for statement in block if statement.where is not None}
+        self.lines = (*sorted(known, key=lambda line: (line.file, line.line)), None)
+        self.row = {line: row for row, line in enumerate(self.lines)}
+        self.of_statement = {statement.number: self.row[statement.where] for block in blocks for statement in block}
+        self.statements = np.zeros((len(self.lines), len(blocks)))
+        for number, block in enumerate(blocks):
+            for statement in block:
+                self.statements[self.row[statement.where], number] += 1

@@ -1,32 +1,42 @@
-"""The translation of one kernel of a PTX module into a `Program`."""
+"""The translation of one kernel of a PTX module into a `Program`: one Python function per basic block and lane mask."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.collector import without_collector
-from pytest_gpulab.devices.simulated.ptx.syntax import Function, Label, PtxModule
-
-from .analysis.loads import awaited, guesses
-from .analysis.phase_waits import phase_waits
-from .blocks import TranslatedBlock
-from .calls.inline import inline
-from .control.building import build
-from .control.graph import Block, Graph
-from .emission.block import Names
-from .functions import barrier_result, write
-from .layout import Layout
-from .program import Program
-from .refusals import with_feature
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    Call,
+    Function,
+    Instruction,
+    Label,
+    PtxModule,
+    Statement,
+    Sym,
+    Variable,
+)
+from pytest_gpulab.devices.simulated.translation.analysis.loads import awaited, guesses
+from pytest_gpulab.devices.simulated.translation.calls.inline import function_address, inline
+from pytest_gpulab.devices.simulated.translation.control.building import build
+from pytest_gpulab.devices.simulated.translation.control.graph import Block, Graph
+from pytest_gpulab.devices.simulated.translation.control.instructions import STACK_AREA, TENSOR_CORES
+from pytest_gpulab.devices.simulated.translation.control.liveness import members
+from pytest_gpulab.devices.simulated.translation.emission import compare, integers, moves
+from pytest_gpulab.devices.simulated.translation.emission.block import BlockWriter, Names
+from pytest_gpulab.devices.simulated.translation.emission.memory import emit_built_in
+from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
+from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal, with_feature
+from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW
 
 
 def translate(
     module: PtxModule,
     kernel: Function,
     addresses: dict[str, int],
-    vocabulary: Mapping[str, Any],
+    runtime_builtins: Callable[[CodeType], Mapping[str, Any]],
     frame_bytes: Callable[[], Mapping[str, int]] = dict,
 ) -> Program:
     """Translate a kernel.
@@ -34,7 +44,7 @@ def translate(
     Args:
         module, kernel: parsed PTX.
         addresses: addresses of the module's global and constant variables.
-        vocabulary: functions that the generated code may call, by name.
+        runtime_builtins: function that returns the functions that generated code calls, by name.
         frame_bytes: function that returns the stack frame of each function in machine code, by symbol, in bytes. It is
             called only for kernels with recursion.
 
@@ -43,7 +53,7 @@ def translate(
     """
     with without_collector():
         try:
-            return _translated(module, kernel, addresses, vocabulary, frame_bytes)
+            return _translated(module, kernel, addresses, runtime_builtins, frame_bytes)
         except CannotSimulate as error:
             raise with_feature(error) from None
 
@@ -52,7 +62,7 @@ def _translated(
     module: PtxModule,
     kernel: Function,
     addresses: dict[str, int],
-    vocabulary: Mapping[str, Any],
+    runtime_builtins: Callable[[CodeType], Mapping[str, Any]],
     frame_bytes: Callable[[], Mapping[str, int]],
 ) -> Program:
     flat, calls = inline(module, kernel, frame_bytes)
@@ -62,12 +72,11 @@ def _translated(
     names.guesses, names.awaited = guesses(graph.blocks), awaited(graph.blocks)
     source, masks = write(graph, names)
     namespace = names.namespace
-    namespace.update(vocabulary)
+    code = compile(source, f"<{kernel.name}>", "exec")  # generated text; it contains no text of the submission
+    namespace.update(runtime_builtins(code))
     namespace.update({f"c{number}": call for number, call in enumerate(calls)})
-    exec(
-        compile(source, f"<{kernel.name}>", "exec"), namespace
-    )  # generated text; it contains no text of the submission
-    waits = phase_waits(graph.blocks)
+    exec(code, namespace)
+    waits = _phase_waits(graph)
     steps = [_step(i, block, names, namespace, i in masks, i in waits) for i, block in enumerate(graph.blocks)]
     codes = list(names.codes.values())
     return Program(
@@ -75,6 +84,15 @@ def _translated(
         layout.banked, addresses, frozenset() if calls else _unset(graph, names), names.fences, names.sees_order,
         names.shuffles, names.grid_syncs, layout.reserved, names.allocates, layout.stack,
     )  # fmt: skip
+
+
+def _phase_waits(graph: Graph) -> frozenset[int]:
+    """Return the blocks that end a loop that only waits for a phase of an mbarrier."""
+    if not any(isinstance(s, Instruction) and s.op[0] == "mbarrier" for block in graph.blocks for s in block.body):
+        return frozenset()
+    from .analysis.phase_waits import phase_waits
+
+    return phase_waits(graph.blocks)
 
 
 def _unset(graph: Graph, names: Names) -> frozenset[str]:
@@ -114,3 +132,135 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
         barrier=barrier,
         result=result,
     )
+
+
+STATEMENTS_PER_TIME_CHECK = 256  # the scheduler checks only between blocks, which may have 100,000
+_ = compare, integers, moves  # imported for the opcodes they register
+
+
+def write(graph: Graph, names: Names) -> tuple[str, set[int]]:
+    """Return the text of all functions, and the blocks that have a function for their lane mask."""
+    functions: list[str] = []
+    masks = set()
+    for i, block in enumerate(graph.blocks):
+        functions.append(_function(f"b{i}", *_block_lines(block, names)))
+        if block.converge:
+            functions.append(_mask_function(f"m{i}", block.body[0], names))
+            masks.add(i)
+    return "\n".join(functions), masks
+
+
+def _mask_function(name: str, first: Statement, names: Names) -> str:
+    """Return the function for the lane mask of a warp-synchronising instruction: its last operand, or all lanes."""
+    writer = BlockWriter(names)
+    try:
+        assert isinstance(first, Instruction)
+        if first.op[0] in TENSOR_CORES:
+            return _function(name, [], names.constant(-1, "u4"))
+        return _function(name, writer.lines, writer.read(first.operands[-1], "u4"))
+    except MALFORMED:
+        raise refusal(first) from None
+
+
+def _function(name: str, body: list[str], value: str) -> str:
+    return "\n ".join([f"def {name}(w, g):", "L = g.lanes; R = g.regs", *body, f"return {value}"])
+
+
+def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
+    writer = BlockWriter(names)
+    for number, statement in enumerate(block.body):
+        if number % STATEMENTS_PER_TIME_CHECK == STATEMENTS_PER_TIME_CHECK - 1:
+            writer.lines.append("w.check_time()")
+        writer.dying = block.dying.get(number, ())
+        if isinstance(statement, Instruction):
+            writer.instruction(statement)
+        elif isinstance(statement, Call):
+            try:
+                emit_built_in(writer, statement)
+            except MALFORMED:
+                raise refusal(statement) from None
+        writer.release()
+    try:
+        value = _end_value(block, writer)
+    except CannotSimulate as error:
+        raise error if error.where or block.last is None else CannotSimulate(error.what, block.last.where) from None
+    except MALFORMED:
+        raise refusal(block.last) from None
+    for index in members(block.live_out & block.defined):
+        if not _set_by_barrier(block, register := names.registers[index]):
+            writer.lines.append(f"R[{index}] = {writer.local(register)}")
+    return writer.lines, value
+
+
+def _set_by_barrier(block: Block, register: str) -> bool:
+    result = barrier_result(block)
+    return result is not None and result == register
+
+
+def barrier_result(block: Block) -> str | None:
+    """Return the register of a barrier's reduction, if the block ends with one."""
+    if block.end == "barrier" and block.last is not None and "red" in block.last.op:
+        target = block.last.operands[0]
+        return getattr(target, "name", None)
+    return None
+
+
+def _end_value(block: Block, writer: BlockWriter) -> str:
+    last = block.last
+    if block.end == "branch" and last is not None and last.guard is not None:
+        return writer.read(last.guard[0], "?")
+    if block.end == "switch" and last is not None:
+        return writer.read(last.operands[0], "u4")
+    if block.end == "barrier" and last is not None:
+        operands = last.operands[1:] if "red" in last.op else last.operands
+        values = [writer.read(operand, "u4") for operand in (operands[:-1] if "red" in last.op else operands)]
+        predicate = writer.read(operands[-1], "?") if "red" in last.op else "None"
+        number = values[0] if values else "w.zero"
+        return f"({number}, {values[1] if len(values) > 1 else 'None'}, {predicate})"
+    return "None"
+
+
+RESERVED = "%reserved_smem_offset_1"  # memory of cooperative groups, for tiles of several warps
+RESERVED_BYTES = 1024  # as on compute capability 8.0 and later; cooperative groups use 288
+
+
+class Layout:
+    """The offsets of variables in shared and local memory, and of parameters."""
+
+    def __init__(self, module: PtxModule, kernel: Function, addresses: dict[str, int]) -> None:
+        self.addresses = dict(addresses)
+        self.addresses["shared window"], self.addresses["local window"] = SHARED_WINDOW, LOCAL_WINDOW
+        for name, function in module.functions.items():
+            if not function.entry:
+                self.addresses[name] = function_address(module, name)
+        shared = [v for v in (*module.variables.values(), *kernel.variables.values()) if v.space == "shared"]
+        reserved = [Variable(RESERVED, "shared", RESERVED_BYTES, RESERVED_BYTES)] if _names(kernel, RESERVED) else []
+        self.reserved = sum(variable.nbytes for variable in reserved)
+        self.shared = self._place([*reserved, *(v for v in shared if v.nbytes)])
+        dynamic = -(-self.shared // 16) * 16
+        self.addresses.update({v.name: dynamic for v in shared if not v.nbytes})
+        local = [v for v in kernel.variables.values() if v.space == "local"]
+        self.local = self._place(local)
+        self.banked = {v.name: (v.space, self.addresses[v.name], v.nbytes) for v in (*shared, *local)}
+        frames = self.banked.pop(STACK_AREA, None)
+        self.stack = frames[1:] if frames is not None else None
+        self.parameters = self._parameters(kernel.parameters)
+
+    def _place(self, variables: list[Variable]) -> int:
+        end = 0
+        for variable in variables:
+            start = -(-end // variable.align) * variable.align
+            self.addresses[variable.name] = start
+            end = start + variable.nbytes
+        return end
+
+    def _parameters(self, variables: tuple[Variable, ...]) -> tuple[tuple[int, int], ...]:
+        self._place(list(variables))
+        return tuple((self.addresses[variable.name], variable.nbytes) for variable in variables)
+
+
+def _names(kernel: Function, symbol: str) -> bool:
+    """Return whether an operand of a kernel is this symbol."""
+    instructions = (statement for statement in kernel.body if isinstance(statement, Instruction))
+    operands = (operand for instruction in instructions for operand in instruction.operands)
+    return any(type(operand) is Sym and operand.name == symbol for operand in operands)

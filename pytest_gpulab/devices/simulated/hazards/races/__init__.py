@@ -2,5 +2,5 @@
 
 - `racecheck`: within a block.
 - `inter_block`, `pairing`: between blocks, and pairs that only fences can order.
-- `repeats`, `thinning`, `settling`, `distinct`: long sequences of accesses, shortened without losing races.
+- `thinning`, `settling`, `distinct`: long sequences of accesses, shortened without losing races.
 """

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray
-from pytest_gpulab.devices.simulated.hazards.accesses import AccessPiece, MemoryAccess, in_batches, pieces_of, unit_of
-from pytest_gpulab.devices.simulated.hazards.fences import Fences
+from pytest_gpulab.devices.simulated.hazards.accesses import (
+    AccessPiece,
+    Mask,
+    MemoryAccess,
+    in_batches,
+    pieces_of,
+    unit_of,
+)
 from pytest_gpulab.devices.simulated.hazards.reporting import EarlierAccesses, Reporter
-from pytest_gpulab.devices.simulated.hazards.vector_clocks import Mask
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
-from .distinct import distinct
-from .pairing import Pairing, flag_reads
-from .repeats import Repeats
-from .thinning import MAX_KEPT, MAX_LANES, Owner, numbered, thinned, weight
+from .thinning import MAX_KEPT, MAX_LANES, Owner, Repeats, numbered, thinned, weight
+
+if TYPE_CHECKING:  # imported by kernels with fences
+    from pytest_gpulab.devices.simulated.hazards.fences import Fences
 
 MAX_WORDS = 1 << 18  # words per sweep
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)  # flags of a word: a weak access, a write
@@ -54,6 +60,8 @@ class InterBlockRaceDetector:
         if self.reporter.fences is None:
             self._accesses = thinned(self._accesses, Owner.block)
         else:
+            from .distinct import distinct
+
             self._accesses = distinct(self._accesses, self.reporter.fences.classes().both)
         self._lanes = sum(map(weight, self._accesses))
         self._limit = max(MAX_LANES, 2 * self._lanes)
@@ -74,11 +82,11 @@ class InterBlockRaceDetector:
                     self._check(accesses)
                     continue
                 self._check_each(accesses, fences)
-                for pairs in flag_reads(accesses, across_blocks=True):
-                    self.reporter.pairs(pairs)
 
     def _check_each(self, accesses: list[MemoryAccess], fences: Fences) -> None:
         """Compare each access with the earlier ones that fences may or may not have ordered."""
+        from .pairing import Pairing, flag_reads
+
         unit, is_complete = unit_of(accesses), True
         contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
         for pieces in in_batches(contested, MAX_WORDS):
@@ -88,6 +96,8 @@ class InterBlockRaceDetector:
             is_complete &= pairing.is_complete
         if not is_complete:
             self.reporter.add_unchecked("all pairs of accesses of different blocks to the same array")
+        for pairs in flag_reads(accesses, across_blocks=True):
+            self.reporter.pairs(pairs)
 
     def _check(self, accesses: list[MemoryAccess]) -> None:
         unit = unit_of(accesses)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     WORD_BYTES,
     AccessPiece,
     Event,
+    Mask,
     MbarrierEvent,
     MemoryAccess,
     NamedBarrierEvent,
@@ -30,15 +32,12 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     unit_of,
 )
 from pytest_gpulab.devices.simulated.hazards.reporting import Reporter
-from pytest_gpulab.devices.simulated.hazards.sweep import Positions, races
-from pytest_gpulab.devices.simulated.hazards.vector_clocks import Mask
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
-from .distinct import by_thread, distinct
-from .pairing import flag_reads
-from .repeats import Repeats
-from .settling import outstanding, shortened
-from .thinning import MAX_KEPT, MAX_LANES, SELF_LANES, numbered, thinned, weight
+from .thinning import MAX_KEPT, MAX_LANES, SELF_LANES, Repeats, numbered, thinned, weight
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.hazards.sweep import Positions
 
 MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # number and size of the race-free sequences that are kept
 MAX_WORDS = 1 << 16  # words per sweep
@@ -136,6 +135,8 @@ class Racecheck:
         self._reset()
         self._limit = 1 << 62
         if any(isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events):
+            from .settling import outstanding
+
             for event in outstanding(events, self.shape):
                 self.add(event)
             if self._global + self._shared > MAX_LANES // 2:
@@ -152,8 +153,12 @@ class Racecheck:
 
     def _shortened(self, events: list[Event]) -> list[Event]:
         if self.reporter.fences is None:  # words of several blocks are covered by the races between blocks
+            from .settling import shortened
+
             thin = partial(thinned, shared_counts=False)
             return shortened(events, self.shape, thin)
+        from .distinct import by_thread, distinct
+
         accesses = [event for event in events if isinstance(event, MemoryAccess)]
         kept = distinct(accesses, by_thread(self.reporter.times))
         syncs = [event for event in events if isinstance(event, WarpSync)]
@@ -185,6 +190,8 @@ class Racecheck:
         if memory is not None and len(accesses) == 1 and _ascending(accesses[0][1]):
             return
         if self.reporter.fences is not None:
+            from .pairing import flag_reads
+
             for pairs in flag_reads([access for _, access in accesses], across_blocks=False):
                 self.reporter.pairs(pairs)
         unit = unit_of([access for _, access in accesses])
@@ -202,6 +209,8 @@ class Racecheck:
         any_order = self.reporter.fences is not None or any(
             isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events
         )
+        from pytest_gpulab.devices.simulated.hazards.sweep import races
+
         batches = in_batches(suspects, MAX_WORDS)
         strong, is_clean = _PermittedPairs(events, is_global), True
         for race in (race for pieces in batches for race in races(events, pieces, strong, unit, one_block, any_order)):

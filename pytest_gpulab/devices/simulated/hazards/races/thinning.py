@@ -2,7 +2,8 @@
 
 The two are by different owners (threads, or warps or blocks if only those matter). A later access is not of the same
 owner as at least one of them, so it races with one of the two if it races with any. So the kept accesses grow with the
-memory that a kernel uses, not with the number of its accesses.
+memory that a kernel uses, not with the number of its accesses. Repetitions of an access are dropped at once: they cause
+no further races.
 """
 
 from __future__ import annotations
@@ -41,6 +42,38 @@ def weight(access: MemoryAccess, one_block: bool = False) -> int:
     """Return the weight of an access: the words of its lanes, or only of one block's lanes."""
     lanes = len(access.lanes.threads) if one_block else access.lanes.n
     return SELF_LANES + lanes * max(1, access.site.nbytes // WORD_BYTES)
+
+
+class Repeats:
+    """Accesses since the last synchronisation, to find repetitions. The owner clears them at each synchronisation."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, MemoryAccess] = {}
+        self._lanes = 0
+
+    def clear(self) -> None:
+        """Discard all accesses."""
+        self._known.clear()
+        self._lanes = 0
+
+    def has(self, access: MemoryAccess) -> bool:
+        """Return True if an access repeats an earlier one, else record it.
+
+        If the repetition writes other values, the values of the recorded access become unknown.
+        """
+        address = access.address
+        key = (access.site.index, id(access.lanes), id(access.memory), address.shape, address.item(0), address.item(-1))
+        earlier = self._known.get(key)
+        if earlier is not None and (earlier.address is address or np.array_equal(earlier.address, address)):
+            pairs = zip(earlier.values, access.values, strict=False)
+            if not all(one is other or np.array_equal(one, other) for one, other in pairs):
+                earlier.values.clear()
+            return True
+        if self._lanes > MAX_LANES:
+            self.clear()
+        self._known[key] = access
+        self._lanes += address.size + SELF_LANES
+        return False
 
 
 def thinned(accesses: Sequence[MemoryAccess], owner: Owner, shared_counts: bool = True) -> list[MemoryAccess]:

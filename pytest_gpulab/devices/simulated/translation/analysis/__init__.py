@@ -3,6 +3,5 @@
 - `waits`, `phase_waits`: loops that wait for other threads or for a phase of an mbarrier, and endless loops.
 - `loads`: loads that are checked by `atomicCAS`, decide a spin loop, or are only copied.
 - `regions`: code that the assembler may reorder.
-- `origins`: arrays that an address is computed from.
-- `targets`: arrays that a kernel may change.
+- `origins`: arrays that an address is computed from, and arrays that a kernel may change.
 """

@@ -1,9 +1,14 @@
-"""Origins of addresses: the parameters and variables that an address is computed from."""
+"""Origins of addresses: the parameters and variables that an address is computed from.
+
+An array that no store can reach has no races, so the race check need not record its reads. Most accesses of most
+kernels are reads of their inputs.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import (
@@ -105,3 +110,38 @@ def _symbols(operand: Operand) -> Iterator[str]:
     base = operand.base if isinstance(operand, Address) else operand
     if isinstance(base, Sym):
         yield base.name
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The possible targets of a kernel's stores and atomics.
+
+    Attributes:
+        anywhere: True if an address depends on a pointer loaded from memory, or a surface is written.
+        parameters: positions of the kernel parameters that addresses are computed from.
+        variables: addresses of the module's variables that addresses are computed from.
+    """
+
+    anywhere: bool
+    parameters: frozenset[int]
+    variables: frozenset[int]
+
+
+def targets(kernel: Function, origins: Origins, sites: Sequence[Site], addresses: Mapping[str, int]) -> Targets:
+    """Return the possible targets of a kernel's stores and atomics.
+
+    Args:
+        kernel: a kernel with inlined calls.
+        origins: origins of its addresses.
+        sites: its memory instructions.
+        addresses: addresses of the module's variables.
+    """
+    changing = [site for site in sites if site.modifies and site.space in ("global", "generic")]
+    names = origins.of(*changing)
+    surfaces = any(site.modifies and site.space == "surface" for site in sites)
+    parameters = (number for number, variable in enumerate(kernel.parameters) if variable.name in names)
+    return Targets(
+        FROM_MEMORY in names or surfaces,
+        frozenset(parameters),
+        frozenset(address for name, address in addresses.items() if name in names),
+    )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
-    from pytest_gpulab.devices.simulated.translation.program import Program
+    from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
 
 FENCES = {"membar", "fence"}
 _STRONG = {"volatile", "relaxed", "acquire"}

@@ -35,8 +35,6 @@ def lower_parameters(kernel: Function) -> None:
     Raises:
         CannotSimulate: a printf argument has overlapping pieces, or an access is malformed.
     """
-    if not any(variable.space == "param" for variable in kernel.variables.values()):
-        return
     statement: Statement | None = None
     try:
         pieces: dict[str, set[Piece]] = defaultdict(set)

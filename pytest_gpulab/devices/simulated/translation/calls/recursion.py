@@ -26,14 +26,18 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Variable,
     Vector,
 )
-from pytest_gpulab.devices.simulated.translation.control.building import build
-from pytest_gpulab.devices.simulated.translation.control.components import components
-from pytest_gpulab.devices.simulated.translation.control.instructions import ENTER, LEAVE, RETURN, defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.building import build, components
+from pytest_gpulab.devices.simulated.translation.control.instructions import (
+    ENTER,
+    LEAVE,
+    RETURN,
+    STACK_AREA,
+    defined_and_used,
+)
 from pytest_gpulab.devices.simulated.translation.refusals import refusal
 from pytest_gpulab.devices.source.names import unmangle
 
 STACK = "%stack"  # the register with the address of the current frame
-STACK_AREA = "the stack"  # the local variable for all frames of a thread
 STACK_BYTES = 1024  # per thread: the default of cudaLimitStackSize
 SLOT_BYTES = 8  # of a saved register
 _ALIGNMENT = 16  # that of the widest access

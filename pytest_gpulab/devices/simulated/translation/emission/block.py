@@ -1,20 +1,22 @@
 """One basic block as Python text: names, types, constants, and the table of opcodes.
 
 The other modules of this package register their opcodes in `EMITTERS` with the supported modifiers; all other modifiers
-are refused. Registers have their declared width, integers are unsigned. A use in another type of that width is a NumPy
-view, cached within the block.
+are refused. Modules for rarely used opcodes are imported when a kernel first uses one. Registers have their declared
+width, integers are unsigned. A use in another type of that width is a NumPy view, cached within the block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from functools import lru_cache, partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Not, Operand, Reg, Sym
+from pytest_gpulab.devices.simulated.translation.control.instructions import ENTER, LEAVE, RETURN
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import Site, ordering
 
@@ -44,8 +46,23 @@ VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo"
 """Special registers that differ from one read to the next, or from one launch to the next."""
 
 Emitter = Callable[["BlockWriter", Instruction], None]
+DIRECTED = {"rz", "rm", "rp"}
+"""Rounding modes other than rn, rounding to nearest."""
 TYPES = frozenset({*CODES, "bf16", "bf16x2", "s16x2", "u16x2", "e4m3x2", "e5m2x2"})
 EMITTERS: dict[str, tuple[Emitter, frozenset[str] | None]] = {}
+RARE = {
+    opcode: module
+    for module, opcodes in {
+        "floats": "sin cos ex2 lg2 tanh rsqrt copysign testp",
+        "mbarriers": "mbarrier",
+        "stack": f"{ENTER} {LEAVE} {RETURN}",
+        "tensor_cores": "wgmma tcgen05 wmma mma ldmatrix stmatrix movmatrix",
+        "textures": "tex suld sust tld4 txq istypep suq sured",
+        "warps": "shfl vote match redux activemask elect bar barrier",
+    }.items()
+    for opcode in opcodes.split()
+}
+"""The module of each opcode that is not in `EMITTERS` from the start."""
 
 
 def emits(*names: str, modifiers: str | None = "") -> Callable[[Emitter], Emitter]:
@@ -84,6 +101,8 @@ def _first_other(op: tuple[str, ...], known: frozenset[str]) -> str | None:
 @lru_cache(maxsize=4096)
 def _emitter(op: tuple[str, ...]) -> tuple[Emitter | None, str | None]:
     """Return the function that writes an opcode (None if unknown), and the first unsupported modifier."""
+    if op[0] in RARE and op[0] not in EMITTERS:
+        import_module(f"{__package__}.{RARE[op[0]]}")
     emitter, known = EMITTERS.get(op[0], (None, None))
     return emitter, None if known is None else _first_other(op, known)
 
@@ -91,6 +110,11 @@ def _emitter(op: tuple[str, ...]) -> tuple[Emitter | None, str | None]:
 def type_code(instruction: Instruction) -> str:
     """Return the dtype code of the instruction's last type."""
     return CODES[instruction.op[-1]]
+
+
+def rounding_mode(instruction: Instruction) -> str:
+    """Return the rounding mode of an instruction; rn by default."""
+    return next((part for part in instruction.op if part in DIRECTED), "rn")
 
 
 class Names:

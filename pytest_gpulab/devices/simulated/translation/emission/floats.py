@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
-from .block import BlockWriter, emits, refuse_others, type_code
+from .block import DIRECTED, BlockWriter, emits, refuse_others, rounding_mode, type_code
+from .integers import PLAIN_FLOAT
 
-_DIRECTED = {"rz", "rm", "rp"}
-_MODIFIERS = frozenset({"rn", "ftz", "sat", "approx", "full", "NaN", "xorsign", "abs"} | _DIRECTED)
+_MODIFIERS = frozenset({"rn", "ftz", "sat", "approx", "full", "NaN", "xorsign", "abs"} | DIRECTED)
 _ONE = {"f4": (0x3F800000, "f4"), "f8": (0x3FF0000000000000, "f8")}
 _ROUNDED = {name: name for name in ("add", "mul", "fma", "div", "sqrt")} | {"sub": "add", "mad": "fma", "rcp": "div"}
 """Opcodes with rounding modes, and the corresponding operation of `rounding`."""
-
-
-def rounding_mode(instruction: Instruction) -> str:
-    """Return the rounding mode of an instruction; rn by default."""
-    return next((part for part in instruction.op if part in _DIRECTED), "rn")
 
 
 def _operands(b: BlockWriter, i: Instruction, code: str) -> list[str]:
@@ -52,7 +47,6 @@ def write_float(b: BlockWriter, i: Instruction) -> None:
         _write(b, i, _flushed(b, i, expression, operands) if flush else expression, code)
 
 
-PLAIN_FLOAT = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "neg": "-{0}", "abs": "np.abs({0})"}
 _FLOAT = PLAIN_FLOAT | {
     "div": "{0} / {1}", "sqrt": "np.sqrt({0})", "rcp": "{one} / {0}",
     "fma": "fma_f64({0}, {1}, {2})", "mad": "fma_f64({0}, {1}, {2})",
@@ -89,7 +83,7 @@ def _directed(b: BlockWriter, i: Instruction, code: str, mode: str) -> str:
 
 def _extreme(i: Instruction, first: str, second: str) -> str:
     """Return an expression for `min` or `max` with `.NaN` and `.xorsign.abs`."""
-    function = "minimum" if i.op[0] == "min" else "maximum"
+    function = f"{i.op[0]}_float"
     expression = f"{function}({first}, {second})"
     if "xorsign" in i.op:
         expression = f"xor_sign({function}(np.abs({first}), np.abs({second})), {first}, {second})"

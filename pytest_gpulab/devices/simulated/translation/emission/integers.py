@@ -13,10 +13,11 @@ from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction
 
 from .block import CODES, BlockWriter, emits, refuse_others, type_code
-from .floats import PLAIN_FLOAT, write_float, write_half
 
 _UNARY, _TERNARY = ("neg", "abs", "not", "sqrt", "rcp"), ("fma", "mad")
 _BINARY = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem")
+PLAIN_FLOAT = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "neg": "-{0}", "abs": "np.abs({0})"}
+"""Opcodes of float32 and float64 that are one NumPy operation."""
 _OPERANDS = dict.fromkeys(_UNARY, 2) | dict.fromkeys(_BINARY, 3) | dict.fromkeys(_TERNARY, 4)
 
 
@@ -31,10 +32,14 @@ def _typed(b: BlockWriter, i: Instruction) -> None:
         expression, code, result = form
         b.write(i.operands[0], expression.format(*[b.read(operand, code) for operand in i.operands[1:]]), result)
     elif kind in ("f16", "bf16", "f16x2", "bf16x2"):
+        from .floats import write_half
+
         write_half(b, i)
     elif kind in ("s16x2", "u16x2"):
         _pair_of_shorts(b, i)
     elif type_code(i)[0] == "f":
+        from .floats import write_float
+
         write_float(b, i)
     else:
         refuse_others(i, {"sat", "cc", "lo", "hi", "wide", *_relu(i, "s32")})

@@ -11,7 +11,6 @@ from pytest_gpulab.devices.simulated.translation.calls.inline import REFUSED
 from pytest_gpulab.devices.simulated.translation.sites import atomic_kind
 
 from .block import CODES, BlockWriter, emits, refuse_others
-from .mbarriers import bulk_copy, copies_arrive
 
 _SPACES = ("global", "shared", "local", "const", "param")
 
@@ -116,10 +115,14 @@ _COPYING = f"async ca cg commit_group wait_group wait_all {_PLACES} L2__64B L2__
 def _copy(b: BlockWriter, i: Instruction) -> None:
     """Write `cp.async` and the instructions that wait for it."""
     if "bulk" in i.op:
+        from .mbarriers import bulk_copy
+
         bulk_copy(b, i)
         return
     refuse_others(i, {*_COPYING, "mbarrier", "arrive", "noinc"} if "mbarrier" in i.op else {*_COPYING})
     if "mbarrier" in i.op:
+        from .mbarriers import copies_arrive
+
         copies_arrive(b, i)
     elif i.op[1:] == ("async", "commit_group"):
         b.lines.append("w.copies.commit(L)")

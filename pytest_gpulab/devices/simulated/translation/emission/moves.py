@@ -5,8 +5,7 @@ from __future__ import annotations
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Operand, Sym, Vector
 
-from .block import CODES, BlockWriter, emits, type_code
-from .floats import rounding_mode
+from .block import CODES, BlockWriter, emits, rounding_mode, type_code
 
 _WINDOW_BITS = 40  # the bits above identify the windows of shared and local memory
 

@@ -1,0 +1,48 @@
+"""Text in the width of a terminal: visible, cut, wrapped, and lists abridged."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+
+WIDTH = 100
+
+
+def visible(text: str) -> str:
+    """Return text with question marks in place of invisible characters, such as those that reverse its direction."""
+    if text.isprintable():  # nearly always, and far faster
+        return text
+    return "".join("?" if unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") else char for char in text)
+
+
+def fitted(text: str, width: int) -> str:
+    """Return text cut or padded to that many terminal columns, without control characters."""
+    text = visible(text.expandtabs(4))
+    if sum(map(_columns, text)) <= width:
+        return text + " " * (width - sum(map(_columns, text)))
+    kept, columns_left = "", width - 3
+    for char in text:
+        columns_left -= _columns(char)
+        if columns_left < 0:
+            break
+        kept += char
+    return kept + "..." + " " * (width - 3 - sum(map(_columns, kept)))
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def wrapped(text: str, first: str = "", then: str = "  ") -> list[str]:
+    """Return text as lines of `WIDTH` columns, with these indentations; longer words, such as paths, stay whole."""
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def abridged(names: Sequence[str], limit: int) -> str:
+    """Return names in one line: the first ones and the number of the others, if these are more than one."""
+    return ", ".join(names if len(names) <= limit + 1 else [*names[:limit], f"and {len(names) - limit} more"])
