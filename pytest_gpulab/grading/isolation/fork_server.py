@@ -23,6 +23,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import select
 import shutil
 import signal
@@ -32,7 +33,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -46,33 +47,12 @@ PROGRAM += "import fork_server; fork_server.main(sys.argv[2])"
 DOOMED = ".ended"  # suffix of the server's folder while it is being removed
 END_LIMIT_S = 10.0  # for a server that is still loading; a loaded one exits at once
 
-# Modules that workers load sooner or later, also those that grading imports on first use only. Importing them does not
+# Workers load most modules of these packages sooner or later, many of them on first use only. Importing them does not
 # initialise CUDA or NVML, which would break in a forked process.
-PRELOADED = (
-    "pytest_gpulab.grading.isolation.worker",
+PACKAGES = ("pytest_gpulab.devices", "pytest_gpulab.grading")
+OTHERS = (
     "pytest_gpulab.concepts",
     "pytest_gpulab.numerics",
-    "pytest_gpulab.grading.annotate",
-    "pytest_gpulab.grading.compilation.compile_errors",
-    "pytest_gpulab.grading.compilation.compile_notes",
-    "pytest_gpulab.grading.compilation.missing_headers",
-    "pytest_gpulab.grading.correctness.safety",
-    "pytest_gpulab.grading.diagnosis.explain",
-    "pytest_gpulab.grading.diagnosis.wrong_output",
-    "pytest_gpulab.grading.speed.estimate",
-    "pytest_gpulab.grading.speed.measured",
-    "pytest_gpulab.grading.usage.checks",
-    "pytest_gpulab.devices.compiler.compiler_process",
-    "pytest_gpulab.devices.cuda.device",
-    "pytest_gpulab.devices.simulated",
-    "pytest_gpulab.devices.simulated.cost.bottleneck",
-    "pytest_gpulab.devices.simulated.cost.line_shares",
-    "pytest_gpulab.devices.simulated.cost.model",
-    "pytest_gpulab.devices.simulated.counting.accounts",
-    "pytest_gpulab.devices.simulated.counting.counters",
-    "pytest_gpulab.devices.simulated.counting.rules",
-    "pytest_gpulab.devices.simulated.sass.executions",
-    "pytest_gpulab.devices.simulated.translation.weights",
     "cuda",
     "nvidia",
     "numpy.ma",
@@ -261,7 +241,7 @@ def main(folder: str) -> None:
     Args:
         folder: for files that workers leave behind; removed in the end.
     """
-    for name in PRELOADED:
+    for name in _preloaded():
         with contextlib.suppress(Exception):  # the worker that needs it reports that it is missing
             importlib.import_module(name)
     sandbox.refusal()  # both results are cached; the workers inherit them
@@ -276,6 +256,13 @@ def main(folder: str) -> None:
         exec(program, {"__name__": "__main__"})
     else:
         _remove(folder)
+
+
+def _preloaded() -> Iterator[str]:
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        yield from (module.name for module in pkgutil.walk_packages(package.__path__, f"{name}."))
+    yield from OTHERS
 
 
 @dataclass
