@@ -241,3 +241,21 @@ def test_two_kernels_and_an_array_are_missing(gpu: Device, tmp_path: Path) -> No
         "To grade this file: add GPULAB_TUNABLE(TILE_X, value) at file scope; add GPULAB_TUNABLE(TILE_Y, value) "
         "at file scope; add a kernel `field`; add `__constant__ float vectors[...]` of 512 bytes at file scope."
     )
+
+
+def test_a_kernel_of_another_variant_is_not_taken_for_the_missing_one(gpu: Device, tmp_path: Path) -> None:
+    """The divergence exercise launches `transform2` and, in other checks, `transform8`, with the same parameters."""
+    source = """#include <gpulab.cuh>
+    #include "paths.cuh"
+    GPULAB_TUNABLE(BLOCK_SIZE, 256)
+    __global__ void transform2(const float *in, float *out, unsigned n)
+    {
+        const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+        if (i < n)
+            out[i] = take_path(i % 2, in[i]);
+    }
+    """
+    (tmp_path / "divergence.cu").write_text(source)
+    loaded = Catalogue(EXERCISES).load("divergence")
+    result = Grader(loaded, tmp_path / "divergence.cu", gpu, seed=3).run(checks_of(loaded.exercise)[0])
+    assert result.findings[0].what.endswith("There is no kernel called `transform8`.")

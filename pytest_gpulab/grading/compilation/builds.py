@@ -231,7 +231,7 @@ class Builds:
         """Return the build of a module that the plans can launch, if need be by other names of its kernels."""
         tunables, problems = read_tunables(module, self._loaded.exercise.tunables)
         plans, names = _plans(self._loaded.exercise, variant, tunables), parameter_names(source)
-        compared = compare(module, plans, self.code, names)
+        compared = compare(module, plans, self.code, names, partial(_kernels, self._loaded.exercise, tunables))
         if problems or compared.problems:
             raise BuildFailed("failed", joined((*problems, *compared.problems)))
         for asked, kernel in compared.chosen.items():
@@ -257,6 +257,12 @@ class Builds:
             headers = _headers(self._loaded)
             self._compiled[defines] = self._device.compile(source, self._path.name, dict(variant.defines), headers)
         return self._compiled[defines]
+
+
+def _kernels(exercise: Exercise, tunables: Mapping[str, int]) -> set[str]:
+    """Return the kernels that the exercise launches in any variant."""
+    plans = (plan for variant in variants_of(exercise) for plan in _plans(exercise, variant, tunables))
+    return {launch.kernel for plan in plans for launch in plan.launches}
 
 
 def variant_key(variant: Variant) -> VariantKey:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_gpulab.devices.protocol import Module
@@ -29,7 +29,14 @@ class KernelChoice:
         problems: a problem for each kernel of the exercise that the file lacks.
     """
 
-    def __init__(self, module: Module, launches: Launches, code: DeviceText | None, names: Names) -> None:
+    def __init__(
+        self,
+        module: Module,
+        launches: Launches,
+        code: DeviceText | None,
+        names: Names,
+        elsewhere: Callable[[], Collection[str]] = tuple,
+    ) -> None:
         """Choose.
 
         Args:
@@ -37,7 +44,10 @@ class KernelChoice:
             launches: a launch of each kernel of the exercise, with its plan.
             code: the device code of the file.
             names: names of the kernels' parameters.
+            elsewhere: the exercise's kernels in other variants, which a kernel of their name serves; called if a
+                kernel is missing.
         """
+        self._elsewhere = elsewhere
         self._module, self._launches, self._code, self._names = module, launches, code, names
         self.chosen: dict[str, str] = {}
         self.problems: list[Problem] = []
@@ -74,7 +84,7 @@ class KernelChoice:
 
     def _choose_by_parameters(self) -> None:
         missing = [asked for asked in self._launches if asked in self._open]
-        taken = {*self.chosen.values(), *self._launches}
+        taken = {*self.chosen.values(), *self._launches, *(self._elsewhere() if missing else ())}
         free = [kernel for kernel in self._module.kernels if kernel not in taken]
         fitting = {asked: [kernel for kernel in free if self.misfit(asked, kernel) is None] for asked in missing}
         for asked, kernels in fitting.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,13 @@ class Comparison:
     problems: tuple[Problem, ...]
 
 
-def compare(module: Module, plans: Iterable[Plan], code: DeviceText | None, names: Names) -> Comparison:
+def compare(
+    module: Module,
+    plans: Iterable[Plan],
+    code: DeviceText | None,
+    names: Names,
+    elsewhere: Callable[[], Collection[str]] = tuple,
+) -> Comparison:
     """Compare a module with the plans.
 
     Args:
@@ -39,6 +45,7 @@ def compare(module: Module, plans: Iterable[Plan], code: DeviceText | None, name
         plans: the plans to launch.
         code: the device code of the file.
         names: names of the kernels' parameters.
+        elsewhere: a function that returns the exercise's kernels in other variants.
     """
     launches: dict[str, tuple[Plan, Launch]] = {}
     constants: dict[str, Buffer] = {}
@@ -48,7 +55,7 @@ def compare(module: Module, plans: Iterable[Plan], code: DeviceText | None, name
         for symbol, name in plan.constants.items():
             buffer = plan.buffer(name)
             constants[symbol] = max(constants.get(symbol, buffer), buffer, key=lambda each: each.nbytes)
-    choice = KernelChoice(module, launches, code, names)
+    choice = KernelChoice(module, launches, code, names, elsewhere)
     problems = [*choice.problems, *_misfits(choice, launches)]
     found = (_constant_problem(module, symbol, buffer) for symbol, buffer in constants.items())
     return Comparison(choice.chosen, (*problems, *(problem for problem in found if problem is not None)))

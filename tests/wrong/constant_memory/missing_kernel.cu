@@ -1,4 +1,4 @@
-// Wrong: the kernel has another name than the exercise says.
+// Wrong: there is no kernel, because the function is declared for the device only.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 16)
@@ -6,7 +6,7 @@ GPULAB_TUNABLE(TILE_Y, 16)
 
 __constant__ float2 vectors[64];
 
-__global__ void compute_field(float *out, int width, int height, int count)
+__device__ void field(float *out, int width, int height, int count)
 {
     int x = blockIdx.x * TILE_X + threadIdx.x;
     int y = blockIdx.y * TILE_Y + threadIdx.y;

@@ -1,9 +1,9 @@
-// Wrong: the kernel is there under another name.
+// Wrong: there is no kernel, because the function is declared for the device only.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
 
-__global__ void reduction(const GPULAB_T *in, GPULAB_T *out, unsigned n)
+__device__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
 {
     GPULAB_T value = GPULAB_IDENTITY;
     for (unsigned k = 0; k < BLOCK_SIZE && blockIdx.x * BLOCK_SIZE + k < n; ++k)
