@@ -104,7 +104,7 @@ def _report(arguments: argparse.Namespace, toolchain: Toolchain, executable: Pat
     findings, device = program_findings(outcome, sources), f"simulated GPU (cost model: {gpu})"
     printed = [*report(outcome, findings, device, not arguments.no_check)]
     if arguments.profile:
-        printed += launch_table(outcome)
+        printed += launch_table(outcome, sources.plain)
     if arguments.annotate:
         from pytest_gpulab.grading.program_listing import program_listing
 

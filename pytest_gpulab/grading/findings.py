@@ -66,11 +66,6 @@ HINTS: Mapping[str, str] = {
     "not-counted": "Your kernel is not at fault; this check does not count in the grade.",
     "inconclusive": "The noise is as large as the margin. A slightly faster kernel passes for certain.",
     "impossible-time": "Is every element read and written at this size, in every launch?",
-    "api-error": "Check the error of each call of the runtime library: later results cannot be trusted.",
-    "leak": "Free each allocation when it is no longer needed: cudaFree, or cudaFreeHost for pinned memory.",
-    "host-access": "Memory of cudaMalloc is the device's: copy it with cudaMemcpy, or allocate with cudaMallocManaged.",
-    "missing-function": "Run the program on a GPU, or without this function.",
-    "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
     "reference-mismatch": "Your kernel is not at fault: please tell your instructor.",
 }
 

@@ -18,7 +18,15 @@ from .plans.parameter_names import Names, parameter_names
 
 CODE_OF_KIND = {"memory": "out-of-bounds"}  # all other kinds of hazards are codes themselves
 MAX_FINDINGS = 50
-MAX_QUOTED = 80  # characters of a source line
+MAX_QUOTED = 90  # characters of a source line
+
+HINTS: Mapping[str, str] = {
+    "api-error": "Check the error of each call of the runtime library: later results cannot be trusted.",
+    "leak": "Free each allocation when it is no longer needed: cudaFree, or cudaFreeHost for pinned memory.",
+    "host-access": "Memory of cudaMalloc is the device's: copy it with cudaMemcpy, or allocate with cudaMallocManaged.",
+    "missing-function": "Run the program on a GPU, or without this function.",
+    "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
+}
 
 Errors = Mapping[int, tuple[str, str]]
 """Name and description of each error of the runtime library."""
@@ -131,24 +139,30 @@ def _of_call(failed: FailedCall, count: int, sources: Sources) -> Finding:
     why = f": {failed.why}" if failed.why else ""
     times = f" ({count} times)" if count > 1 else ""
     what = f"{failed.site.function} returned {name} ({text}){times}{why}"
-    return _quoted(finding("api-error", what, sources.at(failed.site)), sources.lines.get(failed.site.address))
+    return _quoted(
+        finding("api-error", what, sources.at(failed.site), hint=HINTS["api-error"]),
+        sources.lines.get(failed.site.address),
+    )
 
 
 def _of_leak(leak: Leak, sources: Sources) -> Finding:
     number = "1 allocation" if leak.count == 1 else f"{leak.count:,} allocations"
     what = f"{number} of {leak.site.function}, {leak.nbytes:,} bytes, never freed"
-    return _quoted(finding("leak", what, sources.at(leak.site)), sources.lines.get(leak.site.address))
+    return _quoted(
+        finding("leak", what, sources.at(leak.site), hint=HINTS["leak"]), sources.lines.get(leak.site.address)
+    )
 
 
 def _of_end(outcome: Outcome, sources: Sources) -> Iterator[Finding]:
     """Yield the finding of an abnormal end, and of output that a GPU would have lost."""
     if outcome.missing:
-        yield finding("missing-function", f"{outcome.missing} is not available with no GPU: the program was ended")
+        what = f"{outcome.missing} is not available with no GPU: the program was ended"
+        yield finding("missing-function", what, hint=HINTS["missing-function"])
     if outcome.returncode < 0 and not (outcome.timed_out or outcome.interrupted):
         yield _of_crash(outcome, sources)
     if outcome.unseen_output:
         what = "Kernels printed after the program's last synchronisation, so on a GPU their output would be lost"
-        yield finding("unseen-output", what)
+        yield finding("unseen-output", what, hint=HINTS["unseen-output"])
 
 
 def _of_crash(outcome: Outcome, sources: Sources) -> Finding:
@@ -159,5 +173,5 @@ def _of_crash(outcome: Outcome, sources: Sources) -> Finding:
     if fault.site is not None:
         line = f" ({sources.at(fault.site)})" if sources.at(fault.site) else ""
         what = f"The host accessed {fault.what}: see {fault.site.function}{line}"
-        made = finding("host-access", what, sources.at(fault.at))
+        made = finding("host-access", what, sources.at(fault.at), hint=HINTS["host-access"])
     return _quoted(made, sources.lines.get(fault.at.address))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pytest_gpulab.devices.programs.outcome import LaunchGroup, Outcome
 from pytest_gpulab.grading.grade import Finding
@@ -16,8 +16,8 @@ from .text import WIDTH
 
 _HEADERS = ("kernel", "grid", "block", "launches", "regs", "occup.", "ms", "sectors", "conflicts", "lanes")
 _MEANING = (
-    "ms: estimated time per launch, an estimate of the cost model. sectors: 32-byte sectors per request of global\n"
-    "memory. conflicts: extra passes of shared memory by bank conflicts. lanes: active lanes per instruction, of 32."
+    "ms: time per launch, an estimate of the cost model. sectors: 32-byte sectors per request of global memory. "
+    "conflicts: extra passes of shared memory by bank conflicts. lanes: active lanes per instruction, of 32."
 )
 ESTIMATES = "Times between events are estimates (~) of the cost model: the kernels' only, copies take none."
 
@@ -56,14 +56,15 @@ def listing_lines(listing: Listing) -> Iterator[str]:
     yield from textwrap.wrap(f"{MEANING} {NO_FIGURES}", WIDTH)
 
 
-def launch_table(outcome: Outcome) -> Iterator[str]:
-    """Yield the table of launches, and the bottleneck of each."""
+def launch_table(outcome: Outcome, plain: Callable[[str], str]) -> Iterator[str]:
+    """Yield the table of launches, and the bottleneck of each; `plain` shortens the paths in a text."""
     groups = list(outcome.launches.values())
     yield from laid_out(_HEADERS, [_row(group) for group in groups])
     for group in groups:
         if group.first is not None and group.first.bottleneck:
-            yield f"{group.kernel} {_extents(group.grid)} x {_extents(group.block)}: {group.first.bottleneck}"
-    yield from _MEANING.splitlines()
+            launch = f"{group.kernel} {_extents(group.grid)} x {_extents(group.block)}"
+            yield from textwrap.wrap(f"{launch}: {plain(group.first.bottleneck)}", WIDTH, subsequent_indent="  ")
+    yield from textwrap.wrap(_MEANING, WIDTH)
 
 
 def _row(group: LaunchGroup) -> tuple[str, ...]:
