@@ -21,8 +21,8 @@ from compiling import DEFINES, HEADERS, KERNEL, MAY, SMALL, TIGHT, TREE
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
-from pytest_gpulab.devices.compiler.limits import Limits
-from pytest_gpulab.devices.compiler.sandbox import PROTECTION, Sandbox, none, refusal
+from pytest_gpulab.devices.compiler.limits import PROTECTION, Limits
+from pytest_gpulab.devices.compiler.sandbox import Sandbox, none, refusal
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
 
 
