@@ -73,7 +73,7 @@ class SimilarPair:
     lines: tuple[LineRanges, LineRanges] = ((), ())
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Similarity and line ranges, such as `94 % alike: ann/scan.cu:12-40 and bob/scan.cu:3-31, 37`."""
         places = map(_place, self.submissions, self.lines)
         return f"{100 * self.similarity:.0f} % alike: {' and '.join(places)}"

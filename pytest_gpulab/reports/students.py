@@ -119,10 +119,12 @@ def rows(gradebook: Gradebook) -> list[Row]:
         Row(
             names.get(key, Student(key)),
             best := best_of_each_exercise(grades.get(key, ())),
-            told := tuple(ungraded.get(key, ())),
+            of_student := tuple(ungraded.get(key, ())),
             key in absent,
             exercises=None if gradebook.handed_in is None else gradebook.handed_in.get(key, {}),
-            left_out={name: why for name, why in gradebook.left_out.get(key, {}).items() if name not in dict(told)},
+            left_out={
+                name: why for name, why in gradebook.left_out.get(key, {}).items() if name not in dict(of_student)
+            },
             is_part=any(map(gradebook.is_part, best)),
         )
         for key in keys

@@ -36,7 +36,7 @@ def _names(hidden: Iterable[str]) -> Mapping[str, str]:
 
 
 def _shown(check: CheckResult, names: Mapping[str, str]) -> CheckResult:
-    findings = tuple(_told(finding, check, names) for finding in check.findings)
+    findings = tuple(_shown_finding(finding, check, names) for finding in check.findings)
     if names and check.kind == "speedup":
         findings = tuple(map(_without_values, findings))
     measurement = check.measurement
@@ -48,7 +48,7 @@ def _shown(check: CheckResult, names: Mapping[str, str]) -> CheckResult:
     return replace(shown, name=names[check.name], printed="", listing=None, duration_s=0.0)
 
 
-def _told(finding: Finding, check: CheckResult, names: Mapping[str, str]) -> Finding:
+def _shown_finding(finding: Finding, check: CheckResult, names: Mapping[str, str]) -> Finding:
     if finding.because in names or (finding.because and finding.hidden):  # the case need not have been selected
         name = names.get(finding.because, HIDDEN)
         what = f"Not graded, because `{name}` did not pass."

@@ -1,4 +1,4 @@
-"""`--gpulab-annotate`: the source with what each line does and costs, on the terminal and as a page."""
+"""`--gpulab-annotate`: the source with counters and cost of each line, on the terminal and as a page."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_classroom50_without_its_runner_is_a_usage_error(course: Course) -> None
     line = usage_error(course.grade("--gpulab-report=classroom50:result.json"))
     assert line == (
         f"cannot write the report {course.folder / 'result.json'}: Classroom 50's runner sets CLASSROOM, ASSIGNMENT, "
-        "SUBMISSION_TAG, COMMIT_URL, RELEASE_URL, which this process has not got"
+        "SUBMISSION_TAG, COMMIT_URL, RELEASE_URL, missing here"
     )
 
 

@@ -56,7 +56,7 @@ def test_gradescope_shows_what_is_not_gradable_without_a_score(tmp_path: Path) -
         "  out[3] is 1, expected 42",
         "  hint: Think.",
     ]
-    assert outputs["not gradable"][0].startswith("Not gradable: the grader's fault")
+    assert outputs["not gradable"][0].startswith("Not gradable: the machine's fault")
 
 
 def test_gradescope_hides_what_tells_of_hidden_cases_until_grades_are_published(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_classroom50_without_its_runner_is_refused_before_grading(tmp_path: Path
     with pytest.raises(ReportError) as caught:
         formats.check("classroom50", tmp_path / "result.json", Context(environment={"CLASSROOM": "a"}))
     names = "ASSIGNMENT, SUBMISSION_TAG, COMMIT_URL, RELEASE_URL"
-    assert str(caught.value).endswith(f"Classroom 50's runner sets {names}, which this process has not got")
+    assert str(caught.value).endswith(f"Classroom 50's runner sets {names}, missing here")
 
 
 def test_prairielearn_scores_the_share_of_what_could_be_graded(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def check(path: Path, context: Context) -> None:
     """
     missing = [name for name in VARIABLES.values() if not context.environment.get(name)]
     if missing:
-        raise ReportError(f"not in Classroom 50's runner, which sets {', '.join(missing)}")
+        raise ReportError(f"Classroom 50's runner sets {', '.join(missing)}, missing here")
     check_file(path, context)
 
 

@@ -69,16 +69,16 @@ def _why_not(row: Row) -> list[str]:
     points = Points.of(row.checks)
     much = f"{points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points"
     if points.graded:
-        told = f"{much}{graded} could not be graded{why}, so there is no score."
-        return [f"{told} Tell your instructor. No attempt is charged."]
+        text = f"{much}{graded} could not be graded{why}, so there is no score."
+        return [f"{text} Tell your instructor. No attempt is charged."]
     return [f"The grader failed{why}: nothing{graded} could be graded, by no fault of yours. No attempt is charged."]
 
 
 def _message(points: Points) -> str:
-    told = f"{points_text(points.earned)} of {points_text(points.graded)} points."
+    text = f"{points_text(points.earned)} of {points_text(points.graded)} points."
     if points.ungraded:
-        told += f" Checks for {points_text(points.ungraded)} more could not be graded, by no fault of yours."
-    return told
+        text += f" Checks for {points_text(points.ungraded)} more could not be graded, by no fault of yours."
+    return text
 
 
 def _test(name: str, check: CheckResult) -> dict[str, Any]:

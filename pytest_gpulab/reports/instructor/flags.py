@@ -66,9 +66,9 @@ def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
         exercise = next(iter(left))[0]
         group = _connected(next(iter(left)), by_source)
         pairs = [pair for source in group for pair in left.pop(source)]
-        told = dict.fromkeys(pair.told for pair in sorted(pairs, key=_closest))  # each pair appears from both ends
+        texts = dict.fromkeys(pair.text for pair in sorted(pairs, key=_closest))  # each pair appears from both ends
         members = tuple(sorted(submission for _, submission in group))
-        yield Flag(LIKENESS, exercise, members, _alike(pairs), tuple(told))
+        yield Flag(LIKENESS, exercise, members, _alike(pairs), tuple(texts))
 
 
 def _closest(pair: SimilarPair) -> tuple[float, tuple[str, str]]:

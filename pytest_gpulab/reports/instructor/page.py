@@ -131,8 +131,8 @@ def _inline(drawing: Drawing, sheet: Sheet) -> Any:
 
 def _review(gradebook: Gradebook, found: Sequence[Flag]) -> Values:
     kinds = [(kind, list(group)) for kind, group in groupby(found, key=lambda flag: flag.kind)]
-    told = {"meaning": MEANING, "changes": gradebook.changes, "problems": gradebook.problems}
-    return {"flags": kinds, "most_flags": MOST_FLAGS, "most_pairs": MOST_PAIRS, **told}
+    notes = {"meaning": MEANING, "changes": gradebook.changes, "problems": gradebook.problems}
+    return {"flags": kinds, "most_flags": MOST_FLAGS, "most_pairs": MOST_PAIRS, **notes}
 
 
 def _people(

@@ -52,8 +52,8 @@ def score_plot(distributions: Sequence[Scores]) -> Drawing:
         axis.set_visible(False)
     figure.supxlabel("points earned, % of those possible", fontsize=11)
     figure.supylabel("how many", fontsize=11)
-    told = "; ".join(f"{each.title}: median {100 * each.quartiles[1]:.0f} %" for each in distributions)
-    return Drawing(figure, "scores", "Distribution of scores", f"Histograms in tenths of the points. {told}.")
+    summary = "; ".join(f"{each.title}: median {100 * each.quartiles[1]:.0f} %" for each in distributions)
+    return Drawing(figure, "scores", "Distribution of scores", f"Histograms in tenths of the points. {summary}.")
 
 
 def _histogram(axis: Axes, scores: Scores, top: int) -> None:
@@ -94,7 +94,7 @@ def speed_plot(series: Series, key: str, names: Names) -> Drawing:
         f"{_short(series.title, 60)}, size {_short(points[0].measurement.size, 24)}{' (estimates)' * series.estimated}",
         18 if few else 6,
     )
-    return Drawing(figure, key, f"Speedups of {series.title}", _told(series), tips)
+    return Drawing(figure, key, f"Speedups of {series.title}", _description(series), tips)
 
 
 def _headed(axis: Axes, text: str, pad: float = 6) -> None:
@@ -107,7 +107,7 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 2]}.."
 
 
-def _told(series: Series) -> str:
+def _description(series: Series) -> str:
     speedups = [point.speedup for point in series.points]
     asked = "; ".join(
         f"{sum(speedup >= each.speedup for speedup in speedups)} reach {each.speedup:g}x" for each in series.thresholds
@@ -222,8 +222,8 @@ def roofline_plot(all_of_them: Sequence[Series], names: Names) -> Drawing | None
     axis.set_xticks(range(len(shown)), [_column_name(series) for series in shown])
     axis.set_xlabel("exercise, each from the slowest to the fastest submission")
     best = [max(map(_gb_s, series.with_bandwidth)) for series in shown]
-    told = "; ".join(f"{s.title}: best {gb_s / roof:.0%} of the peak" for s, gb_s in zip(shown, best, strict=True))
-    return Drawing(figure, "roofline", "Bandwidth against the memory's roof", f"Peak {roof:.0f} GB/s. {told}.", tips)
+    summary = "; ".join(f"{s.title}: best {gb_s / roof:.0%} of the peak" for s, gb_s in zip(shown, best, strict=True))
+    return Drawing(figure, "roofline", "Bandwidth against the memory's roof", f"Peak {roof:.0f} GB/s. {summary}.", tips)
 
 
 def _column_name(series: Series) -> str:

@@ -30,9 +30,9 @@ def class_sections(gradebook: Gradebook) -> Iterator[Section]:
     yield from _section("gpulab: class", _exercises(grades, everyone))
     yield from _section("gpulab: checks with most failures", _hardest(grades))
     yield from _section("gpulab: most common findings", _findings(grades))
-    yield from _section("gpulab: submissions", _told(gradebook.problems))
+    yield from _section("gpulab: submissions", _shortened(gradebook.problems))
     yield from _section("gpulab: near-identical sources", _alike(gradebook.duplicates))
-    yield from _section("gpulab: no submission", _told([_name(each.id, each.name) for each in gradebook.absent]))
+    yield from _section("gpulab: no submission", _shortened([_name(each.id, each.name) for each in gradebook.absent]))
     if len(everyone) <= MAX_STUDENTS:
         yield from _section("gpulab: students", _students(everyone, list(exercises_of(grades))))
     yield from _section("gpulab: changed points", list(gradebook.changes))
@@ -102,10 +102,11 @@ def _findings(grades: Sequence[Grade]) -> list[str]:
 def _alike(duplicates: Sequence[SimilarPair]) -> list[str]:
     """Return the most similar pairs: questions, never verdicts."""
     closest = sorted(duplicates, key=lambda pair: (-pair.similarity, pair.exercise, pair.submissions))
-    return [line for told in _told([pair.told for pair in closest], MAX_LINES) for line in wrapped(told)]
+    shown = _shortened([pair.text for pair in closest], MAX_LINES)
+    return [line for text in shown for line in wrapped(text)]
 
 
-def _told(lines: Sequence[str], limit: int = MAX_STUDENTS) -> list[str]:
+def _shortened(lines: Sequence[str], limit: int = MAX_STUDENTS) -> list[str]:
     more = len(lines) - limit
     return [*lines[:limit], f"and {more} more"] if more > 0 else list(lines)
 

@@ -138,8 +138,8 @@ def _more_memory(submission: str, kernel: KernelOccupancy) -> list[str]:
         "bytes of local memory per thread (arrays, spilled registers)": kernel.local_bytes,
         "bytes of `__constant__` variables": kernel.constant_bytes,
     }
-    told = " and ".join(f"{nbytes} {what}" for what, nbytes in used.items() if nbytes)
-    return wrapped(f"{submission}, {kernel.kernel}: {told}.") if told else []
+    sizes = " and ".join(f"{nbytes} {what}" for what, nbytes in used.items() if nbytes)
+    return wrapped(f"{submission}, {kernel.kernel}: {sizes}.") if sizes else []
 
 
 def _figures(kernel: KernelOccupancy) -> tuple[str, ...]:

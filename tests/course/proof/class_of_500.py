@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=120, help="seconds a check may take (as --gpulab-timeout)")
-    parser.add_argument("--keep", type=Path, help="work in this folder; the same command goes on there")
+    parser.add_argument("--keep", type=Path, help="work in this folder; the same command continues there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpulab-proof-") as scratch:
         folder = options.keep or Path(scratch)
