@@ -1,4 +1,4 @@
-"""Folders of kernels graded by one pytest process each, and what their `expected.toml` says must come out."""
+"""Folders of kernels, graded by one pytest process each, and the verdicts that their `expected.toml` states."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import unmeasured
 
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.expected import Expectation, Expectations, is_met
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,11 +35,13 @@ class Graded:
     grades: dict[Path, dict[str, Any]]
 
 
-def grade(folder: Path, scratch: Path, *more: str) -> Graded:
-    report = scratch / "grades.json"
+def grade(folder: Path, scratch: Path, *more: str, checks: Iterable[str] = ()) -> Graded:
+    """Grade a folder, or the named checks of its files only."""
+    report, listed = scratch / "grades.json", scratch / "checks.txt"
+    listed.write_text("\n".join(checks) or str(folder), encoding="utf-8")
     options = ["--gpulab", f"--gpulab-report=json:{report}", *(more or ON_SIMULATED)]
     options += [f"-pno:{plugin}" for plugin in ("cacheprovider", "benchmark", "hypothesispytest")]
-    command = [sys.executable, "-m", "pytest", *options, str(folder)]
+    command = [sys.executable, "-m", "pytest", *options, f"@{listed}"]
     environment = {**unmeasured.environment(), "COLUMNS": "100"}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     output = run.stdout + run.stderr
@@ -52,9 +57,27 @@ def graded_wrong(exercise: str) -> Any:
 
     @pytest.fixture(scope="module")
     def wrong_kernels(tmp_path_factory: pytest.TempPathFactory) -> Graded:
-        return grade(ROOT / "tests" / "wrong" / exercise, tmp_path_factory.mktemp("wrong"))
+        checks = [f"{path}::{check}" for path in wrong_of(exercise) for check in expected_checks(path)]
+        return grade(ROOT / "tests" / "wrong" / exercise, tmp_path_factory.mktemp("wrong"), checks=checks)
 
     return wrong_kernels
+
+
+@cache
+def all_checks(exercise: str) -> tuple[Check, ...]:
+    return checks_of(Catalogue(ROOT / "exercises").load(exercise).exercise)
+
+
+def expected_checks(path: Path) -> list[str]:
+    """Return the checks of a wrong kernel with a stated verdict; the others would double the time of these tests.
+
+    A kernel that is correct but lacks the idea is graded in full.
+    """
+    checks, expected = all_checks(path.parent.name), expectation_of(path).fails
+    if any(name.startswith("uses") for name in expected):
+        return [check.name for check in checks]
+    kinds = ("compile", "correct", "safe") if is_wrong_only_while_timed(path) else ("compile",)
+    return [check.name for check in checks if check.kind in kinds or check.name in expected]
 
 
 def wrong_of(exercise: str) -> list[Path]:
@@ -100,7 +123,7 @@ def assert_verdicts(grade: dict[str, Any], path: Path) -> None:
     if is_wrong_only_while_timed(path):  # or it would be found without the checks of timed launches
         others = {check["verdict"] for check in checks.values() if check["kind"] in ("compile", "correct", "safe")}
         assert others == {"passed"}, "\n".join(problems(grade))
-    assert grade["points"] < 100
+    assert any(check["verdict"] == "failed" and (check["required"] or check["max_points"]) for check in checks.values())
 
 
 def named(path: Path) -> str:
