@@ -117,7 +117,7 @@ def test_another_kind_of_file_is_refused(course: Course) -> None:
         ("submissions", []),
         ("submissions/alice", []),
         ("submissions/alice/twice.cu", []),
-        ("submissions/alice/twice.cu", ["-n2"]),
+        ("submissions/alice/twice.cu", ["-n1"]),
     ],
 )
 def test_python_in_a_submission_never_runs(course: Course, path: str, workers: list[str]) -> None:

@@ -82,7 +82,7 @@ def test_the_simulated_one_grades_on_a_system_without_unixs_locks_and_limits(
 
 
 @pytest.mark.parametrize("device", [[], ["--gpulab-device=auto"], ["--gpulab-device=cuda"]])
-@pytest.mark.parametrize("workers", [[], ["-n2"]])
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
 def test_a_gpu_that_cannot_be_had_now_is_a_usage_error(course: Course, device: list[str], workers: list[str]) -> None:
     """Otherwise a class would get estimates for grades, unnoticed."""
     assert usage_error(grade(course, *device, *workers, full="True")) == FULL
@@ -101,6 +101,6 @@ def test_workers_never_grade_on_another_device_than_the_header_names(course: Cou
 def test_workers_do_not_look_for_a_gpu_where_the_simulated_one_was_found(
     course: Course, full: str, absent: str
 ) -> None:
-    result = grade(course, "-n2", full=full, absent=absent)
+    result = grade(course, "-n1", full=full, absent=absent)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["gpulab: simulated GPU *"])

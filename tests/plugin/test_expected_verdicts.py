@@ -13,7 +13,7 @@ def expect(course: Course, fails: str, source: str = NAIVE) -> None:
     course.write("expected.toml", f'["solutions/twice/01_naive.cu"]\nfails = {{ {fails} }}\n')
 
 
-@pytest.mark.parametrize("workers", [[], ["-n2"]])
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
 def test_the_expected_finding_is_an_expected_failure(course: Course, workers: list[str]) -> None:
     expect(course, '"speedup[1.5x]" = "too-slow"')
     result = course.grade_apart(*HONOURED, *workers, "solutions", "-rx")

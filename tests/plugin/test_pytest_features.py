@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from typing import Any
 
 import pytest
 from course import CHECKS, EXERCISE, RIGHT, WITHOUT, WRONG, Course
@@ -146,37 +147,29 @@ def report_part(result: pytest.RunResult) -> list[str]:
     return lines[first : last + 1]
 
 
-def test_processes_of_their_own_report_what_one_process_reports(two: Course) -> None:
-    together = two.grade_apart("submissions", "--gpulab-seed=7")
-    for workers in ([], ["-n2"]):
-        apart = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-timeout=60", *workers)
-        assert report_part(apart) == report_part(together)
-        assert apart.ret == together.ret
+def test_workers_and_processes_report_what_one_process_reports(two: Course) -> None:
+    graded = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:alone.json")
+    alone = report_part(graded), graded.ret, graded.parseoutcomes(), document(two, "alone.json")
+    for options in (["-n2"], ["--gpulab-timeout=60"], ["--gpulab-timeout=60", "-n2"]):
+        graded = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:spread.json", *options)
+        assert ("2 workers" in graded.stdout.str()) == ("-n2" in options)
+        assert (report_part(graded), graded.ret, graded.parseoutcomes(), document(two, "spread.json")) == alone
 
 
-def test_workers_report_what_one_process_reports(two: Course) -> None:
-    alone = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:alone.json")
-    spread = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:spread.json", "-n2")
-    assert "2 workers" in spread.stdout.str()
-    assert report_part(spread) == report_part(alone)
-    assert spread.parseoutcomes() == alone.parseoutcomes() and spread.ret == alone.ret
-    documents = [json.loads((two.folder / name).read_text()) for name in ("alone.json", "spread.json")]
-    for document in documents:
-        del document["created_utc"]
-        for check in (check for grade in document["grades"] for check in grade["checks"]):
-            del check["duration_s"]
-    assert documents[0] == documents[1]
+def document(course: Course, name: str) -> Any:
+    """Return a JSON report without what differs from run to run."""
+    written = json.loads((course.folder / name).read_text())
+    del written["created_utc"]
+    for check in (check for grade in written["grades"] for check in grade["checks"]):
+        del check["duration_s"]
+    return written
 
 
-def test_workers_share_a_fresh_seed(two: Course) -> None:
-    result = two.grade_apart("submissions", "--gpulab-report=json:grades.json", "-n2")
+def test_workers_share_a_fresh_seed_and_one_worker_grades_all_of_a_file(two: Course) -> None:
+    result = two.grade_apart("submissions", "--gpulab-report=json:grades.json", "-n2", "-v")
     document = json.loads((two.folder / "grades.json").read_text())
     header = re.search(r"^gpulab: .*; seed (\d+)$", result.stdout.str(), re.M)
     assert header
     assert {grade["provenance"]["seed"] for grade in document["grades"]} == {int(header[1])}
-
-
-def test_one_worker_grades_all_of_a_file(two: Course) -> None:
-    result = two.grade_apart("submissions", "-n2", "-v")
     workers = set(re.findall(r"^\[(gw\d)\] .* submissions/(\w+)/", result.stdout.str(), re.M))
     assert sorted(name for _, name in workers) == ["alice", "bob"]

@@ -178,7 +178,7 @@ def test_bad_device(course: Course, device: str) -> None:
     assert line == f"--gpulab-device={device}: a device is auto, sim, cuda or cuda:N with the number of a GPU"
 
 
-@pytest.mark.parametrize("workers", [[], ["-n2"]])
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
 def test_a_missing_gpu_is_a_usage_error(course: Course, workers: list[str]) -> None:
     course.write("twice.cu", RIGHT)
     line = usage_error(course.grade("--gpulab-device=cuda:99", *workers, "twice.cu"))
