@@ -1,8 +1,10 @@
 """Configuration of all tests: pytester runs pytest inside a test, and the slowest files come first."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -30,6 +32,7 @@ LONGEST = (
 
 # What the tests of a folder need, but for files that are marked `unit`.
 NEEDS = {"plugin": "e2e", "docs": "docs", "gpu": "gpu", "test_architecture.py": "e2e", "test_packaging.py": "e2e"}
+_INCLUDED = re.compile(r'#\s*include\s*"([^"]*)"')
 _STARTS_A_PROCESS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 
 
@@ -53,6 +56,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(NEEDS.get(folder, "simulator"))
     place = {TESTS / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _each_text_is_compiled_once() -> Iterator[None]:
+    """Keep NVRTC's answers in this process: many tests compile the same kernel, some with headers that take 0.5 s."""
+    from pytest_gpulab.devices.compiler import nvrtc_program
+
+    kept: dict[bytes, nvrtc_program.Answer] = {}
+    compiled = nvrtc_program._compiled
+
+    def kept_or_compiled(request: nvrtc_program.Request, options: list[str]) -> nvrtc_program.Answer:
+        if not request.files.keys() >= set(_INCLUDED.findall(request.text)):  # a file on the disk, which may change
+            return compiled(request, options)
+        folder = Path.cwd() if request.output == "cubin" else None  # machine code names it
+        key = sha256(repr((request, options, folder)).encode()).digest()
+        if key not in kept:
+            kept[key] = compiled(request, options)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nvrtc_program, "_compiled", kept_or_compiled)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -174,11 +174,11 @@ def test_work_that_one_set_of_contents_is_spared_is_seen_whichever_it_is(
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     tiers = (SpeedTier(1.2 * 3 / costs_ms, 40, SIZE, required=True),)
     found = []
-    for seed in range(8):
+    for seed in range(3):
         grader = clocked.grader(sparing(the_first, costs_ms), seed, speed=tiers, mixable=is_mixable)
         (check,) = (check for check in checks_of(grader._loaded.exercise) if check.kind == "speedup")
         found.append([finding.code for finding in grader.run(check).findings])
-    assert found == [["not-written"]] * 8
+    assert found == [["not-written"]] * 3
 
 
 @pytest.mark.parametrize("costs_ms", [1.0, 0.02])

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from places import Run, marked
 
-from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
+from pytest_gpulab.devices.protocol import Device, KernelFault, LaunchOptions, LaunchProfile, Module
+from pytest_gpulab.devices.simulated import SimulatedDevice
 
 CHECKED = LaunchOptions(check=True)
 THREADS = 256
 
-KERNEL = """
+HEAD = """
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;
-__global__ void f(const int *in, int *out)
+"""
+KERNEL = """
+__global__ void NAME(const int *in, int *out)
 {
     __shared__ cg::block_tile_memory<256> memory;
     __shared__ int held[256];
     auto block = cg::this_thread_block(memory);
     auto tile = cg::tiled_partition<SIZE>(block);
     const int t = block.thread_rank();
-    held[t] = in[t];
+    held[t + SHIFT] = in[t]; // WRITE OF NAME
     SYNC
-    const int other = held[t ^ (SIZE - 1)]; // HERE
+    const int other = held[t ^ (SIZE - 1)]; // READ OF NAME
     tile.sync();
     held[t] = 2 * other;
     tile.sync();
@@ -34,31 +39,67 @@ __global__ void f(const int *in, int *out)
 """
 
 
-def kernel(size: int, sync: str = "tile.sync();") -> str:
+def kernel(name: str, size: int = 64, sync: str = "tile.sync();", shift: int = 0) -> str:
     """Return a kernel whose tiles of `size` threads exchange numbers and add them up."""
-    return KERNEL.replace("SIZE", str(size)).replace("SYNC", sync)
+    changes = {"NAME": name, "SIZE": size, "SYNC": sync, "SHIFT": shift}
+    text = KERNEL
+    for word, value in changes.items():
+        text = text.replace(word, str(value))
+    return text
+
+
+SOURCE = HEAD + "".join(
+    (
+        kernel("tiles_of_64"),
+        kernel("tiles_of_256", size=256),
+        kernel("no_sync", sync=""),
+        kernel("sync_of_warp", sync="__syncwarp();"),
+        kernel("overrun", shift=1),
+    )
+)
+"""All kernels: their headers take the compiler a second."""
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Device]:
+    device = SimulatedDevice()
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def module(gpu: Device) -> Module:
+    return gpu.compile(SOURCE)
+
+
+def launched(
+    gpu: Device, module: Module, name: str, numbers: np.ndarray, options: LaunchOptions = CHECKED
+) -> tuple[LaunchProfile, np.ndarray]:
+    out = gpu.array(np.zeros(THREADS, np.int32))
+    return module.launch(name, (1,), (THREADS,), [gpu.array(numbers), out], options=options), out.get()
 
 
 @pytest.mark.parametrize(("size", "fill"), [(64, 0xFF), (256, 0)])
-def test_tiles_exchange_and_reduce(run: Run, size: int, fill: int) -> None:
-    numbers, out = np.random.default_rng(1).integers(0, 99, THREADS, np.int32), np.zeros(THREADS, np.int32)
-    profile = run(kernel(size), numbers, out, block=(THREADS,), options=LaunchOptions(check=True, fill=fill))
+def test_tiles_exchange_and_reduce(gpu: Device, module: Module, size: int, fill: int) -> None:
+    numbers = np.random.default_rng(1).integers(0, 99, THREADS, np.int32)
+    profile, out = launched(gpu, module, f"tiles_of_{size}", numbers, LaunchOptions(check=True, fill=fill))
     assert (profile.hazards, profile.unchecked) == ((), ())
     tiles = numbers.reshape(-1, size)
     expected = 2 * tiles.sum(axis=1) + tiles[:, size - 1 - 5] + np.arange(THREADS // size)
     np.testing.assert_array_equal(out, np.repeat(expected, size))
 
 
-def test_missing_sync_of_a_tile_is_a_race(run: Run) -> None:
-    source = kernel(64, sync="")
-    profile = run(source, np.ones(THREADS, np.int32), np.zeros(THREADS, np.int32), block=(THREADS,), options=CHECKED)
-    assert [(hazard.kind, hazard.where) for hazard in profile.hazards] == [("race", marked(source))]
+@pytest.mark.parametrize("name", ["no_sync", "sync_of_warp"])
+def test_missing_sync_of_a_tile_is_a_race_even_with_a_sync_of_its_warps(gpu: Device, module: Module, name: str) -> None:
+    profile, _ = launched(gpu, module, name, np.ones(THREADS, np.int32))
+    read = marked(SOURCE, f"// READ OF {name}")
+    assert [(hazard.kind, hazard.where) for hazard in profile.hazards] == [("race", read)]
 
 
-def test_sync_of_a_warp_orders_no_larger_tile(run: Run) -> None:
-    source = kernel(64, sync="__syncwarp();")
-    profile = run(source, np.ones(THREADS, np.int32), np.zeros(THREADS, np.int32), block=(THREADS,), options=CHECKED)
-    assert [(hazard.kind, hazard.where) for hazard in profile.hazards] == [("race", marked(source))]
+def test_overrun_of_shared_memory_is_still_found(gpu: Device, module: Module) -> None:
+    with pytest.raises(KernelFault, match=r"invalid __shared__ write of size 4 bytes: .*`?held`?") as caught:
+        launched(gpu, module, "overrun", np.ones(THREADS, np.int32), LaunchOptions())
+    assert caught.value.where == marked(SOURCE, "// WRITE OF overrun")
 
 
 def test_reserved_memory_counts_as_no_shared_memory_of_the_kernel(run: Run) -> None:
@@ -82,10 +123,3 @@ __global__ void f(unsigned *out)
     out, most = np.zeros(2, np.uint32), 227 << 10
     profile = run(source, out, block=(64,), shared_bytes=most)
     assert (profile.resources.shared_bytes, *out) == (most, most, most)
-
-
-def test_overrun_of_shared_memory_is_still_found(run: Run) -> None:
-    source = kernel(64).replace("held[t] = in[t]", "held[t + 1] = in[t]; // FAULT\n")
-    with pytest.raises(KernelFault, match=r"invalid __shared__ write of size 4 bytes: .*`?held`?") as caught:
-        run(source, np.ones(THREADS, np.int32), np.zeros(THREADS, np.int32), block=(THREADS,))
-    assert caught.value.where == marked(source, "// FAULT")

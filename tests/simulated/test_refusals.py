@@ -132,8 +132,8 @@ FEATURES = {
 
 @pytest.mark.parametrize("body", FEATURES)
 def test_a_feature_is_named_at_the_line_that_needs_it(run: Run, body: str) -> None:
-    source = f"""#include <cooperative_groups.h>
-namespace cg = cooperative_groups;
+    head = "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;" if "cg::" in body else ""
+    source = f"""{head}
 __global__ void __cluster_dims__(2, 1, 1) f(int *out)
 {{
     out[threadIdx.x] = 1;
