@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-LIMIT_S = 60.0
+from hang_guard import HANG_S
+
 WITH_GPU = ("--resources", "GPU=1")
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ def logs_in(folder: Path) -> dict[str, str]:
 
 def wait_for(condition: Callable[[], T]) -> T:
     """Return what the condition returns as soon as it is true."""
-    end_s = time.monotonic() + LIMIT_S
+    end_s = time.monotonic() + HANG_S
     while not (found := condition()):
         assert time.monotonic() < end_s
         time.sleep(0.02)

@@ -7,7 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from dask_cluster import LIMIT_S, WITH_GPU, DaskCluster
+from dask_cluster import WITH_GPU, DaskCluster
+from hang_guard import HANG_S
 from trouble import exercises_in
 
 from pytest_gpulab.course.executors import dask_cluster as cluster_module
@@ -20,7 +21,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
         made.add_worker(*WITH_GPU)
         made.add_worker("--no-nanny")
         with closing(cluster_module._connected(made.address)) as client:
-            client.wait_for_workers(2, LIMIT_S)
+            client.wait_for_workers(2, HANG_S)
         yield made
 
 

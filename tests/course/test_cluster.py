@@ -15,7 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dask_cluster import LIMIT_S, WITH_GPU, DaskCluster, wait_for
+from dask_cluster import WITH_GPU, DaskCluster, wait_for
+from hang_guard import HANG_S
 from trouble import SOURCE, job
 from waiting import graders_in, waiting_exercises_in
 
@@ -43,7 +44,7 @@ def test_grades_are_those_of_this_machine_and_no_submission_harms_a_worker(
     killer = job(exercises, SOURCE % 1, "killer")
     jobs = [job(exercises, source, f"s{number}") for number, source in enumerate((wrong, "no kernel", RIGHT))]
     with closing(ClusterExecutor(cluster.address, "sim")) as executor:
-        brought_down, *others = [future.result(LIMIT_S) for future in map(executor.submit, (killer, *jobs))]
+        brought_down, *others = [future.result(HANG_S) for future in map(executor.submit, (killer, *jobs))]
     assert list(map(without_durations, others)) == [without_durations(graded(each)) for each in jobs]
     found = {check.name: check.findings[0].code for check in brought_down.checks if check.findings}
     assert found == {"correct[n=31]": "crash"}
@@ -60,7 +61,7 @@ def test_the_job_of_a_worker_that_is_lost_is_done_by_another(cluster: DaskCluste
         lost.kill()
         lost.wait()
         (tmp_path / "go").touch()
-        grades = [future.result(LIMIT_S) for future in futures]
+        grades = [future.result(HANG_S) for future in futures]
     assert [(grade.student, grade.points) for grade in grades] == [(f"s{number}", 100) for number in range(3)]
 
 
@@ -73,7 +74,7 @@ def test_jobs_for_a_gpu_go_to_workers_that_declare_one(cluster: DaskCluster, tmp
         wait_for(lambda: graders_in(tmp_path))
         assert [future.running() for future in futures] == [True, False]
         (tmp_path / "go").touch()
-        assert [future.result(LIMIT_S).points for future in futures] == [100, 100]
+        assert [future.result(HANG_S).points for future in futures] == [100, 100]
     assert len(graders_in(tmp_path)) == 1
 
 
@@ -94,10 +95,10 @@ def test_cancelled_jobs_stop_on_the_workers(cluster: DaskCluster, tmp_path: Path
         assert waiting.cancelled()
         for stopped in running:
             with pytest.raises(CancelledError):
-                stopped.result(LIMIT_S)
+                stopped.result(HANG_S)
         wait_for(lambda: not any(map(children_of, workers)))
         (tmp_path / "go").touch()
-        assert executor.submit(job(exercises, RIGHT)).result(LIMIT_S).points == 100
+        assert executor.submit(job(exercises, RIGHT)).result(HANG_S).points == 100
 
 
 def children_of(parent: int) -> list[str]:
@@ -125,7 +126,7 @@ def test_a_worker_that_joined_later_may_not_be_the_right_one(
         closing(ClusterExecutor(cluster.address, "sim")) as executor,
         pytest.raises(NotGraded, match=r"the worker tcp://127.0.0.1:\d+ " + expected),
     ):
-        executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
+        executor.submit(job(exercises, RIGHT)).result(HANG_S)
 
 
 def test_a_job_that_no_worker_understands_is_not_graded(
@@ -136,7 +137,7 @@ def test_a_job_that_no_worker_understands_is_not_graded(
         closing(ClusterExecutor(cluster.address, "sim")) as executor,
         pytest.raises(NotGraded, match=r"the worker tcp://\S+ failed: TypeError"),
     ):
-        executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
+        executor.submit(job(exercises, RIGHT)).result(HANG_S)
 
 
 def test_an_exercise_that_cannot_be_sent_is_reported(
@@ -150,7 +151,7 @@ def test_an_exercise_that_cannot_be_sent_is_reported(
         closing(ClusterExecutor(cluster.address, "sim")) as executor,
         pytest.raises(NotGraded, match=r"the exercise twice cannot be sent: .*No such file"),
     ):
-        executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
+        executor.submit(job(exercises, RIGHT)).result(HANG_S)
 
 
 def test_workers_without_the_device_are_reported(cluster: DaskCluster) -> None:
@@ -180,7 +181,7 @@ def test_a_worker_without_a_gpu_is_not_asked_where_one_is_needed(bare: DaskClust
     bare.add_worker("--no-nanny", PYTHONPATH=path_with(tmp_path))
     bare.add_worker("--no-nanny", *WITH_GPU)
     with closing(cluster_module._connected(bare.address)) as client:
-        client.wait_for_workers(2, LIMIT_S)
+        client.wait_for_workers(2, HANG_S)
     ClusterExecutor(bare.address).close()
     with pytest.raises(ExecutorUnavailable, match=r"the worker tcp://\S+ has no pytest-gpulab, and this machine has"):
         ClusterExecutor(bare.address, "sim")
@@ -215,7 +216,7 @@ def test_a_cluster_without_workers_is_waited_for_but_not_for_ever(
     expected = r"at tcp://\S+: there is no worker; start one for each GPU with: dask worker ADDRESS .*GPU=1\", or grade"
     with pytest.raises(ExecutorUnavailable, match=expected):
         ClusterExecutor(bare.address)
-    monkeypatch.setattr(cluster_module, "WORKERS_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(cluster_module, "WORKERS_LIMIT_S", HANG_S)
     only, exercises = bare.add_worker("--no-nanny"), waiting_exercises_in(tmp_path)
     with closing(ClusterExecutor(bare.address, "sim")) as executor:
         monkeypatch.setattr(cluster_module, "WORKERS_LIMIT_S", 0.1)
@@ -229,9 +230,9 @@ def test_a_cluster_without_workers_is_waited_for_but_not_for_ever(
         with pytest.raises(
             NotGraded, match=r"worker that graded it was lost, the last time tcp://\S+; it was sent 1 times"
         ):
-            running.result(LIMIT_S)
+            running.result(HANG_S)
         with pytest.raises(NotGraded, match=r"the cluster at tcp://\S+ has had no worker for 5 s"):
-            waiting.result(LIMIT_S)
+            waiting.result(HANG_S)
 
 
 def test_a_cluster_needs_dask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dask_cluster import LIMIT_S, DaskCluster, wait_for
+from dask_cluster import DaskCluster, wait_for
 from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from distributed.utils import LoopRunner
+from hang_guard import HANG_S
 from trouble import SOURCE, job
 from waiting import graders_in, waiting_exercises_in
 
@@ -39,9 +40,9 @@ def test_without_the_scheduler_nothing_is_graded(
         wait_for(lambda: graders_in(tmp_path / "a"))
         bare.scheduler.kill()
         with pytest.raises(NotGraded, match=r"the connection to the scheduler at tcp://\S+ broke; it was sent 1 times"):
-            running.result(LIMIT_S)
+            running.result(HANG_S)
         with pytest.raises(NotGraded, match=r"the scheduler at tcp://\S+ was lost"):
-            waiting.result(LIMIT_S)
+            waiting.result(HANG_S)
 
 
 @pytest.mark.parametrize("method", ["packed", "submit", "cancel"])
@@ -64,7 +65,7 @@ def test_no_job_waits_for_ever_for_a_cluster_that_takes_none_any_more(
         with pytest.raises(
             NotGraded, match=rf"the cluster at {cluster.address} failed: (ClosedClient|ZeroDivision)Error"
         ):
-            future.result(LIMIT_S)
+            future.result(HANG_S)
         monkeypatch.undo()
         (tmp_path / "go").touch()
 
@@ -88,7 +89,7 @@ def test_a_connection_that_comes_back_costs_nothing(cluster: DaskCluster, tmp_pa
         wait_for(lambda: graders_in(tmp_path))
         executor._client.loop.add_callback(executor._client.scheduler_comm.comm.abort)
         (tmp_path / "go").touch()
-        assert running.result(LIMIT_S).points == 100
+        assert running.result(HANG_S).points == 100
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:{free}", "nonsense", "tcp://no.such.host.invalid:1"])
@@ -138,7 +139,7 @@ def test_a_grade_that_cannot_be_fetched_is_graded_again(
 
         async def failing(*args: object, **options: object) -> object:
             tried.append(args)
-            monkeypatch.setattr(cluster_module, "ANSWER_LIMIT_S", LIMIT_S)
+            monkeypatch.setattr(cluster_module, "ANSWER_LIMIT_S", HANG_S)
             if len(tried) > 1:
                 return await gather(*args, **options)
             if failure:
@@ -146,7 +147,7 @@ def test_a_grade_that_cannot_be_fetched_is_graded_again(
             return await asyncio.get_running_loop().create_future()
 
         monkeypatch.setattr(executor._client, "_gather", failing)
-        assert executor.submit(job(exercises, RIGHT)).result(LIMIT_S).points == 100
+        assert executor.submit(job(exercises, RIGHT)).result(HANG_S).points == 100
     assert len(tried) == 2
 
 
@@ -162,7 +163,7 @@ def test_a_grade_that_can_never_be_fetched_is_not_waited_for(
             r"^its grade could not be fetched from the scheduler at tcp://\S+: OSError\('it is gone'\); it was sent 3"
         )
         with pytest.raises(NotGraded, match=told):
-            executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
+            executor.submit(job(exercises, RIGHT)).result(HANG_S)
 
 
 def test_an_unneeded_answer_is_not_fetched(cluster: DaskCluster) -> None:

@@ -19,6 +19,7 @@ from typing import TypeVar
 import pebble
 import pytest
 import trouble
+from hang_guard import HANG_S
 from trouble import SOURCE, exercises_in, job
 
 from pytest_gpulab.course.executors import processes as executor_module
@@ -26,7 +27,6 @@ from pytest_gpulab.course.executors.processes import ExecutorUnavailable, LocalE
 from pytest_gpulab.course.jobs import NotGraded
 from pytest_gpulab.grading.grade import Grade
 
-LIMIT_S = 120.0
 T = TypeVar("T")
 
 
@@ -50,7 +50,7 @@ ALL_RIGHT = dict.fromkeys(("compile", *(f"correct[n={n}]" for n in (1, 31, 100, 
 
 def test_a_submission_that_kills_its_process_loses_only_that_check(executor: LocalExecutor, exercises: Path) -> None:
     futures = [executor.submit(job(exercises, SOURCE % number, f"s{number}")) for number in (1, 0, 0)]
-    killer, *others = (future.result(LIMIT_S) for future in futures)
+    killer, *others = (future.result(HANG_S) for future in futures)
     assert verdicts(killer) == ALL_RIGHT | {"correct[n=31]": "crash"}
     assert killer.student == "s1" and killer.points == 80
     assert [verdicts(grade) for grade in others] == [ALL_RIGHT, ALL_RIGHT]
@@ -59,14 +59,14 @@ def test_a_submission_that_kills_its_process_loses_only_that_check(executor: Loc
 def test_a_hang_is_stopped_and_named(executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "TIME_LIMITS_PER_SUBMISSION", 1)
     hanging = executor.submit(job(exercises, SOURCE % 2, timeout_s=5.0))
-    assert verdicts(hanging.result(LIMIT_S)) == ALL_RIGHT | {"correct[n=31]": "endless-loop"}
+    assert verdicts(hanging.result(HANG_S)) == ALL_RIGHT | {"correct[n=31]": "endless-loop"}
 
 
 def test_a_submission_that_hangs_in_every_check_is_stopped_early(
     executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_module, "TIME_LIMITS_PER_SUBMISSION", 1)
-    grade = executor.submit(job(exercises, SOURCE % 3, timeout_s=4.0)).result(LIMIT_S)
+    grade = executor.submit(job(exercises, SOURCE % 3, timeout_s=4.0)).result(HANG_S)
     cases = grade.checks[1:]
     assert [check.verdict for check in cases] == ["failed"] * 5
     assert [check.findings[0].because for check in cases] == ["", "", "", "correct[n=1]", "correct[n=1]"]
@@ -76,11 +76,11 @@ def test_a_submission_out_of_memory_gets_its_own_process(
     executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_module, "graded", trouble.out_of_memory)
-    assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)) == ALL_RIGHT
+    assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)) == ALL_RIGHT
     monkeypatch.setattr(executor_module, "graded_apart", trouble.out_of_memory)
     lost = executor.submit(job(exercises, SOURCE % 0))
     with pytest.raises(NotGraded, match="that graded it ran out of memory; the one before ran out of memory"):
-        lost.result(LIMIT_S)
+        lost.result(HANG_S)
 
 
 def test_waiting_jobs_are_cancelled_and_running_jobs_are_stopped(exercises: Path) -> None:
@@ -92,7 +92,7 @@ def test_waiting_jobs_are_cancelled_and_running_jobs_are_stopped(exercises: Path
         executor.cancel()
         assert waiting.cancelled()
         with pytest.raises(CancelledError):
-            running.result(LIMIT_S)
+            running.result(HANG_S)
     assert not is_alive(worker)
 
 
@@ -109,7 +109,7 @@ def test_a_process_that_does_not_start_costs_no_point(exercises: Path, monkeypat
     with closing(LocalExecutor(1)) as executor:
         lost = executor.submit(job(exercises, SOURCE % 0))
         with pytest.raises(NotGraded, match="could not be started or was lost; the one before could not be started"):
-            lost.result(LIMIT_S)
+            lost.result(HANG_S)
 
 
 class Useless:
@@ -206,13 +206,13 @@ def test_a_job_lost_by_pebble_costs_no_point(exercises: Path, monkeypatch: pytes
     with closing(LocalExecutor(1)) as executor:
         for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(2)]:
             with pytest.raises(NotGraded, match="could not be started or was lost; the one before could not be start"):
-                future.result(LIMIT_S)
+                future.result(HANG_S)
 
 
 def test_a_late_result_of_pebble_counts(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Unstoppable()
     monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: pool))
-    monkeypatch.setattr(executor_module, "POLL_S", LIMIT_S)
+    monkeypatch.setattr(executor_module, "POLL_S", HANG_S)
     with closing(LocalExecutor(1)) as executor:
         executor.submit(job(exercises, SOURCE % 0))
         (worker,) = executor._workers
@@ -293,7 +293,7 @@ def test_no_worker_outlives_a_parent_that_was_killed(program: str, begun: str, t
     wait_for(lambda: list(temporary.glob(begun)))
     (worker,) = workers_of(parent.pid)
     parent.send_signal(signal.SIGKILL)
-    parent.wait(LIMIT_S)
+    parent.wait(HANG_S)
     wait_for(lambda: not is_alive(worker))
     assert not list(temporary.glob("gpulab-*"))
 
@@ -301,7 +301,7 @@ def test_no_worker_outlives_a_parent_that_was_killed(program: str, begun: str, t
 def test_a_worker_has_one_thread_for_numpy_and_an_end_to_its_memory(exercises: Path) -> None:
     others = set(workers_of(os.getpid()))
     with closing(LocalExecutor(1)) as executor:
-        executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
+        executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)
         (worker,) = set(workers_of(os.getpid())) - others
         limits = Path(f"/proc/{worker}/limits").read_text().splitlines()
         (address_space,) = (line for line in limits if line.startswith("Max address space"))
@@ -328,7 +328,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_for(condition: Callable[[], T]) -> T:
-    end_s = time.monotonic() + LIMIT_S
+    end_s = time.monotonic() + HANG_S
     while not (found := condition()):
         assert time.monotonic() < end_s
         time.sleep(0.02)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 import trouble
-from test_executor import ALL_RIGHT, LIMIT_S, is_alive, verdicts, wait_for, workers_of
+from hang_guard import HANG_S
+from test_executor import ALL_RIGHT, is_alive, verdicts, wait_for, workers_of
 from trouble import SOURCE, exercises_in, job
 
 from pytest_gpulab.course.executors import gpus
@@ -57,7 +58,7 @@ def graders() -> list[int]:
 def test_submissions_cost_each_other_nothing(exercises: Path, temporary: Path) -> None:
     with closing(GpuExecutor(2, ("sim",))) as executor:
         futures = [executor.submit(job(exercises, SOURCE % number, f"s{number}")) for number in (1, 0, 0)]
-        killer, *others = (future.result(LIMIT_S) for future in futures)
+        killer, *others = (future.result(HANG_S) for future in futures)
         assert verdicts(killer) == ALL_RIGHT | {"correct[n=31]": "crash"}
         assert killer.student == "s1" and [verdicts(grade) for grade in others] == [ALL_RIGHT, ALL_RIGHT]
     wait_for(lambda: not graders())
@@ -68,7 +69,7 @@ def test_jobs_are_dealt_to_all_gpus(exercises: Path, monkeypatch: pytest.MonkeyP
     info = DeviceInfo("cuda", "the first GPU", "nvcc", "sm_90", estimates=False)
     with closing(GpuExecutor(3, ("cuda:0", "cuda:1"), info)) as executor:
         futures = [executor.submit(job(exercises, SOURCE % 0)) for _ in range(6)]
-        graded_on = [future.result(LIMIT_S).provenance for future in futures]
+        graded_on = [future.result(HANG_S).provenance for future in futures]
     devices = sorted((on.device, on.architecture) for on in graded_on)
     assert devices == 4 * [("cuda:0", "the first GPU")] + 2 * [("cuda:1", "unknown")]
 
@@ -82,10 +83,10 @@ def test_waiting_jobs_are_cancelled_and_running_jobs_are_stopped(exercises: Path
         executor.cancel()
         assert waiting.cancelled()
         with pytest.raises(CancelledError):
-            running.result(LIMIT_S)
+            running.result(HANG_S)
         assert not is_alive(grader)
         later = executor.submit(job(exercises, SOURCE % 0))
-        assert verdicts(later.result(LIMIT_S)) == ALL_RIGHT
+        assert verdicts(later.result(HANG_S)) == ALL_RIGHT
 
 
 @linux
@@ -117,8 +118,8 @@ def test_a_failing_job_does_not_affect_others(
         with monkeypatch.context() as patch:
             patch.setattr(gpus, "graded_apart", lost)
             with pytest.raises(NotGraded, match=f"^{told}$"):
-                executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
-        assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)) == ALL_RIGHT
+                executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)
+        assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)) == ALL_RIGHT
 
 
 def test_all_of_a_run_share_a_folder(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,7 @@ def test_all_of_a_run_share_a_folder(exercises: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(gpus, "graded_apart", graded_apart)
     with closing(GpuExecutor(1, ("sim",))) as executor:
         for _ in range(2):
-            executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
+            executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)
         first, second = seen
         assert first is not None and first == second and Path(first).is_dir()
     assert not Path(first).exists()
@@ -157,7 +158,7 @@ def test_no_grader_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
     (server,) = (number for number in wait_for(lambda: workers_of(parent.pid)) if is_grader(number))
     (grader,) = wait_for(lambda: workers_of(server))
     parent.send_signal(signal.SIGKILL)
-    parent.wait(LIMIT_S)
+    parent.wait(HANG_S)
     wait_for(lambda: not is_alive(grader) and not is_alive(server))
     assert not list(temporary.glob("gpulab-*"))
 

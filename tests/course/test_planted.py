@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from hang_guard import HANG_S
 
 sys.path.append(str(Path(__file__).parents[1] / "plugin"))
 from course import EXERCISE, NAIVE, RIGHT, WITHOUT
@@ -86,7 +87,7 @@ def graded(folder: Path, cwd: str, *arguments: str) -> subprocess.CompletedProce
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("COV", "PYTEST"))}
     environment[MARK] = str(folder / "mark")
     return subprocess.run(
-        command, cwd=folder / cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder / cwd, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.compiler.cache import Cache
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
@@ -32,7 +33,7 @@ def compiled_by_pycuda(
     folder = Path(tempfile.mkdtemp())
     (folder / "kernel.cu").write_text(source)
     command = [nvcc, f"--{target}", *options, "-arch", arch, *(f"-I{name}" for name in include_dirs), "kernel.cu"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
     if done.returncode:
         raise DriversCompileError(f"nvcc compilation of {folder}/kernel.cu failed", done.stdout, done.stderr)
     made = (folder / f"kernel.{target}").read_bytes()

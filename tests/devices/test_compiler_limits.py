@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.compiler.limits import KIB, Limits
 from pytest_gpulab.devices.cuda.nvcc import limits as limits_module
@@ -28,7 +29,7 @@ def run(folder: Path, text: str, *arguments: str, limits: Limits = SMALL) -> sub
     compiler.write_text(text)
     compiler.chmod(0o700)
     command = [limited(str(compiler), folder, limits), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 def test_an_honest_compiler_gets_its_arguments_and_returns_its_words_and_status(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_a_lower_limit_of_the_users_own_stays(tmp_path: Path) -> None:
     (tmp_path / "nvcc").chmod(0o700)
     script = limited(str(tmp_path / "nvcc"), tmp_path, Limits())
     command = ["sh", "-c", f"ulimit -v 1000000; exec '{script}'"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("compiled\n", "", 0)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from compiling import HEADERS, KERNEL, SMALL, TIGHT, TREE
+from compiling import HEADERS, KERNEL, SMALL, TREE
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
@@ -56,11 +54,10 @@ def test_a_text_rejected_ahead_is_not_compiled_again(
     monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
     request = nvrtc.ptx_request(TREE, "a.cu", "compute_90", {"T": "int"})
     compiler.ahead([nvrtc.ptx_request(SMALL, "a.cu", "compute_90"), request])
+    monkeypatch.setattr(CompilerProcess, "_request", None)  # nothing is compiled any more
     for _ in range(2):
-        begin_s = time.monotonic()
         with pytest.raises(CompileError, match="SIGXCPU"):
             compiler.compiled(request)
-        assert time.monotonic() - begin_s < TIGHT.compile_s
 
 
 @pytest.mark.parametrize("command", ["false", "there is no such program"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nvidia
 import pytest
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.cuda.nvcc import compile, toolkit
 from pytest_gpulab.devices.cuda.nvcc.headers import _FOR_HOSTS, unneeded_headers
@@ -205,7 +206,7 @@ def compiled(source: str, folder: Path, includes: list[Path], guards: tuple[str,
     (folder / "kernel.cu").write_text(source)
     options = ["-arch=sm_75", "-std=c++17", *(f"-I{path}" for path in includes), *(f"-D{guard}" for guard in guards)]
     command = [NVCC, "-ptx", *options, "kernel.cu"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return re.sub(r"_[0-9a-f]{8}_\d+_kernel_cu_\w+|tmpxft_[-\w]+", "", (folder / "kernel.ptx").read_text())
 

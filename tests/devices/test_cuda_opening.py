@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver as bindings
 from fake_driver import Driver
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.cuda import context as context_module
 from pytest_gpulab.devices.cuda import device as device_module
@@ -50,7 +51,7 @@ def test_a_driver_that_does_not_answer_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(driver_module, "OPEN_LIMIT_S", 0.05)
     monkeypatch.setattr(bindings, "cuDeviceGetByPCIBusId", lambda address: (FOUND, 7))
     monkeypatch.setattr(bindings, "cuDevicePrimaryCtxSetFlags", lambda device, flags: None)
-    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRetain", lambda device: answers.wait(LIMIT_S))
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRetain", lambda device: answers.wait(HANG_S))
     with pytest.raises(DeviceUnavailable, match=r"^the NVIDIA driver had not opened the GPU after 0\.05 s; nvidia-smi"):
         primary_context(SimpleNamespace(pci_bus_id=lambda: "0000:65:00.0"))
     answers.set()
@@ -75,7 +76,6 @@ def test_no_timing_runs_while_a_process_opens_the_gpu(tmp_path, monkeypatch):
     assert waited_s[0] >= 0.3
 
 
-LIMIT_S = 20
 KNOWN = DeviceInfo("cuda", "a GPU", "nvcc 13.0", "sm_90", estimates=False)
 
 
@@ -101,7 +101,7 @@ class Nvcc:
 
     def cubin(self, *text):
         self.compiles.set()
-        assert self.opened.wait(LIMIT_S)
+        assert self.opened.wait(HANG_S)
         return b"cubin", ""
 
     def try_out(self, architecture):
@@ -115,7 +115,7 @@ def opening(monkeypatch, tmp_path):
 
     def opened(nvcc, make):
         def load_driver():
-            assert nvcc.compiles.wait(LIMIT_S)
+            assert nvcc.compiles.wait(HANG_S)
             return Opened(make)
 
         monkeypatch.setenv("GPULAB_LOCKS", str(tmp_path))
@@ -181,7 +181,7 @@ def test_whether_nvcc_compiles_anything_is_tried_while_the_gpu_is_opened(asked):
     nvcc = Nvcc()
 
     def make():
-        assert nvcc.compiles.wait(LIMIT_S)
+        assert nvcc.compiles.wait(HANG_S)
         nvcc.opened.set()
 
     assert asked(nvcc, make).info.architecture == "sm_90"

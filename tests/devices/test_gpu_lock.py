@@ -4,12 +4,12 @@ import threading
 import time
 
 import pytest
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.cuda import gpu_lock
 from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
-LIMIT_S = 20
 WORKERS = []
 
 
@@ -42,11 +42,11 @@ class Worker(threading.Thread):
     def run(self):
         with self.phase:
             self.works.set()
-            assert self.ends.wait(LIMIT_S)
+            assert self.ends.wait(HANG_S)
 
     def end(self):
         self.ends.set()
-        self.join(LIMIT_S)
+        self.join(HANG_S)
         assert not self.is_alive()
 
 
@@ -78,34 +78,34 @@ def test_an_error_releases_the_lock(of_process):
 
 def test_many_work_at_once(of_process):
     workers = [Worker(of_process()), Worker(of_process())]
-    assert all(worker.works.wait(LIMIT_S) for worker in workers)
+    assert all(worker.works.wait(HANG_S) for worker in workers)
 
 
 def test_an_exclusive_lock_waits_for_shared_holders_and_closes_the_gate(of_process, monkeypatch):
-    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", HANG_S)
     timer, early, alone, late_asked = of_process(), Worker(of_process()), threading.Event(), threading.Event()
 
     def time_alone():
         with timer.exclusive():
             alone.set()
-            assert late_asked.wait(LIMIT_S) and not late.works.wait(0.1)
+            assert late_asked.wait(HANG_S) and not late.works.wait(0.1)
 
-    assert early.works.wait(LIMIT_S)
+    assert early.works.wait(HANG_S)
     thread = threading.Thread(target=time_alone)
     thread.start()
     assert not alone.wait(0.1)
     early.end()
-    assert alone.wait(LIMIT_S)
+    assert alone.wait(HANG_S)
     late = Worker(of_process())
     late_asked.set()
-    thread.join(LIMIT_S)
-    assert late.works.wait(LIMIT_S)
+    thread.join(HANG_S)
+    assert late.works.wait(HANG_S)
 
 
 @pytest.mark.parametrize(("stay_s", "is_first"), [(0.0, True), (1e9, False)])
 def test_a_long_shared_holder_lets_a_waiting_process_time_between_operations(of_process, monkeypatch, stay_s, is_first):
     monkeypatch.setattr(gpu_lock, "HOLD_S", stay_s)
-    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", HANG_S)
     its, timer, timed = of_process(), of_process(), threading.Event()
 
     def time_once():
@@ -117,13 +117,13 @@ def test_a_long_shared_holder_lets_a_waiting_process_time_between_operations(of_
         with its.shared():  # no process waits: the lock is kept
             assert its._work.is_held
         thread.start()
-        end_s = time.monotonic() + LIMIT_S
+        end_s = time.monotonic() + HANG_S
         while not its._work.is_gate_closed() and time.monotonic() < end_s:
             time.sleep(0.001)
         assert not timed.is_set()
         with its.shared():
             assert its._work.is_held and timed.is_set() == is_first
-    thread.join(LIMIT_S)
+    thread.join(HANG_S)
     assert timed.is_set()
 
 
@@ -136,7 +136,7 @@ def test_an_exclusive_holder_can_work(of_process):
     assert acquires(of_process())
 
 
-def acquires(its, wait_s=LIMIT_S):
+def acquires(its, wait_s=HANG_S):
     worker = Worker(its)
     began = worker.works.wait(wait_s)
     worker.ends.set()
@@ -149,12 +149,13 @@ def is_excluded(its):
 
 @pytest.mark.parametrize("inner", [GpuLock.shared, GpuLock.creating_context])
 def test_a_nested_shared_phase_ends_with_the_outer_one(of_process, inner, monkeypatch):
-    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", 1.5)
+    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", 0.5)
     one, timer = of_process(), of_process()
     with one.shared():
         with inner(one):
             pass
         assert not begins_at_once(timer)
+    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", HANG_S)
     assert begins_at_once(timer)
 
 
@@ -165,7 +166,7 @@ def begins_at_once(timer):
 
 
 def test_long_work_yields_the_gpu(of_process, monkeypatch):
-    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", HANG_S)
     slow = of_process()
     with slow.shared():
         slow.yield_gpu()
@@ -190,32 +191,32 @@ class Slow(Worker):
         with self.phase:
             self.its.yield_gpu()
             self.works.set()
-            assert self.ends.wait(LIMIT_S)
+            assert self.ends.wait(HANG_S)
 
 
 def test_a_drain_waits_for_processes_that_yielded_and_keeps_the_gate_closed(of_process):
     slow = Slow(of_process())
-    assert slow.works.wait(LIMIT_S)
+    assert slow.works.wait(HANG_S)
     draining = Draining(of_process())
     assert not draining.works.wait(0.2)
     late = Worker(of_process())
     slow.end()
-    assert draining.works.wait(LIMIT_S) and not late.works.wait(0.1)
+    assert draining.works.wait(HANG_S) and not late.works.wait(0.1)
     draining.end()
-    assert late.works.wait(LIMIT_S)
+    assert late.works.wait(HANG_S)
 
 
 def test_a_drain_waits_for_processes_that_work_without_the_lock_after_a_long_wait(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "SHARED_WAIT_S", 0.05)
     first = Worker(of_process(), GpuLock.exclusive)
-    assert first.works.wait(LIMIT_S)
+    assert first.works.wait(HANG_S)
     hasty = Worker(of_process())
-    assert hasty.works.wait(LIMIT_S)
+    assert hasty.works.wait(HANG_S)
     first.end()
     draining = Draining(of_process())
     assert not draining.works.wait(0.2)
     hasty.end()
-    assert draining.works.wait(LIMIT_S)
+    assert draining.works.wait(HANG_S)
 
 
 @pytest.mark.parametrize("phase", [GpuLock.shared, GpuLock.exclusive])
@@ -228,14 +229,14 @@ def test_a_drain_waits_for_a_hanging_kernel_until_its_process_ends(of_process, p
     draining = Draining(of_process())
     assert not draining.works.wait(0.2)
     stuck.close()
-    assert draining.works.wait(LIMIT_S)
+    assert draining.works.wait(HANG_S)
 
 
 def test_a_drain_has_a_time_limit(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "DRAIN_WAIT_S", 0.1)
     slow = Slow(of_process())
-    assert slow.works.wait(LIMIT_S)
-    assert Draining(of_process()).works.wait(LIMIT_S)
+    assert slow.works.wait(HANG_S)
+    assert Draining(of_process()).works.wait(HANG_S)
 
 
 def test_a_process_that_yielded_acquires_the_lock_again_for_new_work(of_process):
@@ -243,7 +244,7 @@ def test_a_process_that_yielded_acquires_the_lock_again_for_new_work(of_process)
     with slow.shared():
         slow.yield_gpu()
         timer = Worker(of_process(), GpuLock.exclusive)
-        assert timer.works.wait(LIMIT_S)
+        assert timer.works.wait(HANG_S)
         begin_s = time.monotonic()
         threading.Timer(0.2, timer.end).start()
         with slow.shared():
@@ -258,19 +259,19 @@ def test_a_drain_does_not_wait_for_a_process_that_waits_to_work_again(of_process
         with slow.shared():
             slow.yield_gpu()
             yielded.set()
-            assert goes_on.wait(LIMIT_S)
+            assert goes_on.wait(HANG_S)
             with slow.shared():  # waits for the draining process
                 pass
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert yielded.wait(LIMIT_S)
+    assert yielded.wait(HANG_S)
     draining = Draining(of_process())
     assert not draining.works.wait(0.2)
     goes_on.set()
     assert draining.works.wait(0.5 * gpu_lock.DRAIN_WAIT_S)
     draining.end()
-    thread.join(LIMIT_S)
+    thread.join(HANG_S)
     assert not thread.is_alive()
 
 
@@ -279,11 +280,11 @@ def test_a_drain_waits_longer_for_shared_holders(of_process, phase, monkeypatch)
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", 0.01)
     monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 0.01)
     holder = Worker(of_process(), phase)
-    assert holder.works.wait(LIMIT_S)
+    assert holder.works.wait(HANG_S)
     draining = Draining(of_process())
     assert not draining.works.wait(0.2)
     holder.end()
-    assert draining.works.wait(LIMIT_S)
+    assert draining.works.wait(HANG_S)
 
 
 def test_a_process_that_cannot_mark_itself_unlocked_during_a_drain_does_so_later(of_process, monkeypatch):
@@ -292,13 +293,13 @@ def test_a_process_that_cannot_mark_itself_unlocked_during_a_drain_does_so_later
         with monkeypatch.context() as patch:
             patch.setattr(gpu_lock, "DRAIN_WAIT_S", 0.01)
             hasty = Draining(of_process())
-            assert hasty.works.wait(LIMIT_S)
+            assert hasty.works.wait(HANG_S)
         slow.yield_gpu()
         hasty.end()
         slow.yield_gpu()
         draining = Draining(of_process())
         assert not draining.works.wait(0.2)
-    assert draining.works.wait(LIMIT_S)
+    assert draining.works.wait(HANG_S)
 
 
 def test_a_kernel_that_is_timed_may_take_long(of_process):
@@ -312,10 +313,10 @@ def test_waits_for_the_shared_lock_have_a_limit(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", 0.05)
     monkeypatch.setattr(gpu_lock, "SHARED_WAIT_S", 1.5)
     busy = Worker(of_process())
-    assert busy.works.wait(LIMIT_S)
+    assert busy.works.wait(HANG_S)
     with of_process().exclusive():
         waits = of_process()
-        assert Worker(waits).works.wait(LIMIT_S)
+        assert Worker(waits).works.wait(HANG_S)
         begin_s = time.monotonic()
         WORKERS[-1].end()
         with waits.shared():  # its time to wait is used up
@@ -324,31 +325,31 @@ def test_waits_for_the_shared_lock_have_a_limit(of_process, monkeypatch):
 
 def test_others_work_while_a_timer_waits_for_the_context_lock(of_process):
     maker = Worker(of_process(), GpuLock.creating_context)
-    assert maker.works.wait(LIMIT_S)
+    assert maker.works.wait(HANG_S)
     timer = Worker(of_process(), GpuLock.exclusive)
     assert not timer.works.wait(0.1)
     assert acquires(of_process())
     second = Worker(of_process(), GpuLock.creating_context)
     assert not second.works.wait(0.1)
     maker.end()
-    assert timer.works.wait(LIMIT_S)
+    assert timer.works.wait(HANG_S)
     assert not second.works.is_set() and is_excluded(of_process())
     timer.end()
-    assert second.works.wait(LIMIT_S)
+    assert second.works.wait(HANG_S)
 
 
 def test_the_wait_for_the_context_lock_has_a_limit(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 0.05)
-    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", HANG_S)
     maker = Worker(of_process(), GpuLock.creating_context)
-    assert maker.works.wait(LIMIT_S)
+    assert maker.works.wait(HANG_S)
     assert begins_at_once(of_process())
 
 
 def follower(of_process, waits_s):
     """Return a process that waited so long to time, and one that waits to work, once the first timing has ended."""
     first = Worker(of_process(), GpuLock.exclusive)
-    assert first.works.wait(LIMIT_S)
+    assert first.works.wait(HANG_S)
     second = Worker(of_process(), GpuLock.exclusive)
     time.sleep(waits_s)
     worker = Worker(of_process())
@@ -358,36 +359,36 @@ def follower(of_process, waits_s):
 
 
 def test_timing_processes_follow_each_other(of_process, monkeypatch):
-    monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", HANG_S)
     second, worker = follower(of_process, waits_s=0.1)
-    assert second.works.wait(LIMIT_S)
+    assert second.works.wait(HANG_S)
     assert not worker.works.wait(0.1)
     second.end()
-    assert worker.works.wait(LIMIT_S)
+    assert worker.works.wait(HANG_S)
 
 
 def test_a_process_that_waits_long_to_time_lets_others_work_first(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", 0.1)
     monkeypatch.setattr(gpu_lock, "POLL_S", 3.0)  # it polls again two seconds after the others have ended
-    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", HANG_S)
     second, worker = follower(of_process, waits_s=4.0)
-    assert worker.works.wait(LIMIT_S)
+    assert worker.works.wait(HANG_S)
     assert not second.works.wait(3.0)
     worker.end()
-    assert second.works.wait(LIMIT_S)
+    assert second.works.wait(HANG_S)
 
 
 def test_a_process_that_waits_to_time_closes_no_open_gate(of_process, monkeypatch):
     """The first one waits for a context; meanwhile the second one does not keep others from work."""
-    monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 2 * LIMIT_S)
-    monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", 2 * LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 2 * HANG_S)
+    monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", 2 * HANG_S)
     maker = Worker(of_process(), GpuLock.creating_context)
-    assert maker.works.wait(LIMIT_S)
+    assert maker.works.wait(HANG_S)
     timers = [Worker(of_process(), GpuLock.exclusive) for _ in range(2)]
     time.sleep(0.1)
     assert all(acquires(of_process()) for _ in range(3))
     maker.end()
-    end_s = time.monotonic() + LIMIT_S
+    end_s = time.monotonic() + HANG_S
     while timers and time.monotonic() < end_s:
         for timer in [timer for timer in timers if timer.works.wait(0.01)]:
             timer.end()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_nvcc import pycuda_for
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.compiler.cache import Cache
 from pytest_gpulab.devices.compiler.limits import Limits
@@ -32,7 +33,7 @@ def compiled(nvcc: str, folder: Path, source: str, within: Sandbox | None) -> su
     (folder / "working/kernel.cu").write_text(source)
     script = limited(nvcc, folder / "script", Limits(), within, inspect=within == OPEN)
     command = [script, "--cubin", "-std=c++17", "kernel.cu"]
-    return subprocess.run(command, cwd=folder / "working", capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=folder / "working", capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 @pytest.fixture

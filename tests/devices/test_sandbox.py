@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.compiler import sandbox as module
 from pytest_gpulab.devices.compiler.sandbox import LIBRARIES, PROGRAMS, Sandbox, refusal, sandbox
@@ -19,7 +20,7 @@ works = pytest.mark.skipif(bool(refusal()), reason=refusal())
 def said(view: Sandbox, script: str, *options: str) -> str:
     """Run a shell script in a sandbox; return all that it says."""
     command = [*view.before(*options), "sh", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     return done.stdout + done.stderr
 
 
@@ -94,7 +95,7 @@ def test_there_is_no_network_and_no_other_process() -> None:
     assert said(view, "echo $$").strip() in ("1", "2", "3")  # numbers of its own: no other process has a name here
     script = "exec 3<>/dev/tcp/127.0.0.1/1"
     command = [*view.before(), "bash", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode != 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from doc_pages import PAGES, ROOT, blocks, commands
+from hang_guard import HANG_S
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("course", "plugin")]
 from course import EXERCISE, NAIVE, WRONG
@@ -46,7 +47,7 @@ def run(machine: Path, command: list[str], folder: Path, **variables: str) -> No
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     options = "--gpulab-device=sim -p no:hypothesispytest -p no:benchmark"
     environment |= {"PATH": path, "PYTEST_ADDOPTS": options, MARK: str(machine / "mark"), **variables}
-    subprocess.run(command, cwd=folder, env=environment, timeout=120, check=False, capture_output=True)
+    subprocess.run(command, cwd=folder, env=environment, timeout=HANG_S, check=False, capture_output=True)
 
 
 def recipe(word: str) -> str:

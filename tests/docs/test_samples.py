@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import unmeasured
 from doc_pages import PAGES, ROOT, Block, blocks, commands, first_difference
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.compiler import nvrtc
 
 DIVIDER = "\x1e"
-SHELL_TIMEOUT_S = 60
 # The README shows a run of all solutions; the test that makes this run anyway compares it.
 SAMPLED = [page for page in PAGES if page.name != "README.md" and blocks(page, "console", "python")]
 
@@ -76,7 +76,7 @@ def run(block: Block, folder: Path) -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=SHELL_TIMEOUT_S,
+            timeout=HANG_S,
             check=False,
         )
         difference = first_difference(command.output, done.stdout)
@@ -106,7 +106,7 @@ def run_python(page: Path, course: Path) -> Iterator[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=SHELL_TIMEOUT_S,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, f"{page.name} (the line numbers are the page's):\n{done.stderr}"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from doc_pages import ROOT, blocks
+from hang_guard import HANG_S
 
 from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
 
@@ -43,7 +44,7 @@ def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             if process.poll() is None:
-                process.communicate("\n", timeout=60)
+                process.communicate("\n", timeout=HANG_S)
 
 
 def test_the_script_starts_workers_that_grade(started: subprocess.Popen[str], tmp_path: Path) -> None:
@@ -54,5 +55,5 @@ def test_the_script_starts_workers_that_grade(started: subprocess.Popen[str], tm
         assert executor.capacity == 4
     script = (tmp_path / "job.sh").read_text()
     assert "#SBATCH -p gpu\n" in script and "#SBATCH --gres=gpu:1\n" in script and "module load cuda\n" in script
-    started.communicate("\n", timeout=60)
+    started.communicate("\n", timeout=HANG_S)
     assert started.returncode == 0

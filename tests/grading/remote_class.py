@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hang_guard import HANG_S
 from hostile_device import LOG_VARIABLE
 
 from pytest_gpulab.devices import open_device
@@ -47,7 +48,6 @@ KERNEL = """__global__ void twice(const int *in, int *out, int n) {
 HOSTILE = process.PROGRAM.replace(
     "from pytest_gpulab.grading.isolation.worker import main", "from hostile_device import main"
 )
-WAIT_S = 60.0
 
 
 class Class:
@@ -98,7 +98,7 @@ def graded(bench: Class, text: str, timeout_s: float = 60.0) -> dict[str, CheckR
 
 
 def wait_for_end(processes: list[int]) -> None:
-    end_s = time.monotonic() + WAIT_S
+    end_s = time.monotonic() + HANG_S
     while left := [process for process in processes if is_alive(process)]:
         assert time.monotonic() < end_s, f"still there: {left}"
         time.sleep(0.02)

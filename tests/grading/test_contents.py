@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doubling import EXERCISE
+from hang_guard import HANG_S
 
 from pytest_gpulab.exercise import Array, Buffer, Exercise, Plan, Problem, Variant
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_inputs, rng_for
@@ -154,7 +155,8 @@ def npy_of(values: Array) -> bytes:
     return file.getvalue()
 
 
-def test_unshared_contents_need_no_waiting(folder: Path) -> None:
+def test_unshared_contents_need_no_waiting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "WAIT_S", HANG_S)
     asks = Counted(dict).exercise
     made(asks)
     (lock,) = folder.glob("*.lock")

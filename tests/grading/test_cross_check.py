@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hang_guard import HANG_S
 from lucky_device import ALONE_VARIABLE, CANNOT_COUNT_VARIABLE
-from remote_class import KERNEL, WAIT_S, Class
+from remote_class import KERNEL, Class
 
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -339,7 +340,7 @@ def test_closing_ends_both_processes(bench: Class) -> None:
     assert grader.run(bench.checks["correct[n=1]"]).verdict == "passed"
     workers: list[Any] = [grader._worker, grader._cross_check._worker]  # type: ignore[union-attr]
     grader.close()
-    end_s = time.monotonic() + WAIT_S
+    end_s = time.monotonic() + HANG_S
     while any(worker._process.returncode is None for worker in workers):
         assert time.monotonic() < end_s
         time.sleep(0.02)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remote_class import KERNEL, WAIT_S, Class, is_alive, verdicts, wait_for_end
+from hang_guard import HANG_S
+from remote_class import KERNEL, Class, is_alive, verdicts, wait_for_end
 
 from pytest_gpulab.grading.isolation import fork_server, worker_process
 from pytest_gpulab.grading.isolation.fork_server import ForkedProcess
@@ -55,7 +56,7 @@ def start(one_thread: None, tmp_path: Path) -> Iterator[Start]:
     os.close(watchdog_pipe)
     for child in children:
         child.kill()
-        child.wait(WAIT_S)
+        child.wait(HANG_S)
         child.close()
 
 
@@ -118,7 +119,7 @@ def test_a_folder_may_have_been_removed(start: Start, tmp_path: Path, monkeypatc
 )
 def test_the_client_receives_the_exit_status(start: Start, tmp_path: Path, program: str, status: int) -> None:
     child = start(program)
-    assert (child.wait(WAIT_S), child.wait(WAIT_S), child.returncode) == (status, status, status)
+    assert (child.wait(HANG_S), child.wait(HANG_S), child.returncode) == (status, status, status)
     errors = (tmp_path / "errors").read_text()
     assert ("ValueError: of a child" in errors) == (status == 1)
 
@@ -137,11 +138,11 @@ def test_a_child_ends_with_its_process_group_and_delays_no_other(start: Start, t
     if then == "input()":
         assert is_alive(started)
         child.kill()
-    assert child.wait(WAIT_S) == (0 if not then else -signal.SIGKILL)
+    assert child.wait(HANG_S) == (0 if not then else -signal.SIGKILL)
     wait_for_end([started])
     other.stdin.write("\n")
     other.stdin.flush()
-    assert other.wait(WAIT_S) == 0
+    assert other.wait(HANG_S) == 0
 
 
 def test_siblings_draw_different_numbers_and_names(start: Start) -> None:
@@ -164,7 +165,7 @@ def test_the_order_of_births_is_in_nothing_that_a_child_inherits(start: Start) -
 
 
 def test_the_fork_server_has_one_thread_and_a_session_of_its_own(start: Start) -> None:
-    start("").wait(WAIT_S)
+    start("").wait(HANG_S)
     status = Path(f"/proc/{server_pid()}/status").read_text()
     assert re.search(r"^Threads:\s+1$", status, re.M)
     assert os.getsid(server_pid()) == server_pid()
@@ -210,7 +211,7 @@ def test_the_fork_server_has_loaded_the_modules_that_grading_needs(
     worker = grader._worker
     assert worker is not None and isinstance(worker._process, ForkedProcess)
     worker.send(worker_process.STOP)
-    worker._process.wait(WAIT_S)
+    worker._process.wait(HANG_S)
     loaded = worker.stderr().split()
     grader.close()
     assert not [name for name in loaded if name.startswith(("pytest_gpulab", "numpy", "cuda", "pycuda", "pynvml"))]
@@ -241,7 +242,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_if_the_client_is_killed_the_server_kills_its_children_and_removes_their_files(tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path), "OPENBLAS_NUM_THREADS": "1"}
     program = [sys.executable, "-c", DIES]
-    ended = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=WAIT_S)
+    ended = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=HANG_S)
     assert (ended.returncode, ended.stderr) == (-signal.SIGKILL, "")
     folder, *numbers = ended.stdout.split()
     wait_for_end(list(map(int, numbers)))
@@ -362,7 +363,7 @@ def test_the_fork_server_does_not_outlive_its_client(tmp_path: Path, ending: sig
         children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
         assert len(children) == 1 and is_alive(number)
         parent.send_signal(ending)
-        parent.wait(WAIT_S)
+        parent.wait(HANG_S)
     wait_for_end([number, *map(int, children)])
 
 

@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hang_guard import HANG_S
 from hostile_device import LOG_VARIABLE
-from remote_class import EXPECTED, KERNEL, WAIT_S, Class, graded, is_alive, verdicts, wait_for_end
+from remote_class import EXPECTED, KERNEL, Class, graded, is_alive, verdicts, wait_for_end
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.cuda import gpu_lock
@@ -326,12 +327,12 @@ def test_nothing_outlives_the_process_that_asked(tmp_path: Path, threads: str, e
     command = [sys.executable, "-c", PARENT, str(tmp_path)]
     heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 background shells let children ignore it
     parent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, preexec_fn=heed)
-    end_s = time.monotonic() + WAIT_S
+    end_s = time.monotonic() + HANG_S
     while not (log.exists() and "sleep" in log.read_text()):
         assert parent.poll() is None and time.monotonic() < end_s
         time.sleep(0.02)
     hung, compiler = (int(line.split()[0]) for line in log.read_text().splitlines())
     assert is_alive(hung) and is_alive(compiler)
     parent.send_signal(ending)
-    parent.wait(WAIT_S)
+    parent.wait(HANG_S)
     wait_for_end([hung, compiler])

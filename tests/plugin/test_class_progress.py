@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from course import EXERCISE, NAIVE, RIGHT, WITHOUT, WRONG, Course
+from hang_guard import HANG_S
 
 from pytest_gpulab.course import progress
 from pytest_gpulab.course.store import Store, StoreError
@@ -36,7 +37,6 @@ def wait(problem, pattern, rng):
 exercise = dataclasses.replace(exercise, inputs=wait)
 """
 )
-LIMIT_S = 120.0
 OPTIONS = (*WITHOUT, "--gpulab", "--gpulab-device=sim", "--gpulab-submissions=handed_in", "--gpulab-workers=1")
 COMMAND = (sys.executable, "-m", "pytest", *OPTIONS)
 
@@ -70,7 +70,7 @@ def test_on_a_terminal_one_line_is_written_over_and_goes_away(unhurried: Course)
     )
     os.close(its)
     written = read_all(ours)
-    assert process.wait(LIMIT_S) == pytest.ExitCode.OK
+    assert process.wait(HANG_S) == pytest.ExitCode.OK
     live = re.findall(r"\r(gpulab: [^\r\n]*)", written)
     assert any(line.rstrip() == "gpulab: 0/1 graded; now ann/unhurried.cu" for line in live)
     assert {len(line) for line in live} == {59}, "each covers the one before"
@@ -102,7 +102,7 @@ def started(course: Course, *more: str) -> subprocess.Popen[str]:
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background shells let children ignore it
     )
-    end_s = time.monotonic() + LIMIT_S
+    end_s = time.monotonic() + HANG_S
     while not (course.folder / "waiting").exists():
         assert process.poll() is None and time.monotonic() < end_s
         time.sleep(0.05)
@@ -110,7 +110,7 @@ def started(course: Course, *more: str) -> subprocess.Popen[str]:
 
 
 def wait_until_kept(course: Course, grades: int) -> None:
-    path, end_s = course.folder / ".pytest_cache/d/gpulab/grades.sqlite", time.monotonic() + LIMIT_S
+    path, end_s = course.folder / ".pytest_cache/d/gpulab/grades.sqlite", time.monotonic() + HANG_S
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
         while store.execute("SELECT count(*) FROM grade").fetchone()[0] < grades:
             assert time.monotonic() < end_s
@@ -118,7 +118,7 @@ def wait_until_kept(course: Course, grades: int) -> None:
 
 
 def gone(process: int) -> bool:
-    end_s = time.monotonic() + LIMIT_S
+    end_s = time.monotonic() + HANG_S
     while Path(f"/proc/{process}").exists():
         if time.monotonic() > end_s:
             return False
@@ -131,7 +131,7 @@ def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course)
     wait_until_kept(unhurried, 1)
     time.sleep(1)  # the second submission takes a minute; by now pytest has reported the checks of the first
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
-    output, _ = process.communicate(timeout=LIMIT_S)
+    output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert gone(int((unhurried.folder / "waiting").read_text()))
     assert "gpulab: 1/2 graded" in output
@@ -152,7 +152,7 @@ def test_of_a_stopped_run_all_is_reported_that_was_graded_also_behind_one_that_h
     wait_until_kept(unhurried, 2)
     time.sleep(1)  # on a disk it is before the process knows that it is
     os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=LIMIT_S)
+    output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED and "gpulab: 2/3 graded, 1 with failures" in output
     assert re.search(r"^bob +passed +90 +90/100$", output, re.MULTILINE), "a line a student"
     document = json.loads((unhurried.folder / "grades.json").read_text())
@@ -182,7 +182,7 @@ def test_a_run_that_keeps_nothing_does_not_promise_to_go_on(
 def test_a_run_that_was_killed_leaves_no_process_and_loses_no_grade(unhurried: Course) -> None:
     process = started(unhurried)
     process.kill()
-    process.communicate(timeout=LIMIT_S)
+    process.communicate(timeout=HANG_S)
     assert gone(int((unhurried.folder / "waiting").read_text()))
     again = unhurried.grade(*OPTIONS[len(WITHOUT) + 2 :])
     again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them earlier; *"])

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from course import EXERCISE, NAIVE, RIGHT, WITHOUT, Course
+from hang_guard import HANG_S
 
 SLOW = EXERCISE + (
     """
@@ -40,7 +41,6 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # a worker's reports have a way to go
         config.pluginmanager.register(Notes())
 """
-TIMEOUT_S = 60
 
 
 def heed_ctrl_c() -> None:
@@ -65,12 +65,12 @@ def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str], apart:
         start_new_session=True,
         preexec_fn=heed_ctrl_c,
     )
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + HANG_S
     while not all((course.folder / name).exists() for name in ("waiting", "reported")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
-    output, _ = process.communicate(timeout=TIMEOUT_S)
+    output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert not is_alive(int((course.folder / "waiting").read_text()))
     assert "twice       passed   90/100" in output or "90/100" in output

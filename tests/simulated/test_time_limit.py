@@ -149,11 +149,11 @@ def test_a_launch_that_takes_too_long_is_stopped_at_the_line_where_it_is(
 ) -> None:
     monkeypatch.setattr(THREAD_TIME, count().__next__)
     source = f"__global__ void f(unsigned *x, unsigned n) {{\n {body}\n}}\n"
-    begin_s = time.perf_counter()
+    begin_s = time.process_time()
     args = (np.zeros(64, np.uint32), np.uint32(4_000_000_000))
     with pytest.raises(KernelFault) as caught:
         run(source, *args, block=(64,), options=LaunchOptions(time_limit_s=0.3))
-    assert time.perf_counter() - begin_s < 30
+    assert time.process_time() - begin_s < 30
     assert (caught.value.code, caught.value.what) == (
         "time-limit",
         "time limit: the kernel had not ended after 0.3 s",

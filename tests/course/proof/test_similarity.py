@@ -142,9 +142,9 @@ def test_one_source_of_many_is_reported_in_as_many_pairs_as_connect_them() -> No
     ids=["empty", "no text", "escapes", "comments", "quotes", "joined lines", "words"],
 )
 def test_sources_that_are_none_are_read_in_no_time(source: bytes) -> None:
-    begin_s = time.perf_counter()
+    begin_s = time.process_time()
     groups = similar_groups({"one": source, "other": source, "third": RIGHT["scan"]["05_warp_shuffle"].encode()})
-    assert time.perf_counter() - begin_s < 5
+    assert time.process_time() - begin_s < 5
     assert all("third" not in group.submissions for group in groups)
 
 
