@@ -17,6 +17,7 @@ from .exercise import Bound, ExerciseError, Usage
 CONSTANT_REQUESTS = "gpulab__constant_requests.sum"
 CONSTANT_WORDS = "gpulab__constant_words.sum"
 SHARED_REQUESTS = ("gpulab__shared_requests_op_ld.sum", "gpulab__shared_requests_op_st.sum")
+SHARED_ATOMICS = "gpulab__shared_requests_op_atom.sum"
 ATOMIC_PASSES = ("gpulab__atomic_passes_global.sum", "gpulab__atomic_passes_shared.sum")
 BANK_CONFLICTS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
@@ -68,10 +69,10 @@ def bank_conflicts(at_most: float) -> Bound:
 
 
 def shared_use(at_least: float) -> Bound:
-    """A minimum of accesses to shared memory per warp."""
+    """A minimum of accesses to shared memory per warp, atomics included."""
 
     def measure(usage: Usage) -> float:
-        return _ratio(_total(usage.counters, SHARED_REQUESTS), usage.counters[WARPS])
+        return _ratio(_total(usage.counters, (*SHARED_REQUESTS, SHARED_ATOMICS)), usage.counters[WARPS])
 
     hint = "Which values do several threads of a block need? A block can keep them in shared memory."
     return Bound("accesses per warp", measure, at_least=at_least, hint=hint, title="Shared memory is hardly used")

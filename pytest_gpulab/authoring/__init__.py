@@ -1,4 +1,4 @@
-"""Checks of exercises before a student meets them.
+"""Exercises before a student meets them: checks, and new ones from templates.
 
 - `defects`: a defect of an exercise, and the report of all of them.
 - `check`: all checks of an exercise, in order.
@@ -7,4 +7,5 @@
 - `usage`: bounds of `uses` checks that an idle kernel passes.
 - `gradings`: grades of the baselines, the skeleton and the solutions.
 - `readme`: the README's points table.
+- `scaffold`, `templates/`: a new exercise.
 """

@@ -40,3 +40,20 @@ def readme_problems(exercise: Exercise, readme: Path) -> Iterator[Defect]:
         if abs(points - stated[name]) > 1e-9:
             what = f"the points table gives {stated[name]:g} points to `{name}` checks; the exercise gives {points:g}"
             yield Defect(what, f"{readme}:{start + 1}")
+
+
+def points_table(exercise: Exercise) -> str:
+    """Return the points table of an exercise, as `readme_problems` expects it."""
+    rows = [
+        ("`compile`", [exercise.compile_points] if exercise.compile_points else []),
+        (f"`correct[...]`: {len(exercise.cases)} sizes", [sum(case.points for case in exercise.cases)]),
+        (", ".join(f"`safe[{c.kind}]`" for c in exercise.safe), [sum(check.points for check in exercise.safe)]),
+        *((f"`uses[{check.name}]`{_bonus(check.required)}", [check.points]) for check in exercise.uses),
+        *((f"`speedup[{tier.name}]`{_bonus(tier.required)}", [tier.points]) for tier in exercise.speed),
+    ]
+    lines = [f"| {what} | {', '.join(f'{number:g}' for number in points)} |" for what, points in rows if any(points)]
+    return "\n".join(("| check | points |", "|---|---|", *lines))
+
+
+def _bonus(required: bool) -> str:
+    return "" if required else ": bonus"

@@ -14,6 +14,7 @@ from . import CommandError
 
 SUBCOMMANDS = {
     "run": "run a whole CUDA program, with no GPU",
+    "new": "write a new exercise from a template",
     "check": "check exercises before a student meets them",
     "device": "print the properties of the machine's GPUs, or of a modelled GPU",
     "occupancy": "print the occupancy of a launch, and of other block sizes",

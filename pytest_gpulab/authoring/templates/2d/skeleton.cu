@@ -1,0 +1,12 @@
+// $title: write the kernel, then delete the GPULAB_TODO line. README.md in this folder has the task.
+#include <gpulab.cuh>
+
+GPULAB_TODO($name)
+
+GPULAB_TUNABLE(TILE_X, 32)  // threads per block along x: 1, 2, 4, 8, 16 or 32
+GPULAB_TUNABLE(TILE_Y, 8)   // threads per block along y: 1, 2, 4, 8, 16 or 32
+
+__global__ void $name(const float *in, float *out, int width, int height)
+{
+    // Write in[y * width + x] plus its right neighbour to out[y * width + x]; behind the last column comes the first.
+}

@@ -1,0 +1,38 @@
+"""`gpulab new`: write a new exercise from a template."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from . import CommandError
+
+TEMPLATES = ("1d", "2d", "reduction", "atomic")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.add_argument("name", metavar="NAME", help="the name of the exercise and of its kernel")
+    parser.add_argument("--template", choices=TEMPLATES, default=TEMPLATES[0], help="what it computes (default: 1d)")
+    parser.add_argument("--folder", type=Path, default=Path(), metavar="DIR", help="the course (default: this folder)")
+    parser.epilog = "Writes exercises/NAME and solutions/NAME. `gpulab check exercises/NAME` passes at once."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the exercise and print its files."""
+    from pytest_gpulab.authoring.scaffold import scaffold
+
+    name, course = arguments.name, arguments.folder
+    if not (name.isidentifier() and name.isascii()):
+        raise CommandError(f"{name!r} is no name of a kernel: use letters, digits and _")
+    try:
+        written = scaffold(name, arguments.template, course / "exercises", course / "solutions")
+    except FileExistsError as error:
+        raise CommandError(f"{error.filename} exists already") from None
+    except OSError as error:
+        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
+    sys.stdout.writelines(f"wrote {os.path.relpath(path)}\n" for path in written)
+    sys.stdout.write(f"Next: gpulab check {os.path.relpath(course / 'exercises' / name)}\n")
+    return 0

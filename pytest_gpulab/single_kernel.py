@@ -1,0 +1,185 @@
+"""Exercises with one launch of one kernel, from a NumPy function: `single_kernel` has defaults for everything else.
+
+The kernel's parameters are the inputs, `out`, and the extents as `int`: `n`, or `width` and `height`. Arrays of two
+dimensions are stored by rows: `in[y * width + x]`. There is at least one thread per element of the size, in blocks of
+the student's `BLOCK_SIZE`, or of `TILE_X` x `TILE_Y`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import numerics
+from .exercise import (
+    Buffer,
+    Case,
+    Exercise,
+    Expected,
+    Launch,
+    Plan,
+    Problem,
+    SafeCheck,
+    Size,
+    SpeedTier,
+    Tunable,
+    UsesCheck,
+)
+
+Array = npt.NDArray[Any]
+Reference = Callable[..., Array]
+
+SAFE = tuple(SafeCheck(kind, 2.5) for kind in ("memory", "barrier", "race", "uninitialised"))
+EDGES = (32, 64, 128, 256, 512, 1024), (1, 2, 4, 8, 16, 32)
+TIMED_SIZES: Mapping[int, tuple[Size, Size]] = {1: (2**25, 2**20), 2: ((8192, 4096), (1024, 1024))}
+"""Sizes of the speed checks by dimension: on a GPU, and on the simulated one."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output array.
+
+    Attributes:
+        dtype: as in NumPy.
+        shape: function from the extents (n, or width and height) to the shape; that of the inputs if None.
+        zeroed: whether it holds zeros before the launch, as for atomics.
+    """
+
+    dtype: npt.DTypeLike
+    shape: Callable[..., tuple[int, ...]] | None = None
+    zeroed: bool = False
+
+
+def single_kernel(
+    title: str,
+    kernel: str,
+    *,
+    inputs: Mapping[str, npt.DTypeLike],
+    output: npt.DTypeLike | Output,
+    reference: Reference,
+    tolerance: float | Callable[..., Array] = 0,
+    speed: Mapping[float, float],
+    uses: Sequence[UsesCheck] = (),
+    dimensions: int = 1,
+    values: Callable[[np.random.Generator, tuple[int, ...]], Array] | None = None,
+    patterns: Sequence[str] = ("random", "needle"),
+    **more: Any,
+) -> Exercise:
+    """Return an exercise of one kernel with the output `out`.
+
+    Args:
+        title: for reports.
+        kernel: the kernel's name.
+        inputs: the dtype of each input array, by name, in the kernel's order.
+        output: the dtype of `out`, or its description.
+        reference: function from the inputs, floats as float64, to the expected output.
+        tolerance: largest absolute error, or a function from the inputs to it; 0 is exact.
+        speed: points by required speedup over `naive.cu`; the first is required, the others are bonuses.
+        uses: the `uses` checks.
+        dimensions: 1 or 2.
+        values: function from a generator and a shape to input values; those of `numerics.fill` if None.
+        patterns: input patterns, as in `numerics.fill`.
+        more: further attributes of `Exercise`, in place of the defaults.
+
+    The points that `uses` and `speed` leave are for correctness: 2.5 for each kind of hazard, the rest for the cases.
+    """
+    out = output if isinstance(output, Output) else Output(output)
+    names = ("BLOCK_SIZE",) if dimensions == 1 else ("TILE_X", "TILE_Y")
+
+    def plan(problem: Problem) -> Plan:
+        extents, block = _extents(problem.size), tuple(problem.tunables[name] for name in names)
+        shape = extents[::-1]
+        out_shape = shape if out.shape is None else out.shape(*extents)
+        buffers = [Buffer(name, "input", dtype, shape) for name, dtype in inputs.items()]
+        buffers.append(Buffer("out", "output", out.dtype, out_shape, zeroed=out.zeroed))
+        grid = tuple(-(-extent // threads) for extent, threads in zip(extents, block, strict=True))
+        return Plan(tuple(buffers), (Launch(kernel, grid, block, (*inputs, "out", *map(np.int32, extents))),))
+
+    def made(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
+        shape = _extents(problem.size)[::-1]
+        return {name: _values(values, pattern, shape, dtype, rng) for name, dtype in inputs.items()}
+
+    def expected(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
+        given = [_exact(arrays[name]) for name in inputs]
+        allowed = tolerance(*given) if callable(tolerance) else tolerance
+        return Expected({"out": reference(*given)}, {"out": allowed})
+
+    def least_bytes(problem: Problem) -> int:
+        return sum(buffer.nbytes for buffer in plan(problem).buffers)
+
+    points = sum(speed.values()) + sum(check.points for check in uses) + sum(check.points for check in SAFE)
+    defaults: dict[str, Any] = {
+        "cases": _cases(dimensions, 100 - points, tuple(patterns)),
+        "safe": SAFE,
+        "uses": tuple(uses),
+        "speed": _tiers(speed, dimensions),
+        "tunables": tuple(Tunable(name, EDGES[dimensions - 1]) for name in names),
+        "min_bytes": least_bytes,
+        "mixable": values is None and out.shape is None,
+    }
+    return Exercise(title, plan, made, expected, **{**defaults, **more})
+
+
+def _extents(size: Size) -> tuple[int, ...]:
+    return size if isinstance(size, tuple) else (size,)
+
+
+def _values(
+    values: Callable[[np.random.Generator, tuple[int, ...]], Array] | None,
+    pattern: str,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    rng: np.random.Generator,
+) -> Array:
+    if values is not None:
+        return values(rng, shape).astype(dtype)
+    return numerics.fill(pattern, int(np.prod(shape)), dtype, rng).reshape(shape)
+
+
+def _exact(values: Array) -> Array:
+    return values.astype(np.float64) if values.dtype.kind == "f" else values
+
+
+def _tiers(speed: Mapping[float, float], dimensions: int) -> tuple[SpeedTier, ...]:
+    size, simulated = TIMED_SIZES[dimensions]
+    return tuple(
+        SpeedTier(threshold, points, size, required=number == 0, simulated_size=simulated)
+        for number, (threshold, points) in enumerate(speed.items())
+    )
+
+
+def _cases(dimensions: int, points: float, patterns: tuple[str, ...]) -> tuple[Case, ...]:
+    """Return cases at every edge of a block, with whole points but for the last one."""
+    sizes = _LINES if dimensions == 1 else _FIELDS
+    each = max(points // len(sizes), 0)
+    rest = points - each * (len(sizes) - 1)
+    return tuple(
+        Case(name, size, rest if number == len(sizes) - 1 else each, patterns)
+        for number, (name, size) in enumerate(sizes.items())
+    )
+
+
+_LINES: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
+    "n=1": 1,
+    "n=31": 31,
+    "n=33": 33,
+    "n=block-1": lambda tunables: tunables["BLOCK_SIZE"] - 1,
+    "n=block": lambda tunables: tunables["BLOCK_SIZE"],
+    "n=block+1": lambda tunables: tunables["BLOCK_SIZE"] + 1,
+    "n=1025": 1025,
+    "n=4099": 4099,
+}
+_FIELDS: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
+    "1x1": (1, 1),
+    "37x1": (37, 1),
+    "1x37": (1, 37),
+    "whole tiles": lambda tunables: (2 * tunables["TILE_X"], 3 * tunables["TILE_Y"]),
+    "tile+1 by 2 tiles-1": lambda tunables: (tunables["TILE_X"] + 1, 2 * tunables["TILE_Y"] - 1),
+    "97x61": (97, 61),
+    "61x97": (61, 97),
+    "127x129": (127, 129),
+}
