@@ -68,10 +68,10 @@ def _run(arguments: argparse.Namespace) -> int:
     toolchain = find_toolchain(prefer_toolkit=arguments.device == "cuda")
     program = Program(arguments.program, tuple(shlex.split(arguments.nvcc)))
     if arguments.device == "cuda":
-        executable = build_native(program, toolchain)
-        os.execv(executable, [str(arguments.program.with_suffix("")), *arguments.arguments])
+        executable = build_native(program, toolchain, sys.stderr.write)
+        os.execv(executable, [f"./{arguments.program.stem}", *arguments.arguments])
     gpu = modelled_gpu(arguments.gpu or DEFAULT_GPU)
-    executable = build(program, toolchain, gpu.target)
+    executable = build(program, toolchain, gpu.target, sys.stderr.write)
     return _simulated(arguments, toolchain, executable, gpu)
 
 
@@ -82,7 +82,8 @@ def _simulated(arguments: argparse.Namespace, toolchain: Toolchain, executable: 
 
     device = ProgramDevice(gpu, toolchain)
     options = RunOptions(check=not arguments.no_check, profile=arguments.profile or arguments.annotate)
-    outcome = run_program(executable, arguments.arguments, Session(device, options), arguments.timeout)
+    words = [f"./{arguments.program.stem}", *arguments.arguments]
+    outcome = run_program(executable, words, Session(device, options), arguments.timeout)
     found = _report(arguments, toolchain, executable, outcome, device.gpu.name)
     if outcome.timed_out:
         return TIMED_OUT

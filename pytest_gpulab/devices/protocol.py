@@ -139,6 +139,9 @@ class DisturbedRead:
     seen: int = 0
 
 
+PRINT_LIMIT = 16_384  # characters per launch, because every thread may print
+
+
 @dataclass(frozen=True)
 class LaunchOptions:
     """Options of a simulated launch; a real GPU ignores them.
@@ -161,6 +164,7 @@ class LaunchOptions:
             and is stopped at once.
         cooperative: keep all blocks resident, so that they may wait for each other, as in `grid.sync()`.
         disturbed: a fault to inject into a read of constant memory.
+        print_limit: the most characters that the kernel's printf calls print.
     """
 
     schedule: Schedule = "lockstep"
@@ -174,6 +178,7 @@ class LaunchOptions:
     time_limit_s: float | None = None
     cooperative: bool = False
     disturbed: DisturbedRead | None = None
+    print_limit: int = PRINT_LIMIT
 
 
 DEFAULT_OPTIONS = LaunchOptions()

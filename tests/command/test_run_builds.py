@@ -158,3 +158,34 @@ def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:
     cache.chmod(0o777)
     assert build_cache.cache_folder() != cache
     shutil.rmtree(build_cache.cache_folder())
+
+
+def test_warnings_are_shown_when_the_program_is_compiled(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "tiny.cu").write_text(TINY + "void unused() { int never_used = 3; }\n")
+    first, second = gpulab(tmp_path, "tiny.cu"), gpulab(tmp_path, "tiny.cu")
+    assert '"never_used" was declared but never referenced' in first.err
+    assert "never_used" not in second.err
+
+
+def test_the_program_sees_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "name.cu").write_text("#include <cstdio>\nint main(int, char **words) { puts(words[0]); }\n")
+    assert gpulab(tmp_path, "name.cu").out == "./name\n"
+
+
+def test_a_native_build_runs_with_nvidias_library(tmp_path: Path) -> None:
+    """Without a GPU the program says so itself; with one it finds it."""
+    call = "int n; puts(cudaGetErrorName(cudaGetDeviceCount(&n)));"
+    (tmp_path / "count.cu").write_text(f"#include <cstdio>\nint main() {{ {call} }}\n")
+    ran = gpulab(tmp_path, "--device=cuda", "count.cu")
+    assert ran.code == 0 and "cuda" in ran.out
+    assert "simulated GPU" not in ran.err
+
+
+def test_other_systems_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    monkeypatch.delattr(os, "memfd_create")
+    assert main(["run", str(tmp_path / "tiny.cu")]) == 2
+    assert capsys.readouterr().err == "gpulab run: whole programs run on Linux only\n"

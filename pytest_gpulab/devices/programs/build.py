@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ _LIBRARIES = {
     "nvjpeg": "nvJPEG", "mpi": "MPI",
 }  # fmt: skip
 
+Say = Callable[[str], object]
+
 
 @dataclass(frozen=True)
 class Program:
@@ -39,13 +41,14 @@ class Program:
     options: tuple[str, ...] = ()
 
 
-def build(program: Program, toolchain: Toolchain, target: str) -> Path:
+def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path:
     """Build a program for the simulated GPU; return the executable, which may come from the cache.
 
     Args:
         program: the program.
         toolchain: the compilers.
         target: the modelled GPU's architecture, such as `90`.
+        say: receives the compiler's warnings when the program is compiled.
 
     Raises:
         CompileError: it does not compile or link; with the compiler's messages, and a sentence if a library is missing.
@@ -55,15 +58,17 @@ def build(program: Program, toolchain: Toolchain, target: str) -> Path:
         raise CompileError("relocatable device code (-rdc=true) is not available with no GPU: compile without it")
     objects = stand_in(toolchain, headers_of(toolchain))
     architecture = ("-gencode", f"arch=compute_{target},code=compute_{target}")
-    return _built(program, toolchain, (*_FOR_SIMULATION, *architecture, *map(str, objects)))
+    return _built(program, toolchain, (*_FOR_SIMULATION, *architecture, *map(str, objects)), say)
 
 
-def build_native(program: Program, toolchain: Toolchain) -> Path:
+def build_native(program: Program, toolchain: Toolchain, say: Say) -> Path:
     """Build a program for the machine's GPU; see `build`."""
     options = ["-arch=native", "-lineinfo", "-O2"]
-    for library in sorted(headers_of(toolchain).parent.glob("lib/libcudart.so.*")):  # the wheels have no plain name
-        options += ["-cudart", "none", f"-l:{library.name}", "-Xlinker", f"-rpath={library.parent}"]
-    return _built(program, toolchain, options)
+    libraries = headers_of(toolchain).parent / "lib"
+    if not (libraries / "libcudart.so").exists() and (library := next(libraries.glob("libcudart.so.*"), None)):
+        # NVIDIA's wheels have the library, but not under the name that the linker looks for
+        options += ["-cudart", "none", f"-l:{library.name}", "-Xlinker", f"-rpath={libraries}"]
+    return _built(program, toolchain, options, say)
 
 
 def headers_of(toolchain: Toolchain) -> Path:
@@ -80,7 +85,7 @@ def headers_of(toolchain: Toolchain) -> Path:
     return found
 
 
-def _built(program: Program, toolchain: Toolchain, options: Iterable[str]) -> Path:
+def _built(program: Program, toolchain: Toolchain, options: Iterable[str], say: Say) -> Path:
     source = program.source.resolve()
     words = [*options, *program.options]
 
@@ -90,6 +95,7 @@ def _built(program: Program, toolchain: Toolchain, options: Iterable[str]) -> Pa
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CompileError(with_reason(done.stderr + done.stdout))
+        say(done.stderr)
         return [*_read(folder / "read.d"), *_files(words), source]
 
     key = ("program", *toolchain.identity, str(source), str(Path.cwd()), *words, *_environment())

@@ -28,12 +28,12 @@ class _ProgramEnded(BaseException):
     """The program has ended while a kernel of it ran, by a signal."""
 
 
-def run(executable: Path, arguments: Sequence[str], session: Session, timeout_s: float | None = None) -> Outcome:
+def run(executable: Path, words: Sequence[str], session: Session, timeout_s: float | None = None) -> Outcome:
     """Run a program to its end on the simulated GPU, with this process's standard streams and working folder.
 
     Args:
         executable: linked with the stand-in.
-        arguments: of the command line.
+        words: the program's name, as it sees it, and its arguments.
         session: the simulated GPU.
         timeout_s: the wall-clock limit; the program and the processes that it has started are killed then.
     """
@@ -43,8 +43,7 @@ def run(executable: Path, arguments: Sequence[str], session: Session, timeout_s:
     with ours:
         files = (theirs.fileno(), arena.descriptor)
         environment = {**os.environ, FILES: "{},{}".format(*files)}
-        command = [str(executable), *arguments]
-        process = subprocess.Popen(command, pass_fds=files, env=environment, preexec_fn=os.setpgrp)
+        process = subprocess.Popen(words, executable=executable, pass_fds=files, env=environment, preexec_fn=os.setpgrp)
         theirs.close()
         with _foreground(process.pid), _watched(process, session, timeout_s):
             serve(session, Channel(ours))

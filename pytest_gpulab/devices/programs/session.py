@@ -20,6 +20,7 @@ LAUNCH_LIMIT_S = 120.0
 DYNAMIC_SHARED_BYTES = 48 << 10  # without cudaFuncSetAttribute
 SHARE_OF_TIMEOUT = 0.9  # of the time that is left to the program
 MEMORY_SHARE = 0.5  # of the memory that the machine has left
+MAX_FREED = 1000  # freed allocations that are remembered, for messages
 FIRST_HANDLE = 0x1000
 LEGACY_STREAMS = (0, 1)
 
@@ -72,6 +73,7 @@ class Session:
         fault: the error of a kernel that broke the device, until it is reset.
         running: the kernel that runs; empty if none does.
         deadline: time at which the program is killed, by the monotonic clock.
+        used_bytes, memory_limit: memory that the program has allocated, and the most that it may.
         output: printf output that the program has not fetched by a synchronisation.
     """
 
@@ -90,6 +92,7 @@ class Session:
     running: str = ""
     deadline: float | None = None
     output: str = ""
+    used_bytes: int = 0
     memory_limit: int = field(default_factory=lambda: _memory_limit())
     handles: Iterator[int] = field(default_factory=lambda: count(FIRST_HANDLE))
 
@@ -100,9 +103,9 @@ class Session:
         return max(0.01, min(self.options.launch_limit_s, left))
 
     @property
-    def used_bytes(self) -> int:
-        """Bytes that the program has allocated."""
-        return sum(memory.allocation.nbytes for memory in self.memories.values())
+    def free_bytes(self) -> int:
+        """Bytes that the program may still allocate."""
+        return self.memory_limit - self.used_bytes
 
     def allocate(self, nbytes: int, kind: str, site: CallSite) -> Allocation:
         """Allocate memory for the program.
@@ -110,7 +113,7 @@ class Session:
         Raises:
             CudaError: it is more than there is.
         """
-        free = self.memory_limit - self.used_bytes
+        free = self.free_bytes
         if nbytes > free:
             what = f"{nbytes:,} bytes; the simulated GPU has {free:,} bytes left on this machine"
             raise CudaError(Error.OUT_OF_MEMORY, what)
@@ -118,6 +121,7 @@ class Session:
         if kind == "device":
             allocation.mark_unwritten()
         self.memories[allocation.base] = Memory(allocation, kind, site)
+        self.used_bytes += nbytes
         return allocation
 
     def free(self, memory: Memory, site: CallSite) -> None:
@@ -127,7 +131,10 @@ class Session:
         if memory.kind == "registered":  # the host goes on using it
             self.device.arena.forget(memory.allocation)
             return
+        self.used_bytes -= memory.allocation.nbytes
         self.freed[base] = memory.allocation.nbytes, site
+        if len(self.freed) > MAX_FREED:
+            del self.freed[next(iter(self.freed))]
         self.device.arena.free(memory.allocation)
 
     def find(self, address: int) -> Allocation | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +45,8 @@ def find_toolchain(prefer_toolkit: bool = False) -> Toolchain:
     Raises:
         DeviceUnavailable: one is missing; the message says how to install it.
     """
+    if not hasattr(os, "memfd_create"):
+        raise DeviceUnavailable("whole programs run on Linux only")
     on_path = shutil.which("nvcc")
     found = [Path(on_path)] if on_path else []
     of_wheels = _nvcc_of_wheels()

@@ -15,6 +15,7 @@ from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
 
 MAX_GROUPS = 1000
 COUNTED_BLOCKS = 64
+PRINTF_BYTES = 1 << 20  # of CUDA's buffer
 UNLIMITED = 1 << 62
 _OF_FAULT = {
     "out-of-bounds": Error.ILLEGAL_ADDRESS, "misaligned": Error.MISALIGNED_ADDRESS, "assert": Error.ASSERT,
@@ -97,6 +98,7 @@ def _options(session: Session, is_cooperative: int) -> LaunchOptions:
         cooperative=bool(is_cooperative),
         time_limit_s=session.launch_limit_s,
         estimate=is_timed,
+        print_limit=PRINTF_BYTES,
         sample_blocks=COUNTED_BLOCKS if is_timed else None,
         sample_seed=0,  # the same estimate in each run
         complete_within=UNLIMITED if is_timed else None,

@@ -114,7 +114,7 @@ def device_pointer(call: Call, address: int) -> Sequence[Value]:
 def memory_info(call: Call) -> Sequence[Value]:
     """Return free and total bytes: the modelled GPU has more than this machine can give a program."""
     session = call.session
-    return [session.memory_limit - session.used_bytes, session.device.gpu.memory_bytes]
+    return [session.free_bytes, session.device.gpu.memory_bytes]
 
 
 @api("cudaPointerGetAttributes", form="u")

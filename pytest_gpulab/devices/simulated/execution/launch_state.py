@@ -163,7 +163,7 @@ class LaunchState:
         """The output of the launch's `printf`."""
         from pytest_gpulab.devices.simulated.memory.printf import Printer
 
-        return Printer()
+        return Printer(self.options.print_limit)
 
     @property
     def output(self) -> str:

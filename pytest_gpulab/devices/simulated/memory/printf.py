@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pytest_gpulab.devices.protocol import PRINT_LIMIT
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW
 
 from .spaces import Arena, Banked
 
-MAX_CHARACTERS = 16_384  # per launch, because every thread may print
+MAX_CHARACTERS = PRINT_LIMIT
 MAX_WIDTH = 1024  # of a conversion; also the maximum of its precision
 _WINDOW = 1 << 40
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
@@ -72,11 +73,11 @@ def string_at(memories: Memories, columns: ThreadColumns, address: int) -> str:
 
 
 class Printer:
-    """The output of a kernel, up to `MAX_CHARACTERS`."""
+    """The output of a kernel, up to a number of characters."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_CHARACTERS) -> None:
         self.parts: list[str] = []
-        self.remaining = MAX_CHARACTERS
+        self.remaining = most
         self.dropped = 0
 
     @property
