@@ -3,7 +3,7 @@
 - `builds`: compiles each variant once.
 - `includes`: the headers that a submission may include.
 - `signature`, `kernel_choice`, `parameter_types`: compares kernels with the plan's launches.
-- `tunables`, `tunable_macros`: tunables, also those that are given as `#define`.
+- `tunables`: tunables, also those that are given as `#define`.
 - `problems`: everything that a file lacks to be graded, in one finding.
 - `missing_headers`: CUDA headers that the machine lacks.
 - `compile_errors`, `compile_notes`, `source_quotes`: compiler messages, notes and source lines for findings.

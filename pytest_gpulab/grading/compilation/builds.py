@@ -15,6 +15,7 @@ from pytest_gpulab.devices.source.host_code import DeviceText, device_text, norm
 from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.tunables import with_defined_tunables
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.parameter_names import Names, parameter_names, vector_arrays
@@ -24,7 +25,6 @@ from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 from .includes import moved_line, unaccepted_include
 from .problems import joined
 from .signature import check_limits, compare
-from .tunable_macros import with_defined_tunables
 from .tunables import TUNABLE_BYTES, read_tunables
 
 _UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
