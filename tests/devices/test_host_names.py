@@ -35,6 +35,7 @@ REFUSED = {
     "static member": "struct S { static int n; };\nint S::n = 3;\n" + kernel("S::n"),
     "inline member": "struct S { inline static int n = 3; };\n" + kernel("S::n"),
     "constant pointer": 'const char *const text = "a";\n' + kernel("text[0]"),
+    "types behind <vector>": "#include <vector>\n" + kernel("uint64_t(1) << 40"),
     "lambda": "auto f = [](float x) { return 2 * x; };\n" + kernel("f(p[1])"),
     "value at run time": "int f() { return 3; }\nconst int n = f();\n" + kernel("n"),
     "variable": "int n = 3;\n" + kernel("n"),
@@ -58,6 +59,7 @@ ACCEPTED = {
     "__global__ void k(int *p) { p[0] = sum(p, 0); }",
     "static constant": "struct S { static const int n = 3; static constexpr float f = 2; };\n" + kernel("S::n + S::f"),
     "value of a member": "constexpr int up(int a) { return a + 1; }\nstruct S { int n = up(3); };\n" + kernel("S().n"),
+    "types behind <iostream>": "#include <iostream>\n" + kernel("uint64_t(1) << 40"),
     "pasted": "const int size_a = 3;\n#define SIZE(of) size_##of\n" + kernel("SIZE(a)"),
 }
 

@@ -79,8 +79,9 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
     assert graded(tmp_path, gpu, TREE + program + "int main() { return helper(); }\n")["compile"].verdict == "passed"
     source = changed(TREE + program, "out[blockIdx.x] = weight * tile[0];", "out[blockIdx.x] = helper() * tile[0];")
     (finding,) = graded(tmp_path, gpu, source)["compile"].findings
-    assert finding.code == "compile-error" and finding.where == line_of(source, "helper() * tile")
-    assert finding.hint.startswith("`helper` (line ") and "is host code" in finding.hint
+    assert finding.code == "host-code-used" and finding.where == line_of(source, "helper() * tile")
+    line = line_of(source, "int helper()").rpartition(":")[2]
+    assert finding.what == f"Device code uses `helper` (line {line}), which is host code."
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,13 @@ STANDARD_HEADERS = frozenset(
      "limits.h", "math.h", "new", "numeric", "optional", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h",
      "string.h", "tuple", "type_traits", "utility")
 )  # fmt: skip
+# Headers of libstdc++ that include <cstdint>, and its types that are not built into our compilers
+_WITH_STDINT = frozenset(
+    ("atomic", "bitset", "chrono", "complex", "condition_variable", "execution", "filesystem", "fstream", "future",
+     "iomanip", "ios", "iostream", "istream", "iterator", "locale", "memory", "mutex", "ostream", "random", "ratio",
+     "regex", "shared_mutex", "sstream", "stdexcept", "streambuf", "string", "string_view", "system_error", "thread")
+)  # fmt: skip
+_STDINT = frozenset(("uint8_t", "uint16_t", "uint32_t", "uint64_t", "uintptr_t", "intptr_t", "uintmax_t", "intmax_t"))
 _NEVER_DEVICE = frozenset(("device_launch_parameters.h",))
 _OF_HOSTS = re.compile(
     r"helper_\w+\.h|wb\.h|gputimer\.h|(?:thrust|sys)/.*|unistd\.h|omp\.h|mpi\.h|device_launch_parameters\.h"
@@ -102,7 +109,7 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
     unread = [token for token in parsed.directives if _is_unread(token, names, bool(dropped))]
     lines = _Lines(text)
-    edits = [(token.start, token.end, "") for token in unread]
+    edits = [(token.start, token.end, _instead(token, kept)) for token in unread]
     edits += [(token.start, token.end, "") for token in parsed.directives if _moves_lines(token)]
     edits += _without_dropped(text, dropped, kept, parsed.directives, instances)
     for declaration in kept:
@@ -214,6 +221,12 @@ def _spread(words: set[str], more: Iterable[str], macros: Mapping[str, Macro]) -
 
 def _header(directive: Token) -> str:
     return "".join(token.text for token in directive.within[1:]).strip('<>"')
+
+
+def _instead(directive: Token, kept: Iterable[Declaration]) -> str:
+    """Return the include of `cstdint` for a header that includes it, if device code names one of its types."""
+    has_types = _header(directive) in _WITH_STDINT and any(not each.words.isdisjoint(_STDINT) for each in kept)
+    return "#include <cstdint>" if has_types else ""
 
 
 def _is_unread(directive: Token, given: Iterable[str], has_host_code: bool) -> bool:

@@ -6,5 +6,6 @@
 - `tunables`: tunables, also those that are given as `#define`.
 - `problems`: everything that a file lacks to be graded, in one finding.
 - `missing_headers`: CUDA headers that the machine lacks.
-- `compile_errors`, `compile_notes`, `source_quotes`: compiler messages, notes and source lines for findings.
+- `compile_errors`, `host_uses`: explanations of compiler messages.
+- `compile_notes`, `source_quotes`: notes, and source lines for findings.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from dataclasses import replace
 
@@ -12,10 +11,8 @@ from pytest_gpulab.devices.source.tokens import tokens
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 
-_NAMED = re.compile(r'"(?:[^"]*::)?~?(\w+)[^"]*"')
-_DELETED = re.compile(
-    r'function "([^"]+)" \(declared at line (\d+)[^)]*\) cannot be referenced -- it is a deleted function'
-)
+from .host_uses import host_use
+
 _NAMES = {
     "\u00a0": "a no-break space", "\u200b": "a zero-width space", "\u2060": "a word joiner",
     "\ufeff": "a byte order mark", "\u00ad": "a soft hyphen", "\u2018": "a curly quotation mark",
@@ -47,28 +44,14 @@ def of_compile_error(error: CompileError, code: DeviceText, source: str, filenam
     unseen = strange_sign(source, filename)
     if unseen is not None:
         return verdict, unseen
-    hint = _host_hint(found.what, code) or found.hint
-    unread = [f"not read: `{header}` (line {line})" for header, line in code.headers.items() if "/" not in header]
-    return verdict, replace(
-        found, hint=hint, evidence=(*found.evidence, *unread) if hint != found.hint else found.evidence
-    )
-
-
-def _host_hint(what: str, code: DeviceText) -> str:
-    if "is undefined in device code" in what:
-        return "Arrays at file scope belong to host code unless they are marked: write `__constant__` before it."
-    if "is called, but not defined" in what:
-        return "The grader compiles this file alone: define the function in it, marked `__device__`."
-    deleted = _DELETED.search(what)
-    if deleted:
-        return f"`{deleted[1]}` (line {deleted[2]}) is host code. Mark it `__device__` to call it from a kernel."
-    for name in _NAMED.findall(what):
-        if name in code.host_names:
-            line = code.host_names[name]
-            return f"`{name}` (line {line}) is host code, which the grader does not use. Mark it `__device__`."
-    if 'namespace "std" has no member' in what or '"std"' in what:
-        return "Kernels cannot use this part of the standard library: it is host code."
-    return ""
+    host = host_use(error.diagnostics, code, source, filename)
+    if host is not None and verdict == "failed":
+        unread = [f"not read: `{header}` (line {line})" for header, line in code.headers.items() if "/" not in header]
+        return verdict, replace(host, evidence=(*host.evidence, *unread))
+    if "is called, but not defined" in found.what:
+        hint = "The grader compiles this file alone: define the function in it, marked `__device__`."
+        return verdict, replace(found, hint=hint)
+    return verdict, found
 
 
 def strange_sign(source: str, filename: str) -> Finding | None:
