@@ -94,11 +94,13 @@ def test_a_missing_function_of_a_library_is_named() -> None:
     assert with_reason("program.cu(3): error: expected a `;`\n") == "program.cu(3): error: expected a `;`\n"
 
 
-def test_relocatable_device_code_is_refused(tmp_path: Path) -> None:
+def test_relocatable_device_code_of_several_files_is_refused(tmp_path: Path) -> None:
     write(tmp_path)
-    ran = gpulab(tmp_path, "--nvcc=-rdc=true", "tiny.cu")
+    (tmp_path / "more.cu").touch()
+    ran = gpulab(tmp_path, "--nvcc=-rdc=true more.cu", "tiny.cu")
     assert ran.code == 2
-    assert ran.err.startswith("relocatable device code (-rdc=true) is not available with no GPU")
+    assert ran.err.startswith("relocatable device code (-rdc=true) of several files is not available with no GPU\n")
+    assert gpulab(tmp_path, "--nvcc=-rdc=true", "tiny.cu").code == 3  # one file does not need it
 
 
 @pytest.fixture

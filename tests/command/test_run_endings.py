@@ -87,7 +87,7 @@ def test_an_endless_kernel_ends() -> None:
 def test_a_function_that_is_not_there_ends_the_program_with_its_name() -> None:
     ran = end("missing")
     assert ran.code == 125
-    assert "missing-function: cudaGraphCreate is not available with no GPU: the program was ended\n" in ran.err
+    assert "missing-function: cudaIpcGetMemHandle is not available with no GPU: the program was ended\n" in ran.err
 
 
 def test_standard_input_passes_through() -> None:

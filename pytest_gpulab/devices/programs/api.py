@@ -21,19 +21,14 @@ class Error(IntEnum):
     INVALID_VALUE = 1
     OUT_OF_MEMORY = 2
     INVALID_CONFIGURATION = 9
-    INVALID_PITCH = 12
     INVALID_SYMBOL = 13
     INVALID_MEMCPY_DIRECTION = 21
-    INVALID_DEVICE_FUNCTION = 98
-    INVALID_DEVICE = 101
     INVALID_KERNEL_IMAGE = 200
-    PEER_ACCESS_UNSUPPORTED = 217
     INVALID_RESOURCE_HANDLE = 400
     NOT_READY = 600
     ILLEGAL_ADDRESS = 700
     OUT_OF_RESOURCES = 701
     LAUNCH_TIMEOUT = 702
-    PEER_ACCESS_NOT_ENABLED = 705
     ASSERT = 710
     NOT_REGISTERED = 713
     MISALIGNED_ADDRESS = 716
@@ -51,7 +46,7 @@ class CudaError(Exception):
         is_expected: True if programs cause it on purpose; the report leaves it out.
     """
 
-    def __init__(self, code: Error, why: str = "", is_expected: bool = False) -> None:
+    def __init__(self, code: int, why: str = "", is_expected: bool = False) -> None:
         super().__init__(code, why)
         self.code, self.why, self.is_expected = code, why, is_expected
 

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable
@@ -16,6 +16,7 @@ from .stand_in import stand_in
 from .toolchain import Toolchain
 
 _FOR_SIMULATION = ("-cudart", "none", "-no-compress", "-lineinfo", "-O1", "-Xcompiler", "-g1")
+_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c")
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
 _NO_HEADER = re.compile(r"fatal error: ([\w./-]+): No such file")
 _UNDEFINED = re.compile(r"undefined reference to `(\w+)")
@@ -54,11 +55,22 @@ def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path
         CompileError: it does not compile or link; with the compiler's messages, and a sentence if a library is missing.
         DeviceUnavailable: the stand-in does not compile here.
     """
-    if any("rdc" in option or option == "-dc" for option in program.options):
-        raise CompileError("relocatable device code (-rdc=true) is not available with no GPU: compile without it")
+    program = _without_relocation(program)
     objects = stand_in(toolchain, headers_of(toolchain))
     architecture = ("-gencode", f"arch=compute_{target},code=compute_{target}")
     return _built(program, toolchain, (*_FOR_SIMULATION, *architecture, *map(str, objects)), say)
+
+
+def _without_relocation(program: Program) -> Program:
+    """Return a program that is not compiled to relocatable device code, which a single file does not need.
+
+    Raises:
+        CompileError: it has several files.
+    """
+    options = tuple(option for option in program.options if option not in _RELOCATABLE)
+    if len(options) < len(program.options) and any(Path(option).suffix in (".cu", ".o") for option in options):
+        raise CompileError("relocatable device code (-rdc=true) of several files is not available with no GPU")
+    return replace(program, options=options)
 
 
 def build_native(program: Program, toolchain: Toolchain, say: Say) -> Path:

@@ -71,8 +71,8 @@ int main(int argc, char **argv)
         check();
     }
     if (is("missing")) {
-        cudaGraph_t graph;
-        cudaGraphCreate(&graph, 0);
+        cudaIpcMemHandle_t handle;
+        cudaIpcGetMemHandle(&handle, device);
     }
     if (is("cat"))
         for (char line[80]; fgets(line, sizeof line, stdin);)

@@ -88,7 +88,7 @@ def refused(call: Call, function: bytes, error: int) -> None:
     """Note a call that the stand-in itself has refused."""
     failed = FailedCall(CallSite(function.decode(), call.site.address), error)
     call.session.outcome.add_failed_call(failed)
-    raise CudaError(Error(error), is_expected=True)
+    raise CudaError(error, is_expected=True)
 
 
 @api("missing", form="b")

@@ -1,4 +1,5 @@
 // Launches, and what is asked of a kernel.
+#include "graphs.h"
 #include "modules.h"
 
 using namespace gpulab;
@@ -29,6 +30,8 @@ cudaError_t launch(Kernel *kernel, dim3 grid, dim3 block, void **parameters, siz
                           (uint64_t)is_cooperative})
         arguments.add(each);
     arguments.add(values);
+    if (captured([=] { return exchange("launch", arguments.packed, site).error; }))
+        return cudaSuccess;
     return exchange("launch", arguments.packed, site).error;
 }
 

@@ -1,0 +1,133 @@
+// Graphs. Nodes run in the order in which they were added: what a node depends on was there before it.
+#include "graphs.h"
+#include "modules.h"
+
+using namespace gpulab;
+
+gpulab::Graph *gpulab::capture = nullptr;
+
+namespace {
+
+cudaGraphNode_t add(cudaGraph_t graph, Node node)
+{
+    auto &nodes = ((Graph *)graph)->nodes;
+    nodes.push_back(std::move(node));
+    return (cudaGraphNode_t)nodes.size();
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode)
+{
+    if (capture)
+        return refuse(__func__, cudaErrorIllegalState);
+    capture = new Graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *graph)
+{
+    if (!capture)
+        return refuse(__func__, cudaErrorIllegalState);
+    *graph = (cudaGraph_t)capture;
+    capture = nullptr;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus *status)
+{
+    *status = capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned) { return *graph = (cudaGraph_t) new Graph, cudaSuccess; }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete (Graph *)graph, cudaSuccess; }
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
+{
+    size_t found = ((Graph *)graph)->nodes.size();
+    for (size_t i = 0; nodes && i < *count && i < found; i++)
+        nodes[i] = (cudaGraphNode_t)(i + 1);
+    *count = found;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphAddDependencies(cudaGraph_t, const cudaGraphNode_t *, const cudaGraphNode_t *,
+#if CUDART_VERSION >= 13000
+                                     const cudaGraphEdgeData *,
+#endif
+                                     size_t)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t)
+{
+    return *node = add(graph, [] { return cudaSuccess; }), cudaSuccess;
+}
+
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                   const cudaKernelNodeParams *how)
+{
+    Graph *before = capture;
+    capture = (Graph *)graph;  // the launch becomes its node, with a copy of the parameters
+    cudaError_t error =
+        cudaLaunchKernel(how->func, how->gridDim, how->blockDim, how->kernelParams, how->sharedMemBytes, 0);
+    capture = before;
+    *node = (cudaGraphNode_t)((Graph *)graph)->nodes.size();
+    return error;
+}
+
+cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                   const cudaMemcpy3DParms *how)
+{
+    return *node = add(graph, [copy = *how] { return cudaMemcpy3D(&copy); }), cudaSuccess;
+}
+
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t, void *to,
+                                     const void *from, size_t size, cudaMemcpyKind kind)
+{
+    return *node = add(graph, [=] { return cudaMemcpy(to, from, size, kind); }), cudaSuccess;
+}
+
+cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                   const cudaMemsetParams *how)
+{
+    if (how->elementSize > 1 && how->value)
+        missing("a graph's memset node with values of several bytes");
+    auto set = *how;
+    size_t width = set.width * set.elementSize, pitch = set.height > 1 ? set.pitch : width;
+    return *node = add(graph, [=] { return cudaMemset2D(set.dst, pitch, (int)set.value, width, set.height); }),
+           cudaSuccess;
+}
+
+cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                 const cudaHostNodeParams *how)
+{
+    return *node = add(graph, [call = *how] { return call.fn(call.userData), cudaSuccess; }), cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *instance, cudaGraph_t graph, unsigned long long)
+{
+    return *instance = (cudaGraphExec_t) new Graph(*(Graph *)graph), cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *instance, cudaGraph_t graph, unsigned long long)
+{
+    return *instance = (cudaGraphExec_t) new Graph(*(Graph *)graph), cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance) { return delete (Graph *)instance, cudaSuccess; }
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t)
+{
+    for (auto &node : ((Graph *)instance)->nodes)
+        if (cudaError_t error = node())
+            return error;
+    return cudaSuccess;
+}
+
+}  // extern "C"

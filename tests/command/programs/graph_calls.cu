@@ -1,0 +1,82 @@
+// Graphs, captured and built by hand; prints the lines that failed.
+#include "expect.h"
+
+__global__ void add(int *data, int by) { data[threadIdx.x] += by; }
+void called(void *data) { ++*(int *)data; }
+
+int first_of(const int *device)
+{
+    int found = 0;
+    OK(cudaMemcpy(&found, device, 4, cudaMemcpyDeviceToHost));
+    return found;
+}
+
+void captured(int *data)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t instance;
+    cudaStreamCaptureStatus status;
+    int by = 2, calls = 0, copied = 0;
+    size_t count = 0;
+    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaMemsetAsync(data, 0, 128, stream));
+    add<<<1, 32, 0, stream>>>(data, by);
+    by = 100;
+    add<<<1, 32, 0, stream>>>(data, 3);
+    OK(cudaMemcpyAsync(&copied, data, 4, cudaMemcpyDeviceToHost, stream));
+    OK(cudaLaunchHostFunc(stream, called, &calls));
+    OK(cudaStreamIsCapturing(stream, &status));
+    EXPECT(status == cudaStreamCaptureStatusActive);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphGetNodes(graph, nullptr, &count));
+    EXPECT(count == 5 && calls == 0 && first_of(data) == 7);
+    OK(cudaGraphInstantiate(&instance, graph, 0));
+    for (int i = 0; i < 2; i++)
+        OK(cudaGraphLaunch(instance, stream));
+    EXPECT(first_of(data) == 5 && copied == 5 && calls == 2);
+    OK(cudaGraphExecDestroy(instance));
+    OK(cudaGraphDestroy(graph));
+    FAILS(cudaStreamEndCapture(stream, &graph), cudaErrorIllegalState);
+    OK(cudaStreamDestroy(stream));
+}
+
+void built(int *data)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t instance;
+    cudaGraphNode_t first, second, third;
+    int by = 4, copied = 0;
+    void *parameters[] = {&data, &by};
+    cudaKernelNodeParams kernel = {(void *)add, dim3(1), dim3(32), 0, parameters, nullptr};
+    cudaMemsetParams set = {};
+    set.dst = data;
+    set.elementSize = 4;
+    set.width = 32;
+    set.height = 1;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemsetNode(&first, graph, nullptr, 0, &set));
+    OK(cudaGraphAddKernelNode(&second, graph, &first, 1, &kernel));
+    OK(cudaGraphAddMemcpyNode1D(&third, graph, &second, 1, &copied, data, 4, cudaMemcpyDeviceToHost));
+    by = 100;
+    OK(cudaGraphInstantiate(&instance, graph, 0));
+    OK(cudaGraphLaunch(instance, 0));
+    OK(cudaDeviceSynchronize());
+    EXPECT(copied == 4);
+    OK(cudaGraphExecDestroy(instance));
+    OK(cudaGraphDestroy(graph));
+}
+
+int main()
+{
+    int *data, host[32];
+    for (int i = 0; i < 32; i++)
+        host[i] = 7;
+    OK(cudaMalloc(&data, 128));
+    OK(cudaMemcpy(data, host, 128, cudaMemcpyHostToDevice));
+    captured(data);
+    built(data);
+    OK(cudaFree(data));
+    return finished();
+}
