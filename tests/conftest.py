@@ -14,20 +14,28 @@ import unmeasured as not_measured
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
-# Files that take 25 s and more, the longest first: one that pytest-xdist comes to last leaves all but one core without
-# work.
+# Files that take 15 s of CPU time and more, the longest first: one that pytest-xdist comes to last leaves all but one
+# core without work.
 LONGEST = (
     "kernels/test_wrong_reduction.py",
+    "course/proof/test_small_class.py",
     "docs/test_samples.py",
+    "kernels/test_solutions.py",
+    "course/test_cluster.py",
+    "simulated/test_truth.py",
+    "plugin/test_gradebook_reports.py",
+    "kernels/test_wrong_scan.py",
+    "plugin/test_calibrate.py",
+    "grading/test_fork_server.py",
     "plugin/test_pytest_features.py",
     "plugin/test_annotate.py",
-    "kernels/test_solutions.py",
-    "kernels/test_wrong_scan.py",
+    "simulated/test_bounds.py",
     "kernels/test_wrong_constant_memory.py",
-    "kernels/test_wrong_divergence.py",
-    "plugin/test_calibrate.py",
-    "plugin/test_gradebook_reports.py",
-    "simulated/test_truth.py",
+    "simulated/test_tensor_cores.py",
+    "plugin/test_device_choice.py",
+    "simulated/test_cost.py",
+    "simulated/test_random_fences.py",
+    "simulated/test_random_races.py",
 )
 
 # What the tests of a folder need, but for files that are marked `unit`.
