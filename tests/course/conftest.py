@@ -1,4 +1,4 @@
-"""Dask clusters, for those that grade on one."""
+"""Folders of submissions, and Dask clusters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ from hang_guard import HANG_S
 from trouble import exercises_in
 
 from pytest_gpulab.course.executors import dask_cluster as cluster_module
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder of submissions."""
+    made = tmp_path / "class"
+    made.mkdir()
+    return made
 
 
 @pytest.fixture(scope="module")

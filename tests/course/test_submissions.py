@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +16,6 @@ pytestmark = pytest.mark.unit
 
 EXERCISES = ("reduction", "scan")
 NOON_S = 1_772_366_400  # 2026-03-01 12:00:00 UTC
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "class"
-    made.mkdir()
-    return made
 
 
 def write(folder: Path, name: str, text: str = "", modified_s: float = NOON_S) -> Path:
@@ -175,91 +167,6 @@ def test_a_source_in_nobodys_folder_is_told_and_other_files_there_are_not(folder
     assert (problem.student, problem.label, problem.finding.code) == ("", "reduction.cu", "no-student")
 
 
-def test_a_link_is_never_followed(folder: Path, tmp_path: Path) -> None:
-    secret = write(tmp_path, "outside/reduction.cu", "secret")
-    write(folder, "bob/reduction.cu")
-    (folder / "alice").mkdir()
-    (folder / "alice/reduction.cu").symlink_to(secret)
-    (folder / "alice/scan.cu").symlink_to(folder / "bob/reduction.cu")
-    (folder / "alice/reduction").symlink_to(secret.parent)
-    (folder / "carol").symlink_to(secret.parent)
-    found = collected(folder)
-    assert [submission.student for submission in found.submissions] == ["bob"]
-    assert {problem.finding.code for problem in found.problems} == {"link"}
-    assert [(problem.student, problem.exercise, problem.label) for problem in found.problems] == [
-        ("", "", "carol"),
-        ("alice", "reduction", "alice/reduction.cu"),
-        ("alice", "scan", "alice/scan.cu"),
-        ("alice", "", "alice/reduction"),
-    ]
-    assert {problem.verdict for problem in found.problems} == {"failed"}
-
-
-def test_many_links_of_a_student_are_told_once(folder: Path) -> None:
-    write(folder, "alice/reduction.cu")
-    for number in range(12):
-        (folder / f"alice/{number:02}.txt").symlink_to("/etc/passwd")
-    problem = only_problem(folder)
-    assert (problem.label, problem.finding.code) == ("alice/00.txt", "link")
-    assert problem.finding.what == "It is a link, and links are not followed. There are 11 more."
-    assert problem.finding.evidence[:2] == ("alice/00.txt", "alice/01.txt")
-    assert problem.finding.evidence[-1] == "and 2 more"
-
-
-def test_a_file_that_becomes_a_link_is_not_read(folder: Path) -> None:
-    path = write(folder, "alice/reduction.cu")
-    (found,) = collected(folder).submissions
-    path.unlink()
-    path.symlink_to(write(folder, "bob/reduction.cu"))
-    with pytest.raises(OSError, match="symbolic link"):
-        found.read()
-
-
-def test_a_file_that_grows_is_not_read(folder: Path) -> None:
-    path = write(folder, "alice/reduction.cu")
-    (found,) = collected(folder).submissions
-    path.write_bytes(bytes(entries.MAX_SOURCE_BYTES + 1))
-    with pytest.raises(OSError, match="has grown"):
-        found.read()
-
-
-def test_a_pipe_or_socket_is_not_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "alice").mkdir()
-    os.mkfifo(folder / "alice/reduction.cu")
-    monkeypatch.chdir(folder / "alice")  # the name of a socket must be short
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("scan.cu")
-        problems = collected(folder).problems
-    assert [(problem.exercise, problem.finding.code) for problem in problems] == [
-        ("reduction", "not-a-file"),
-        ("scan", "not-a-file"),
-    ]
-
-
-def test_a_huge_file_is_not_read(folder: Path) -> None:
-    write(folder, "alice/reduction.cu")
-    with (folder / "alice/reduction.cu").open("ab") as file:
-        file.truncate(1 << 40)
-    problem = only_problem(folder)
-    assert (problem.student, problem.exercise, problem.finding.code) == ("alice", "reduction", "too-large")
-    assert problem.finding.what == "The file has 1099511627776 bytes; at most 1048576 are read."
-
-
-def test_where_another_file_counts_one_that_is_not_read_is_merely_told(folder: Path) -> None:
-    write(folder, "alice/reduction.cu")
-    write(folder, "alice/reduction/huge.cu", "x" * (entries.MAX_SOURCE_BYTES + 1), NOON_S + 1)
-    found = collected(folder)
-    assert [submission.label for submission in found.submissions] == ["alice/reduction.cu"]
-    assert [(problem.exercise, problem.finding.code) for problem in found.problems] == [("", "too-large")]
-
-
-def test_of_several_files_that_cannot_be_read_one_stands_for_the_submission(folder: Path) -> None:
-    (folder / "alice/reduction").mkdir(parents=True)
-    for name in ("a.cu", "b.cu"):
-        (folder / "alice/reduction" / name).symlink_to("nowhere")
-    assert [problem.exercise for problem in collected(folder).problems] == ["reduction", ""]
-
-
 @contextmanager
 def refused(what: str, path: Path) -> Iterator[None]:
     """Refuse to open one file or folder, because the user of the tests may be allowed to read everything."""
@@ -273,23 +180,6 @@ def refused(what: str, path: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, what, refuse)
         yield
-
-
-def test_what_cannot_be_read_costs_no_points(folder: Path) -> None:
-    path = write(folder, "alice/reduction.cu")
-    with refused("open", path):
-        problem = only_problem(folder)
-    assert (problem.exercise, problem.finding.code, problem.verdict) == ("reduction", "unreadable", "not gradable")
-    assert problem.finding.what == "It cannot be read: Permission denied."
-
-
-def test_a_folder_that_cannot_be_read_is_nobody_elses_trouble(folder: Path) -> None:
-    write(folder, "alice/reduction.cu")
-    write(folder, "bob/reduction.cu")
-    with refused("scandir", folder / "alice"):
-        found = collected(folder)
-    assert found.students == ("alice", "bob") and [each.student for each in found.submissions] == ["bob"]
-    assert [(problem.student, problem.finding.code) for problem in found.problems] == [("alice", "unreadable")]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from pytest_gpulab.grading.diagnosis.compare import mismatches
 from pytest_gpulab.grading.diagnosis.error_location import ordinal, place_of
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
 from pytest_gpulab.grading.diagnosis.patterns import RunContext, WrongValue
-from pytest_gpulab.grading.diagnosis.tiling import tiling_of
 
 pytestmark = pytest.mark.unit
 
@@ -288,98 +287,6 @@ def omitted(actual: Any, expected: Any, x: Any = X, tolerance: float = 0, thread
 
 
 WITHOUT = "it is the result for `in` without "
-
-
-@pytest.mark.parametrize(
-    ("counted", "words"),
-    [
-        (INDEX < 999, "the last element (index 999)"),
-        (INDEX > 0, "the first element"),
-        (INDEX < 896, "the last block's elements (block 7, 896 to 999)"),
-        (INDEX >= 128, "the first block's elements (0 to 127)"),
-        (INDEX < 128, "all elements but the first block's (128 to 999)"),
-        (INDEX < 992, "the last 8 elements (from index 992 on)"),
-        (INDEX % 128 < 32, "the elements of all warps but the first of each block"),
-        (INDEX % 128 < 64, "the second half of every block's elements"),
-        (INDEX % 2 == 0, "the elements with an odd index"),
-        (INDEX % 2 == 1, "the elements with an even index"),
-    ],
-)
-def test_what_a_sum_or_a_product_leaves_out(counted: Any, words: str) -> None:
-    assert omitted(X[counted].sum(), X.sum()) == WITHOUT + words
-    odd = 2 * X + 1
-    product, whole = (np.multiply.reduce(x, dtype=np.int32) for x in (odd[counted], odd))
-    assert omitted(product, whole, odd) == WITHOUT + words
-    assert omitted(F[counted].sum(), SUMS[-1], F, 0.01) == WITHOUT + words
-
-
-def test_what_each_thread_takes_after_its_first_element() -> None:
-    taken = X[INDEX % 256 < 128].sum()
-    around = {"plan": plan(N, 4, 128, size=1), "inputs": {"in": X}, "tunables": {"ITEMS_PER_THREAD": 2}}
-    pattern = missing_terms_of(mistake(np.array([taken]), np.array([X.sum()]), 0, **around))
-    assert pattern is not None and pattern.what == WITHOUT + "the elements of each thread after its first"
-
-
-def test_what_is_counted_twice() -> None:
-    assert (
-        omitted(X.sum() + X[-1], X.sum()) == "it is the result for `in` with the last element (index 999) counted twice"
-    )
-
-
-def test_the_result_of_another_operation_or_of_one_element() -> None:
-    assert omitted(X.min(), X.max()) == "it is the smallest element of `in`"
-    assert omitted(X.sum(), X.max()) == "it is the sum of `in`"
-    x = np.array([5003, -3211, 8777, 1021], np.int32)
-    assert omitted(5003, 11590, x, blocks=1) == "it is the first element of `in`"
-    assert omitted(1, 17, np.array([5, 3, 8, 1, 0], np.int32), blocks=1) == ""
-
-
-def test_a_maximum_that_is_no_element() -> None:
-    assert omitted(0, -5, np.array([-7, -5, -9], np.int32), blocks=1) == "it is 0, which is no element of `in`"
-    assert omitted(-(2**31), -5, np.array([-7, -5, -9], np.int32), blocks=1) == ""
-
-
-def test_equal_elements_are_counted_and_a_single_one_is_named() -> None:
-    equal, needle = np.full(N, -7, np.int32), np.where(INDEX == 997, 2049, 0).astype(np.int32)
-    assert (
-        omitted(-7 * 992, -7 * N, equal) == "all elements of `in` are equal, and it is the sum of 992 of them, not 1000"
-    )
-    assert omitted(0, 2049, needle) == "it misses the only element of `in` that is not 0, at index 997"
-
-
-def test_where_two_parts_would_explain_a_sum_none_is_named() -> None:
-    x = X.copy()
-    x[-1] = x[0] = 77
-    assert omitted(x.sum() - 77, x.sum(), x) == ""
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_of_an_unrelated_sum_nothing_is_said(seed: int) -> None:
-    assert omitted(X.sum() + 12345 + 1777 * seed, X.sum()) == ""
-
-
-@pytest.mark.parametrize(
-    ("n", "blocks", "threads", "tunables", "tile"),
-    [
-        (1000, 8, 128, {}, 128),
-        (1000, 4, 128, {"ITEMS_PER_THREAD": 2}, 256),
-        (1000, 1, 128, {}, None),
-        (100, 1, 128, {}, 100),
-        (1000, 4, 128, {}, None),  # nobody knows who takes what
-        (300, 2, 64, {"A": 3, "B": 4}, None),  # 192 and 256 elements a block would both do
-    ],
-)
-def test_what_a_block_has_of_an_array(
-    n: int, blocks: int, threads: int, tunables: dict[str, int], tile: int | None
-) -> None:
-    assert tiling_of(plan(n, blocks, threads), "out", tunables) == (tile,)
-
-
-def test_what_a_block_has_of_a_plane() -> None:
-    out = Buffer("out", "output", np.float32, (30, 70))
-    assert tiling_of(Plan((out,), (Launch("field", (5, 4), (16, 8), ("out",)),)), "out", {}) == (8, 16)
-    assert tiling_of(Plan((out,), (Launch("field", (9,), (256,), ("out",)),)), "out", {}) == (None, None)
-    assert tiling_of(Plan((out,), ()), "out", {}) == (None, None)
 
 
 @pytest.mark.parametrize(
