@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -42,8 +43,8 @@ def open_device(
         occupancy_architecture: the architecture of the simulated GPU's registers and occupancy, such as `sm_86`; that
             of its GPU model if None.
         gpu: the GPU model of the simulated GPU, such as `t4`; the H200 if None.
-        isolated: run the simulated GPU's compiler in a process of its own, under limits and in a sandbox if available,
-            as untrusted kernels require; nvcc always runs so.
+        isolated: run the simulated GPU's compiler in a sandbox if available, and anew for each text, as untrusted
+            kernels require; nvcc always runs so. Limits apply in any case, except on Windows.
         prefetching: let an isolated compiler use several processor cores; nvcc always may.
         known: a GPU's `info`, if known from another process; the GPU is then opened on first use.
 
@@ -86,9 +87,9 @@ def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolate
     from .simulated import SimulatedDevice
 
     compiler = None
-    if isolated:
-        from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+    if isolated or hasattr(os, "fork"):
+        from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess, for_own_texts
 
-        compiler = CompilerProcess()
+        compiler = CompilerProcess() if isolated else for_own_texts()
     model, architecture = modelled_gpu(gpu or DEFAULT_GPU), occupancy_architecture
     return SimulatedDevice(model, occupancy_architecture=architecture, compiler=compiler, prefetching=prefetching)

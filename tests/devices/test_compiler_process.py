@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def test_compile_errors_are_those_of_this_process(compiler: CompilerProcess) -> 
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (TREE, f"it was ended by SIGXCPU{MAY}"),
+        (TREE, f"time limit{MAY}"),
         ("\n".join(f"__global__ void f{n}() {{}}" for n in range(99)), rf"its output has \d{{4,}} bytes{MAY}"),
     ],
     ids=["time", "output"],
@@ -76,7 +76,7 @@ def test_limits_are_met_and_the_next_text_compiles(compiler: CompilerProcess, so
 
 
 def test_an_array_that_takes_all_memory_ends_one_translation(within: Sandbox | None) -> None:
-    compiler = CompilerProcess(Limits(memory_bytes=400 << 20), within)
+    compiler = CompilerProcess(Limits(nvrtc_bytes=400 << 20), within)
     with pytest.raises(CompileError, match=r"^The compiler did not finish \(it was ended by SIGABRT\); the limits"):
         compiled(compiler, "__device__ char big[68719476736] = {1};\n")
     assert "entry" in compiled(compiler, SMALL)
@@ -84,12 +84,14 @@ def test_an_array_that_takes_all_memory_ends_one_translation(within: Sandbox | N
 
 
 def test_a_tree_that_takes_all_memory_is_explained(within: Sandbox | None) -> None:
-    compiler = CompilerProcess(Limits(memory_bytes=400 << 20), within)
+    compiler = CompilerProcess(Limits(nvrtc_bytes=400 << 20), within)
     with pytest.raises(CompileError) as caught:
         compiled(compiler, TREE)
     lines = caught.value.diagnostics.splitlines()
     assert lines[0].endswith(": catastrophic error: out of memory")
-    assert lines[-1].startswith("The compiler did not finish; the limits are 60 s, 0.391 GiB of memory")
+    assert lines[-1].startswith(
+        "The compiler did not finish; the limits are 30 s (90 s for all variants), 0.391 GiB of memory"
+    )
     compiler.close()
 
 
@@ -115,13 +117,13 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 
 def test_a_rejected_text_is_not_compiled_again_in_any_variant(compiler: CompilerProcess, trees: list[Request]) -> None:
     for defines in ({}, {"T": "int"}, {"T": "float"}):
-        with pytest.raises(CompileError, match="SIGXCPU"):
+        with pytest.raises(CompileError, match="time limit"):
             nvrtc.compile_ptx(TREE, "a.cu", "compute_90", defines, run=compiler.compiled)
     assert len(trees) == 1
 
 
 def test_a_text_that_took_all_memory_is_not_compiled_again(within: Sandbox | None, trees: list[Request]) -> None:
-    compiler, said = CompilerProcess(Limits(memory_bytes=400 << 20), within), []
+    compiler, said = CompilerProcess(Limits(nvrtc_bytes=400 << 20), within), []
     for _ in range(2):
         with pytest.raises(CompileError) as caught:
             compiled(compiler, TREE)
@@ -138,6 +140,57 @@ def test_each_text_has_its_time_for_itself(within: Sandbox | None) -> None:
     group = compiler._process._popen.pid
     compiler.close()
     assert gone(group) and (within is None or children_s() - begin_s > 1)
+
+
+HUGE = "__device__ char big[68719476736] = {1};\n"
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompilerProcess]:
+    """The compiler of own texts, which compiles all of them itself: no fork per text."""
+    monkeypatch.setattr(compiler_process, "BUSY_FACTOR", 60.0)
+    with closing(CompilerProcess(Limits(compile_s=1), none("it was not asked for"), forks=False)) as compiler:
+        yield compiler
+
+
+def test_an_own_text_that_takes_too_long_is_ended_and_the_next_text_compiles(own: CompilerProcess) -> None:
+    for _ in range(2):  # the second time from memory
+        with pytest.raises(CompileError, match=r"^The compiler did not finish \(time limit\); the limits are 1 s"):
+            compiled(own, TREE)
+    assert "entry" in compiled(own, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"), [(HUGE, r"it was ended by SIGABRT\); the limits"), (TREE, "catastrophic error: out of memory")]
+)
+def test_an_own_text_that_takes_all_memory_is_explained_and_the_next_text_compiles(source: str, message: str) -> None:
+    limits = Limits(nvrtc_bytes=400 << 20)
+    with closing(CompilerProcess(limits, none("it was not asked for"), forks=False)) as compiler:
+        with pytest.raises(CompileError, match=message):
+            compiled(compiler, source)
+        assert "entry" in compiled(compiler, SMALL)
+
+
+def test_each_own_text_has_its_time_for_itself(own: CompilerProcess) -> None:
+    for number in range(16):
+        compiled(own, TREE.replace("28", "11").replace("x =", f"x{number} ="))
+    assert sum(own._spent_s.values()) > 1
+
+
+def test_variants_of_a_text_share_its_time() -> None:
+    """Each of them ends in time, but a file of many variants would not."""
+    limits, tree = Limits(compile_s=30, all_variants_s=1), TREE.replace("28", "WHAT")
+    with closing(CompilerProcess(limits, none("it was not asked for"))) as compiler:
+        compiler._spent_s[tree] = 0.5
+        with pytest.raises(CompileError, match=r"\(time limit\); the limits are 30 s \(1 s for all variants\)"):
+            nvrtc.compile_ptx(tree, "a.cu", "compute_90", {"WHAT": "20"}, run=compiler.compiled)
+
+
+def test_devices_of_a_process_share_the_compiler_of_own_texts() -> None:
+    (one, _), (another, _) = open_device("sim"), open_device("sim")
+    assert one._compiler is another._compiler
+    one.close()
+    another.compile(SMALL, "a.cu")
 
 
 def children_s() -> float:
@@ -229,11 +282,11 @@ def test_one_that_somebody_killed_is_started_again(compiler: CompilerProcess) ->
 def stand_in(monkeypatch: pytest.MonkeyPatch, program: str, limit_s: float = 60.0) -> CompilerProcess:
     """A compiler process with a shell script for the program, without a sandbox."""
     monkeypatch.setattr(compiler_process, "BUSY_FACTOR", limit_s)
-    monkeypatch.setattr(compiler_process, "_command", lambda limits: ["sh", "-c", program])
+    monkeypatch.setattr(compiler_process, "_command", lambda *_: ["sh", "-c", program])
     return CompilerProcess(Limits(compile_s=1, output_bytes=10), none("it is a test"))
 
 
-@pytest.mark.parametrize("signal_name", ["KILL", "XCPU"])
+@pytest.mark.parametrize("signal_name", ["KILL", "ABRT"])
 @pytest.mark.parametrize("kills", [range(0, 9), [3] * 9])
 def test_a_compiler_killed_for_lack_of_memory_is_not_gradable(
     monkeypatch: pytest.MonkeyPatch, signal_name: str, kills: Iterable[int]
@@ -265,7 +318,7 @@ def test_a_program_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch
     """It answers nothing to a kernel that nothing is wrong with, either: the machine is to blame."""
     compiler = stand_in(monkeypatch, READY + program, 1.0 if told == "time limit" else 60.0)
     group = compiler._process._popen.pid
-    words = f"NVRTC does not work here: The compiler did not finish ({told}); the limits are 1 s, 2 GiB"
+    words = f"NVRTC does not work here: The compiler did not finish ({told}); the limits are 1 s (90 s for all"
     with pytest.raises(DeviceUnavailable, match=f"^{re.escape(words)}"):
         compiled(compiler, SMALL)
     assert gone(group)
@@ -284,8 +337,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_a_machine_without_room_for_a_translation_says_nothing_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    *python, program, task = compiler_process._command(TIGHT)
-    monkeypatch.setattr(compiler_process, "_command", lambda limits: [*python, "-c", CANNOT_FORK, program, task])
+    *python, program, task = compiler_process._command(TIGHT, True)
+    monkeypatch.setattr(compiler_process, "_command", lambda *_: [*python, "-c", CANNOT_FORK, program, task])
     with (
         closing(CompilerProcess(TIGHT, none("it is a test"))) as compiler,
         pytest.raises(DeviceUnavailable, match=r"^no process can be started: .*Resource temporarily unavailable$"),
@@ -309,8 +362,10 @@ ABORTED = "ptxas fatal   : Ptx assembly aborted due to errors"
 def test_only_a_text_that_met_a_limit_is_reported_and_not_compiled_again(
     monkeypatch: pytest.MonkeyPatch, log: str, met: bool
 ) -> None:
-    other = json.dumps({"output": None, "log": "another answer"})
-    answers = f"cat <<'EOF'\n{json.dumps({'output': None, 'log': log})}\nEOF\nread request; echo '{other}'"
+    other = json.dumps({"output": None, "log": "another answer", "processor_s": 0})
+    answers = (
+        f"cat <<'EOF'\n{json.dumps({'output': None, 'log': log, 'processor_s': 0})}\nEOF\nread request; echo '{other}'"
+    )
     compiler, said = stand_in(monkeypatch, READY + answers), []
     monkeypatch.setattr(nvrtc, "_try", lambda *_: None)  # it answers twice only
     for _ in range(2):

@@ -1,7 +1,7 @@
-"""The compiler process: NVRTC in its own process, under limits, and in a sandbox if there is one.
+"""The compiler process: NVRTC in its own process, under limits, and in a sandbox for other people's texts.
 
-A student's text can crash the compiler, exhaust memory or time, or make it read files. All that is confined to this
-process, which runs `nvrtc_program`.
+A text can crash the compiler, exhaust memory or time, or make it read files. All that is confined to this process,
+which runs `nvrtc_program`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,7 +31,7 @@ from pytest_gpulab.devices.system.packages import why_not_imported
 
 from . import nvrtc_program
 from .limits import NOT_ENDED, Limits
-from .nvrtc_program import Answer, Request
+from .nvrtc_program import TIME_LIMIT, Answer, Request
 from .sandbox import LIBRARIES, Sandbox, none, sandbox
 
 START_LIMIT_S = 60.0  # many may start at the same time
@@ -51,23 +52,26 @@ class CompilerProcess:
     """A compiler process, restarted after it had to be killed.
 
     Args:
-        limits: the limits of one compilation.
+        limits: the limits of one compilation, and of all compilations of one text.
         within: the sandbox; None means bubblewrap if it works, else none.
+        forks: whether a child compiles each text, so that no text affects the next one; it takes 10 ms.
 
     Attributes:
         version: NVRTC's version, such as `13.5`.
         protection: the protection in words, with the reason if there is no sandbox.
+        is_shared: whether all devices of this process use it, so that none of them closes it.
 
     Raises:
         DeviceUnavailable: it cannot be started; the message says why.
     """
 
-    def __init__(self, limits: Limits | None = None, within: Sandbox | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, within: Sandbox | None = None, forks: bool = True) -> None:
         if not hasattr(os, "fork"):
             raise DeviceUnavailable("compiling students' kernels under limits requires Linux")
-        self._limits = limits or Limits()
+        self._limits, self._forks, self.is_shared = limits or Limits(), forks, not forks
         self._within = sandbox(_needed()) if within is None else within
         self._rejected: dict[str, str] = {}
+        self._spent_s: dict[str, float] = {}
         self._ahead: dict[_Key, Answer | CompileError] = {}
         self._longest_s = 0.0
         self._process: _Process | None
@@ -114,8 +118,8 @@ class CompilerProcess:
                 work.result()
 
     def _work_in_new_process(self, requests: Sequence[Request]) -> None:
-        with contextlib.closing(CompilerProcess(self._limits, self._within)) as another:
-            another._rejected, another._ahead = self._rejected, self._ahead
+        with contextlib.closing(CompilerProcess(self._limits, self._within, self._forks)) as another:
+            another._rejected, another._spent_s, another._ahead = self._rejected, self._spent_s, self._ahead
             another._work_on(requests)
 
     def _work_on(self, requests: Sequence[Request]) -> None:
@@ -139,9 +143,12 @@ class CompilerProcess:
             self._rejected[request.text] = f"{NOT_ENDED} ({answer['ended']}){self._may}"
             raise CompileError(self._rejected[request.text])
         output, log = answer["output"], answer["log"]
+        self._spent_s[request.text] = self._spent_s.get(request.text, 0.0) + answer["processor_s"]
         if output is None and _out_of_memory(log):
             log += f"\n{NOT_ENDED}{self._may}"
             self._rejected[request.text] = log
+            if not self._forks:
+                self.close()  # NVRTC may lack more than this text
         return Answer(None if output is None else base64.b64decode(output), log)
 
     @property
@@ -149,18 +156,19 @@ class CompilerProcess:
         return f"; the limits are {self._limits.nvrtc_words}."
 
     def _request(self, request: Request) -> dict[str, Any]:
-        limits = self._limits
+        left_s = self._limits.all_variants_s - self._spent_s.get(request.text, 0.0)
+        limit_s = max(1, min(self._limits.compile_s, int(left_s)))
         for _ in range(ATTEMPTS):
             if self._process is None:
                 self._process, _ = self._started()
-            most_bytes = 2 * limits.output_bytes + _CHUNK_BYTES
-            answer = self._process.ask(request._asdict(), BUSY_FACTOR * limits.compile_s, most_bytes)
+            most_bytes = 2 * self._limits.output_bytes + _CHUNK_BYTES
+            answer = self._process.ask(request._asdict() | {"limit_s": limit_s}, BUSY_FACTOR * limit_s, most_bytes)
             if answer is not None:
                 return answer
-            is_over = self._process.is_over
+            ended = self._process.ending() if self._process.is_over else TIME_LIMIT
             self.close()
-            if not is_over:
-                return {"ended": "time limit"}
+            if ended == TIME_LIMIT or not self._forks:
+                return {"ended": ended}
         return {"ended": _GONE}
 
     def close(self) -> None:
@@ -170,7 +178,7 @@ class CompilerProcess:
             self._process = None
 
     def _started(self) -> tuple[_Process, str]:
-        process = _Process([*self._within.before(), *_command(self._limits)])
+        process = _Process([*self._within.before(), *_command(self._limits, self._forks)])
         ready = process.answer(START_LIMIT_S, _CHUNK_BYTES)
         if ready is None or "version" not in ready:
             message = process.end()
@@ -244,6 +252,11 @@ class _Process:
             return None
         return answer
 
+    def ending(self) -> str:
+        """Return how the program ended, in words."""
+        code = self._popen.wait()
+        return nvrtc_program.ending(-code if code < 0 else code << 8)
+
     def end(self) -> str:
         """Kill the program and return the last line of its stderr; empty if it was killed before."""
         if not self._end.alive:
@@ -266,15 +279,32 @@ def _end(process: subprocess.Popen[bytes], errors: IO[bytes], folder: str) -> No
         Path(folder).rmdir()
 
 
+@lru_cache(maxsize=1)
+def _of_process(process: int) -> CompilerProcess:
+    return CompilerProcess(within=none(""), forks=False)
+
+
+def for_own_texts() -> CompilerProcess:
+    """Return this process's compiler for the user's own texts, without a sandbox.
+
+    It is started once, and ends with this process.
+
+    Raises:
+        DeviceUnavailable: it cannot be started; the message says why.
+    """
+    return _of_process(os.getpid())  # a forked child must not write into its parent's pipe
+
+
 def _out_of_memory(log: str) -> bool:
     return _NO_MEMORY.search(log) is not None or (_ABORTED in log and not _PTXAS_ERROR.search(log))
 
 
-def _command(limits: Limits) -> list[str]:
+def _command(limits: Limits, forks: bool) -> list[str]:
     cuda, nvidia = _package_folders()
-    found = {"packages": [str(Path(folder).parent) for folder in cuda], "libraries": _nvrtc_libraries(nvidia)}
+    packages = [str(Path(folder).parent) for folder in cuda]
+    task = {"packages": packages, "libraries": _nvrtc_libraries(nvidia), "forks": forks, **asdict(limits)}
     # without `site` (-S): it runs installed hooks, and takes longer than everything else together
-    return [_python(), "-I", "-S", "-X", "utf8", _program(), json.dumps(found | asdict(limits))]
+    return [_python(), "-I", "-S", "-X", "utf8", _program(), json.dumps(task)]
 
 
 def _nvrtc_libraries(nvidia: Sequence[str]) -> list[str]:

@@ -16,18 +16,22 @@ class Limits:
     """Limits of each process of a compiler.
 
     Attributes:
-        memory_bytes: address space; docs/security.md has the needs of real kernels.
+        memory_bytes: address space of a process of nvcc; docs/security.md has the needs of real kernels.
+        nvrtc_bytes: address space of NVRTC.
         file_bytes: size of each file that nvcc writes, machine code included.
         said_bytes: size of the messages that are kept.
-        compile_s: processor time of one compilation in the compiler process; nvcc has the time of its check instead.
+        compile_s: processor time of one compilation by NVRTC; nvcc has the time of its check instead.
+        all_variants_s: processor time of all compilations of one text by NVRTC.
         output_bytes: size of NVRTC's output, PTX or machine code; a course's kernels have some ten KiB.
         at_once: number of variants of one text that are compiled in parallel, each with the whole memory limit.
     """
 
     memory_bytes: int = 2 << 30
+    nvrtc_bytes: int = 1 << 30
     file_bytes: int = 256 << 20
     said_bytes: int = 64 * KIB
-    compile_s: int = 60
+    compile_s: int = 30
+    all_variants_s: int = 90
     output_bytes: int = 32 << 20
     at_once: int = 4
 
@@ -39,8 +43,9 @@ class Limits:
     @property
     def nvrtc_words(self) -> str:
         """The limits of NVRTC, in words."""
-        memory, output = self.memory_bytes / 2**30, self.output_bytes / 2**20
-        return f"{self.compile_s} s, {memory:.3g} GiB of memory and {output:.3g} MiB of output"
+        memory, output = self.nvrtc_bytes / 2**30, self.output_bytes / 2**20
+        time = f"{self.compile_s} s ({self.all_variants_s} s for all variants)"
+        return f"{time}, {memory:.3g} GiB of memory and {output:.3g} MiB of output"
 
 
 def charged_s(elapsed_s: float, processor_s: float) -> float:

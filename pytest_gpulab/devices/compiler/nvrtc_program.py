@@ -13,9 +13,11 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
+TIME_LIMIT = "time limit"
 Output = Literal["ptx", "cubin"]
 
 
@@ -102,6 +104,10 @@ def main() -> None:
         return
     _send(answers, {"version": version})
     for line in requests:
+        if not task["forks"]:
+            _answer(line, answers, task)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            continue
         program = os.getpid()
         try:
             child = os.fork()
@@ -111,7 +117,11 @@ def main() -> None:
         if not child:
             _end_with_parent(program)
             os.close(requests.fileno())  # the child must not read other submissions' texts
-            _answer(line, answers, task)
+            try:
+                _answer(line, answers, task)
+                os._exit(0)
+            finally:
+                os._exit(1)
         _, status = os.waitpid(child, 0)
         if status:
             _send(answers, {"ended": ending(status)})
@@ -137,35 +147,40 @@ def _loaded(task: dict[str, Any]) -> str:
 
 
 def _answer(line: str, answers: IO[str], task: dict[str, Any]) -> None:
-    """Compile under limits, send the answer, and exit."""
-    status = 1
-    try:
-        _limit("CORE", 0)
-        _limit("FSIZE", 0)
-        _limit("AS", task["memory_bytes"])
-        _limit("CPU", task["compile_s"], beyond=1)  # SIGXCPU at the first, SIGKILL at the second
-        output, log = compiled(Request(**json.loads(line)))
-        log = log[: task["said_bytes"]]
-        if output is not None and len(output) > task["output_bytes"]:
-            _send(answers, {"ended": f"its output has {len(output)} bytes"})
-        else:
-            _send(answers, {"output": None if output is None else base64.b64encode(output).decode(), "log": log})
-        status = 0
-    finally:
-        os._exit(status)
+    """Compile under limits and send the answer."""
+    request = json.loads(line)
+    limit_s, begin_s = request.pop("limit_s"), time.process_time()
+    _limit_resources(task, limit_s)
+    output, log = compiled(Request(**request))
+    log = log[: task["said_bytes"]]
+    if output is not None and len(output) > task["output_bytes"]:
+        _send(answers, {"ended": f"its output has {len(output)} bytes"})
+        return
+    text = None if output is None else base64.b64encode(output).decode()
+    _send(answers, {"output": text, "log": log, "processor_s": time.process_time() - begin_s})
 
 
-def _limit(what: str, most: int, beyond: int = 0) -> None:
+def _limit_resources(task: dict[str, Any], limit_s: int) -> None:
+    """Limit this process; for good, if it compiles nothing else."""
     import resource  # not available on Windows, where `compiled` works all the same
 
-    kind = getattr(resource, f"RLIMIT_{what}")
-    _, own = resource.getrlimit(kind)
-    hard = most + beyond if own == resource.RLIM_INFINITY else min(most + beyond, own)
-    resource.setrlimit(kind, (min(most, hard), hard))
+    limits = {"CORE": 0, "FSIZE": 0, "AS": task["nvrtc_bytes"]}
+    if task["forks"]:
+        limits["CPU"] = limit_s
+    else:
+        signal.setitimer(signal.ITIMER_PROF, limit_s)  # of processor time; NVRTC raises a CPU limit that it may raise
+    for what, most in limits.items():
+        kind = getattr(resource, f"RLIMIT_{what}")
+        _, hard = resource.getrlimit(kind)
+        beyond = most + (what == "CPU")  # SIGXCPU at the first limit of CPU time, SIGKILL at the second
+        beyond = beyond if hard == resource.RLIM_INFINITY else min(beyond, hard)
+        resource.setrlimit(kind, (min(most, beyond), beyond if task["forks"] else hard))
 
 
 def ending(status: int) -> str:
     """Return how a process ended, in words, from the status of `os.waitpid`."""
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGPROF):
+        return TIME_LIMIT
     if os.WIFSIGNALED(status):
         return f"it was ended by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"it ended with exit status {os.WEXITSTATUS(status)}"

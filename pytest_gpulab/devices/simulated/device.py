@@ -29,7 +29,8 @@ class SimulatedDevice(DeviceMemory):
         gpu: the GPU of the cost model; the H200 if None.
         occupancy_architecture: the architecture of registers and occupancy, such as `sm_86`; the modelled GPU's if
             None.
-        compiler: the process that runs NVRTC, which `close` ends; NVRTC runs in this process if None.
+        compiler: the process that runs NVRTC, which `close` ends unless it is for the user's own texts; NVRTC runs in
+            this process if None.
         prefetching: True to compile the variants of one source on several processor cores.
 
     Raises:
@@ -55,7 +56,7 @@ class SimulatedDevice(DeviceMemory):
     def info(self) -> DeviceInfo:
         """The description in headers and reports."""
         summary, details = describe(self.gpu, self.occupancy_architecture)
-        if self._compiler is not None:
+        if self._compiler is not None and not self._compiler.is_shared:
             from pytest_gpulab.devices.compiler.limits import PROTECTION
 
             details = {**details, PROTECTION: self._compiler.protection}
@@ -93,5 +94,5 @@ class SimulatedDevice(DeviceMemory):
     def close(self) -> None:
         """Free all memory and end the compiler process."""
         self.reset()
-        if self._compiler is not None:
+        if self._compiler is not None and not self._compiler.is_shared:
             self._compiler.close()
