@@ -115,11 +115,41 @@ def test_freed_memory_can_be_allocated_again(run: Run) -> None:
     assert out.tolist() == [20] * THREADS
 
 
-def test_too_much_in_one_launch_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heap, "ADDRESS_BYTES", 1 << 20)
-    source = kernel("for (int k = 0; k < 20; ++k) {\n void *p = malloc(1 << 10); out[t] += p != nullptr; free(p); }")
-    with pytest.raises(CannotSimulate, match=r"more than 1 MiB from malloc\(\) in one launch at kernel\.cu:6"):
-        run(source, np.zeros(THREADS, np.int32), block=(THREADS,))
+def test_blocks_that_are_freed_do_not_fill_the_heap(run: Run) -> None:
+    """512 MiB in all, each block written and read: its addresses are its own, so nothing races."""
+    source = kernel(
+        "int sum = 0; for (int k = 0; k < 256; ++k) { int *p = (int *)malloc(32 << 10); if (p == nullptr) continue;"
+        " p[k] = t; sum += p[k] == t; free(p); } out[t] = sum;"
+    )
+    out = np.zeros(THREADS, np.int32)
+    profile = run(source, out, block=(THREADS,), options=CHECKED)
+    assert out.tolist() == [256] * THREADS and profile.hazards == ()
+
+
+def test_leaks_fill_the_heap(run: Run) -> None:
+    source = kernel("int sum = 0; for (int k = 0; k < 256; ++k) sum += malloc(32 << 10) != nullptr; out[t] = sum;")
+    out = np.zeros(THREADS, np.int32)
+    run(source, out, block=(THREADS,))
+    assert out.sum() == (8 << 20) // ((32 << 10) + 16)
+
+
+def test_use_after_free_is_found_after_much_memory(run: Run) -> None:
+    source = kernel(
+        "int *first = (int *)malloc(16); free(first);"
+        "for (int k = 0; k < 40; ++k) free(malloc(1 << 20));\n out[t] = *first; // HERE"
+    )
+    with pytest.raises(KernelFault, match="or in a freed one") as caught:
+        run(source, np.zeros(1, np.int32))
+    assert caught.value.where == marked(source)
+
+
+def test_blocks_in_use_among_too_many_freed_ones_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heap, "MAX_PARTS", 2)
+    source = kernel("for (int k = 0; k < 20; ++k) {\n malloc(16);\n free(malloc(4 << 20)); }")
+    with pytest.raises(
+        CannotSimulate, match=r"malloc\(\) with blocks in use among 32 MiB of freed ones at kernel\.cu:"
+    ):
+        run(source, np.zeros(1, np.int32))
 
 
 def test_heap_is_no_result_of_a_launch(run: Run) -> None:

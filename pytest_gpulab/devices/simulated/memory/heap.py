@@ -1,7 +1,8 @@
 """The heap of a launch: `malloc`, `free`, `new` and `delete` in kernels.
 
-Addresses are never reused, so a use after free is found. Blocks are separated by a gap of 16 bytes, and an access must
-be inside a block. The heap is freed at the end of its launch.
+A block has addresses that no earlier block of the launch had. So a use after free is found, and the race check does not
+compare accesses to different blocks. Blocks are separated by a gap of 16 bytes, and an access must be inside a block.
+The heap is freed at the end of its launch.
 """
 
 from __future__ import annotations
@@ -13,67 +14,66 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-from .spaces import Allocation, first_lane, invalid
+from .spaces import Allocation, Arena, first_lane, invalid
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
 
 HEAP_BYTES = 8 << 20  # in use at once; the default of cudaLimitMallocHeapSize
-ADDRESS_BYTES = 32 << 20  # allocated in one launch, including freed blocks
+PART_BYTES = 16 << 20  # of addresses; at least HEAP_BYTES, which one instruction may allocate
+MAX_PARTS = 8  # with blocks in use
 _UNIT = 16  # bytes; the alignment of blocks
 
 
-class Heap(Allocation):
-    """The heap from which the threads of a launch allocate blocks."""
+class HeapPart(Allocation):
+    """A range of addresses for blocks, each used once. Its memory is released when all blocks are freed."""
 
     is_heap = True
 
     def __init__(self, base: int, nbytes: int) -> None:
         super().__init__(base, nbytes)
-        self.fill = 0
-        self.rewind()
-
-    def rewind(self) -> None:
-        """Reset to an empty heap."""
-        self._ends = np.zeros(self.nbytes // _UNIT, np.int64)  # per unit, the end of its block; 0 outside of blocks
-        self._next, self._used = 1, 0  # units; the first is a gap
+        self._ends = np.zeros(nbytes // _UNIT, np.int64)  # per unit, the end of its block; 0 outside of blocks
+        self._next, self.used = 1, 0  # units; the first is a gap
         self.mark_unwritten()
 
-    def malloc(self, lanes: Lanes, site: Site, nbytes: Value) -> Value:
-        """Allocate a block per lane, and return the addresses; null if the heap is full.
+    def has_space(self, units: int) -> bool:
+        """Return whether blocks of so many units fit behind the earlier ones."""
+        return self._next + units <= len(self._ends)
 
-        Raises:
-            CannotSimulate: the launch has used all addresses.
+    def add(self, units: IndexArray, size: IndexArray, fill: int) -> IndexArray:
+        """Allocate blocks and return their addresses.
+
+        Args:
+            units: per block, its units with the gap.
+            size: per block, its bytes.
+            fill: the contents.
         """
-        wanted = np.broadcast_to(nbytes, lanes.shape).ravel()
-        size = np.minimum(wanted, np.uint64(2 * HEAP_BYTES)).astype(np.int64)
-        units = -(-size // _UNIT) + 1
-        fits = _UNIT * (self._used + np.cumsum(units)) <= HEAP_BYTES
-        units, size = units[fits], size[fits]
         start = self._next + np.cumsum(units) - units
         end = self._next + int(units.sum())
-        if end > len(self._ends):
-            raise CannotSimulate(f"more than {ADDRESS_BYTES >> 20} MiB from malloc() in one launch", site.where)
         self._ends[self._next : end] = np.repeat(_UNIT * start + size, units)
         self._ends[start + units - 1] = 0  # the gap
-        self.data[_UNIT * self._next : _UNIT * end] = self.fill
-        self._next, self._used = end, self._used + int(units.sum())
-        found = np.zeros(lanes.n, np.uint64)
-        found[fits] = self.base + _UNIT * start
-        return found.reshape(lanes.shape)
+        self.data[_UNIT * self._next : _UNIT * end] = fill
+        self._next, self.used = end, self.used + int(units.sum())
+        return self.base + _UNIT * start
 
-    def free(self, lanes: Lanes, address: Value) -> None:
-        """Free blocks; no-op for addresses that are not the start of a block."""
-        offsets = np.broadcast_to(address, lanes.shape).astype(np.int64).ravel() - self.base
-        for offset in offsets[(offsets >= 0) & (offsets < self.nbytes) & (offsets % _UNIT == 0)].tolist():
-            first = offset // _UNIT
-            units = -(-(int(self._ends[first]) - offset) // _UNIT)
-            if units > 0:
-                self._ends[first : first + units] = 0
-                self._used -= units + 1
+    def remove(self, offset: int) -> int:
+        """Free the block that starts at an offset, and return its units; 0 if there is none."""
+        first = offset // _UNIT
+        units = -(-(int(self._ends[first]) - offset) // _UNIT)
+        if units <= 0 or offset % _UNIT:
+            return 0
+        self._ends[first : first + units] = 0
+        self.used -= units + 1
+        return units + 1
+
+    def release(self) -> None:
+        """Release the memory; the addresses stay invalid."""
+        self._ends = np.broadcast_to(np.int64(0), len(self._ends))
+        self.data, self.written = np.zeros(0, np.uint8), None
+        self._views.clear()
 
     def check(self, lanes: Lanes, site: Site, offset: Value) -> None:
         """Raise KernelFault for an access outside of all blocks."""
@@ -83,16 +83,79 @@ class Heap(Allocation):
             raise KernelFault("out-of-bounds", what, site.where, first_lane(lanes, bad))
 
 
+class Heap:
+    """The heap from which the threads of a launch allocate blocks.
+
+    Args:
+        arena: the arena of its addresses.
+        fill: the contents of new blocks.
+    """
+
+    def __init__(self, arena: Arena, fill: int) -> None:
+        self._arena, self._fill = arena, fill
+        self._parts: list[HeapPart] = []
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Reset to an empty heap."""
+        self.close()
+        self._used, self._parts = 0, [self._new_part()]
+
+    def close(self) -> None:
+        """Free all addresses."""
+        for part in self._parts:
+            self._arena.free(part)
+        self._parts = []
+
+    def malloc(self, lanes: Lanes, site: Site, nbytes: Value) -> Value:
+        """Allocate a block per lane, and return the addresses; null if the heap is full.
+
+        Raises:
+            CannotSimulate: blocks in use lie in too many parts.
+        """
+        wanted = np.broadcast_to(nbytes, lanes.shape).ravel()
+        size = np.minimum(wanted, np.uint64(2 * HEAP_BYTES)).astype(np.int64)
+        units = -(-size // _UNIT) + 1
+        fits = _UNIT * (self._used + np.cumsum(units)) <= HEAP_BYTES
+        units, size = units[fits], size[fits]
+        if not self._parts[-1].has_space(int(units.sum())):
+            self._add_part(site)
+        found = np.zeros(lanes.n, np.uint64)
+        found[fits] = self._parts[-1].add(units, size, self._fill)
+        self._used += int(units.sum())
+        return found.reshape(lanes.shape)
+
+    def free(self, lanes: Lanes, address: Value) -> None:
+        """Free blocks; no-op for addresses that are not the start of a block."""
+        for start in np.broadcast_to(address, lanes.shape).ravel().tolist():
+            part = self._arena.find(start)
+            if isinstance(part, HeapPart):
+                self._used -= part.remove(start - part.base)
+                if not part.used and part is not self._parts[-1]:
+                    part.release()
+
+    def _add_part(self, site: Site) -> None:
+        if not self._parts[-1].used:
+            self._parts[-1].release()
+        if sum(part.used > 0 for part in self._parts) == MAX_PARTS:
+            most = MAX_PARTS * PART_BYTES >> 20
+            raise CannotSimulate(f"malloc() with blocks in use among {most} MiB of freed ones", site.where)
+        self._parts.append(self._new_part())
+
+    def _new_part(self) -> HeapPart:
+        part = self._arena.allocate(PART_BYTES, HeapPart)
+        assert isinstance(part, HeapPart)
+        return part
+
+
 @contextmanager
 def heap_of(launch: LaunchState) -> Iterator[None]:
     """Provide a launch with a heap while it runs, if its kernel allocates memory."""
     if not launch.program.allocates:
         yield
         return
-    heap = launch.arena.allocate(ADDRESS_BYTES, Heap)
-    assert isinstance(heap, Heap)
-    heap.fill, launch.heap = launch.options.fill, heap
+    launch.heap = Heap(launch.arena, launch.options.fill)
     try:
         yield
     finally:
-        launch.arena.free(heap)
+        launch.heap.close()
