@@ -109,19 +109,21 @@ class Fences:
         return np.array(found, np.bool_)
 
     def _overtaken(self, fences: tuple[str, ...]) -> set[tuple[int, _Thread]]:
-        pending: dict[int, list[tuple[int, _Thread, Any]]] = defaultdict(list)
+        # per block: the location of its last write, and the unfenced writes to it, as times by thread
+        pending: dict[int, tuple[Any, dict[_Thread, list[int]]]] = defaultdict(lambda: (None, {}))
         found: set[tuple[int, _Thread]] = set()
         for record in self._records:
             if record.what in fences:
                 for block, thread in threads_of(record.lanes).tolist():
-                    pending[block] = [entry for entry in pending[block] if entry[1] != (block, thread)]
+                    pending[block][1].pop((block, thread), None)
             elif record.what in _WRITES:
                 threads = threads_of(record.lanes).tolist()
                 for (block, thread), location in zip(threads, record.locations(), strict=True):
-                    waiting = pending[block]
-                    found.update(entry[:2] for entry in waiting if entry[2] != location)
-                    pending[block] = [entry for entry in waiting if entry[2] == location]
-                    pending[block].append((record.time, (block, thread), location))
+                    last, waiting = pending[block]
+                    if last != location:
+                        found.update((time, writer) for writer, times in waiting.items() for time in times)
+                        last, waiting = pending[block] = location, {}
+                    waiting.setdefault((block, thread), []).append(record.time)
         return found
 
     def classes(self) -> Classes:
