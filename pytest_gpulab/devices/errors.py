@@ -31,7 +31,8 @@ class KernelFault(DeviceError):
 
     Attributes:
         code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `time-limit`, `deadlock`, `barrier`,
-            `stack-overflow`, `assert`, `trap`, `texture` (an invalid handle or fetch) or `device-fault`.
+            `stack-overflow`, `assert`, `trap`, `breakpoint`, `texture` (an invalid handle or fetch) or
+            `device-fault`.
         what: the fault in one sentence.
         where, lane: the source line and the first thread, if known.
         output: the kernel's printf output until then.

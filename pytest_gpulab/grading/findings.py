@@ -48,6 +48,7 @@ HINTS: Mapping[str, str] = {
     "assert": "An assert() in the kernel was false.",
     "trap": "The compiler also inserts a __trap() for code that C++ does not allow, such as the use of a null pointer "
     "or a write to `__constant__` memory: look at that line.",
+    "breakpoint": "Without a debugger, a breakpoint stops the kernel: delete it.",
     "texture": "A fetch needs the handle of a texture of the same kind, not a pointer to an array.",
     "device-fault": "The GPU stopped the kernel without a location: check indices and pointers first.",
     "launch-error": "Check the block size, the shared memory and the registers that a block requires.",

@@ -80,6 +80,14 @@ def test_trap_names_line_and_thread(run: Run) -> None:
     assert caught.value.lane == Lane((0, 0, 0), (9, 0, 0))
 
 
+def test_breakpoint_without_a_debugger_stops_the_kernel(run: Run) -> None:
+    source = "__global__ void f(int *x) {\n if (x[threadIdx.x] == 9)\n  __brkpt(); // HERE\n}\n"
+    with pytest.raises(KernelFault, match=r": the kernel reached a breakpoint, first by block 0 thread 9$") as caught:
+        run(source, np.arange(64, dtype=np.int32), block=(64,))
+    assert (caught.value.code, caught.value.where) == ("breakpoint", marked(source))
+    assert caught.value.lane == Lane((0, 0, 0), (9, 0, 0))
+
+
 def test_assert_gives_the_condition_its_line_and_the_thread(run: Run) -> None:
     source = (
         '#include <cassert>\n__global__ void f(int *x) {\n\n assert(x[threadIdx.x] < 40 && "too large"); // HERE\n}\n'

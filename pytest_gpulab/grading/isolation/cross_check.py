@@ -37,9 +37,19 @@ LIMIT_S = 30.0  # total wait per submission; the exercises' kernels take one or 
 
 PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
 OVERFLOW = "stack-overflow"
-STOPPED = ("out-of-bounds", "misaligned", OVERFLOW, "assert", "trap", "device-fault", "endless-loop", "time-limit")
+STOPPED = (
+    "out-of-bounds",
+    "misaligned",
+    OVERFLOW,
+    "assert",
+    "trap",
+    "breakpoint",
+    "device-fault",
+    "endless-loop",
+    "time-limit",
+)
 """Codes of a kernel that ended abnormally, as hardware reports it."""
-PRECISE = (*PROOF, OVERFLOW, "barrier", "deadlock", "assert", "trap", "texture")
+PRECISE = (*PROOF, OVERFLOW, "barrier", "deadlock", "assert", "trap", "breakpoint", "texture")
 VAGUE = ("device-fault", "wrong-result", "not-written", "not-repeatable", "endless-loop")
 """Codes of hardware for errors that the simulated GPU can name."""
 

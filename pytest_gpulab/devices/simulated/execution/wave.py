@@ -348,7 +348,9 @@ class Wave:
         raise KernelFault("assert", f"assertion `{text}` failed", site.where, lane_at(lanes, 0))
 
     def trap(self, lanes: Lanes, site: Site) -> NoReturn:
-        """Execute `trap`."""
+        """Execute `trap` or `brkpt`."""
+        if site.access == "brkpt":
+            raise KernelFault("breakpoint", "the kernel reached a breakpoint", site.where, lane_at(lanes, 0))
         if self.program.grid_syncs and not self.launch.workspace:  # how cooperative groups refuse a null workspace
             raise KernelFault("barrier", ORDINARY_LAUNCH, site.where, lane_at(lanes, 0))
         raise KernelFault("trap", "the kernel stopped itself with __trap()", site.where, lane_at(lanes, 0))

@@ -159,7 +159,7 @@ def _fence(b: BlockWriter, i: Instruction) -> None:
     b.lines.append(f"if w.checker is not None: w.checker.fence(L, {'cta' not in i.op})")
 
 
-_IDLE = ("griddepcontrol", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
+_IDLE = ("griddepcontrol", "nanosleep", "prefetch", "prefetchu", "pmevent", "discard", "applypriority")
 
 
 @emits(*_IDLE, modifiers=None)
@@ -172,9 +172,9 @@ def _policy(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], b.names.constant(0, "u8"), "u8")
 
 
-@emits("trap")
+@emits("trap", "brkpt")
 def _trap(b: BlockWriter, i: Instruction) -> None:
-    site = b.names.site("trap", "trap", 0, i)
+    site = b.names.site("trap", i.op[0], 0, i)
     b.lines.append(f"w.trap(L, {site})")
 
 
