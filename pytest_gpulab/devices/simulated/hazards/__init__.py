@@ -5,6 +5,7 @@
 - `races`: races within a block and between blocks.
 - `sweep`, `classes`: exact comparison of accesses in order, and accesses with the same order relations.
 - `fences`, `vector_clocks`: the order that fences, barriers and warp syncs establish.
+- `polls`: strong accesses that repeat earlier ones.
 - `initcheck`: reads of memory that was never written.
 - `reporting`: hazards merged per source line.
 """

@@ -26,6 +26,7 @@ from .reporting import Locate, Reporter
 
 if TYPE_CHECKING:
     from .fences import Fences
+    from .polls import Polls, StrongWrites
 
 
 class LaunchHazardChecker:
@@ -49,6 +50,7 @@ class LaunchHazardChecker:
         self.program, self.changing = program, changing
         self.read_bytes: dict[Allocation, int] = defaultdict(int)
         self.fences = _fences() if program.communicates else None
+        self.strong_writes: StrongWrites | None = None
         self.reporter = Reporter(hazards, self.fences, locate)
         self.inter_block = InterBlockRaceDetector(self.reporter)
 
@@ -84,6 +86,7 @@ class HazardChecker:
         self.launch, self.shape = launch, shape
         self.races = Racecheck(shape, launch.reporter, launch.program.clean)
         self.shared = Written(shared_bytes, shape.columns, launch.program.reserved_shared)
+        self._polls = None if launch.fences is None else _polls(shape, launch)
         self._orders_seen = 0
         self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
         self.local = Written(local_bytes, shape.columns * shape.threads)
@@ -97,6 +100,8 @@ class HazardChecker:
         access = MemoryAccess(site, lanes, address, values, None, self.launch.tick(), announces)
         if site.order != "weak" or not self._is_reserved(address):
             self.races.add(access)
+        if site.order != "weak":
+            self._synchronised(lanes, access.time)
         self._strong(access)
         if site.access != "write":
             self._check_banked("shared", self.shared, lanes, lanes.column, site, address)
@@ -206,6 +211,11 @@ class HazardChecker:
     def _record_global(self, access: MemoryAccess) -> bool:
         """Record an access to global memory; return False if it repeats an earlier one."""
         launch = self.launch
+        if self._polls is not None and access.site.order != "weak":
+            new = self._polls.new(access)
+            if new is None:
+                return False
+            access = new
         if self._orders_seen != launch.orders:
             self._orders_seen = launch.orders
             self.races.repeats.clear()
@@ -231,9 +241,14 @@ class HazardChecker:
 
     # --- synchronisation ----------------------------------------------------------------------------------------
 
+    def _synchronised(self, lanes: Lanes, time: int) -> None:
+        if self._polls is not None:
+            self._polls.synchronised(lanes, time)
+
     def warp_sync(self, lanes: Lanes, mask: Value) -> None:
         """Record that lanes have waited for the lanes of a mask in their warp."""
         time = self.launch.order()
+        self._synchronised(lanes, time)
         self.races.add(WarpSync(lanes, mask, time))
         if self.launch.fences is not None:
             self.launch.fences.add(time, "warps", lanes, mask)
@@ -245,6 +260,7 @@ class HazardChecker:
     def fence(self, lanes: Lanes, whole_device: bool) -> None:
         """Record a fence, for the device or for the block only."""
         time = self.launch.order()
+        self._synchronised(lanes, time)
         if self._fenced.size:
             self._fenced[lanes.threads.reshape(-1, 1), lanes.column] = True
         if self.launch.fences is not None:
@@ -259,12 +275,14 @@ class HazardChecker:
             self._fenced[:, slice(None) if columns is None else columns] = False
         if self.launch.fences is not None:
             which = np.arange(self.shape.columns) if columns is None else np.flatnonzero(columns)
+            self._synchronised(Lanes(self.shape, np.arange(self.shape.threads), which, False), time)
             one_each = Lanes(self.shape, np.zeros(1, np.intp), which, False)
             self.launch.fences.add(time, "blocks", one_each)
 
     def named_barrier(self, lanes: Lanes, number: int, leaving: bool) -> None:
         """Record that threads arrive at a barrier for a part of their block, or leave it."""
         time = self.launch.order()
+        self._synchronised(lanes, time)
         self.races.add(NamedBarrierEvent(lanes, number, leaving, time))
         if leaving and self.launch.fences is not None:
             self.launch.fences.add(time, "threads", lanes)
@@ -272,6 +290,7 @@ class HazardChecker:
     def phase(self, lanes: Lanes, address: Value, what: str) -> None:
         """Record that lanes arrive at mbarriers, complete a phase, or have waited for one; see `MbarrierEvent.what`."""
         time = self.launch.order()
+        self._synchronised(lanes, time)
         self.races.phase(MbarrierEvent(lanes, address, what, time))
         if self.launch.fences is not None:
             self.launch.fences.add(time, what, lanes, address)
@@ -279,6 +298,13 @@ class HazardChecker:
     def end(self) -> None:
         """End the wave."""
         self.races.barrier(None)
+
+
+def _polls(shape: Shape, launch: LaunchHazardChecker) -> Polls:
+    from .polls import Polls, StrongWrites  # as above
+
+    launch.strong_writes = launch.strong_writes or StrongWrites()
+    return Polls(shape, launch.strong_writes)
 
 
 def _fences() -> Fences:

@@ -1,0 +1,99 @@
+"""Polls: strong reads and atomics that repeat an earlier one before anything has changed.
+
+A thread may read a flag many times until another thread sets it. A repetition counts as the same access if
+
+- the same thread has made no other synchronisation since: no fence, barrier, strong write, and no other strong access
+  that was recorded;
+- nobody has made a strong write to that location since.
+
+Then both read the same write, and know the same order before and after. So they race with the same accesses.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
+
+from .accesses import MemoryAccess
+
+MAX_WRITES = 64  # strong writes since the repeated access; with more, an access counts as new
+
+
+class StrongWrites:
+    """The last strong writes of a launch: time, allocation and addresses."""
+
+    def __init__(self) -> None:
+        self._last: deque[tuple[int, Allocation | None, npt.NDArray[np.uint64]]] = deque(maxlen=MAX_WRITES)
+        self._forgotten = 0  # the time of the last write that is no longer kept
+
+    def add(self, access: MemoryAccess) -> None:
+        """Record a write or an atomic."""
+        if len(self._last) == MAX_WRITES:
+            self._forgotten = self._last[0][0]
+        self._last.append((access.time, access.memory, np.unique(access.address)))
+
+    def since(self, times: npt.NDArray[np.int64], access: MemoryAccess) -> npt.NDArray[np.bool_]:
+        """Return a mask of the lanes with a write to their location after a time; True if unknown."""
+        found, earliest = times < self._forgotten, int(times.min())
+        for time, memory, addresses in reversed(self._last):
+            if time <= earliest:
+                break
+            if memory is access.memory:
+                found |= (times < time) & np.isin(access.address, addresses)
+        return found
+
+
+class Polls:
+    """The strong accesses of one wave to global memory.
+
+    Args:
+        shape: the shape of the wave.
+        writes: the strong writes of the launch.
+    """
+
+    def __init__(self, shape: Shape, writes: StrongWrites) -> None:
+        self._lanes, self._writes = shape.threads * shape.columns, writes
+        self._changed = np.zeros(self._lanes, np.int64)  # time of each lane's last synchronisation
+        # per instruction and lane: address and time of the last access
+        self._polled: dict[int, tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = {}
+
+    def synchronised(self, lanes: Lanes, time: int) -> None:
+        """Record a synchronisation by lanes."""
+        self._changed[lanes.position] = time
+
+    def new(self, access: MemoryAccess) -> MemoryAccess | None:
+        """Return the lanes of an access that are no repetition; None if there are none."""
+        lanes, where = access.lanes, access.lanes.position
+        if access.site.access == "write" or (access.site.modifies and np.unique(access.address).size < lanes.n):
+            return self._modified(access)
+        if access.site.index not in self._polled:
+            self._polled[access.site.index] = np.zeros(self._lanes, np.uint64), np.full(self._lanes, -1)
+        addresses, times = self._polled[access.site.index]
+        acquires = (times[where] < 0) | (addresses[where] != access.address)
+        acquires |= self._writes.since(times[where], access)
+        is_new = acquires | (times[where] < self._changed[where])
+        addresses[where], times[where] = access.address, access.time
+        if not is_new.any():
+            return None
+        if access.site.modifies:
+            return self._modified(_chosen(access, is_new))
+        self._changed[where[acquires]] = access.time
+        return _chosen(access, is_new)
+
+    def _modified(self, access: MemoryAccess) -> MemoryAccess:
+        self.synchronised(access.lanes, access.time)
+        self._writes.add(access)
+        return access
+
+
+def _chosen(access: MemoryAccess, mask: npt.NDArray[np.bool_]) -> MemoryAccess:
+    if mask.all():
+        return access
+    some = access.lanes.subset(mask)
+    values = [some.take(value) for value in access.values]
+    return access._replace(lanes=some.lanes, address=some.take(access.address), values=values)
