@@ -35,7 +35,7 @@ class StrongWrites:
         """Record a write or an atomic."""
         if len(self._last) == MAX_WRITES:
             self._forgotten = self._last[0][0]
-        self._last.append((access.time, access.memory, np.unique(access.address)))
+        self._last.append((access.time, access.memory, access.address))
 
     def since(self, times: npt.NDArray[np.int64], access: MemoryAccess) -> npt.NDArray[np.bool_]:
         """Return a mask of the lanes with a write to their location after a time; True if unknown."""
@@ -69,13 +69,14 @@ class Polls:
     def new(self, access: MemoryAccess) -> MemoryAccess | None:
         """Return the lanes of an access that are no repetition; None if there are none."""
         lanes, where = access.lanes, access.lanes.position
-        if access.site.access == "write" or (access.site.modifies and np.unique(access.address).size < lanes.n):
+        if access.site.modifies and (access.site.access == "write" or not _are_distinct(access)):
             return self._modified(access)
         if access.site.index not in self._polled:
             self._polled[access.site.index] = np.zeros(self._lanes, np.uint64), np.full(self._lanes, -1)
         addresses, times = self._polled[access.site.index]
         acquires = (times[where] < 0) | (addresses[where] != access.address)
-        acquires |= self._writes.since(times[where], access)
+        if not acquires.all():  # most accesses are no polls
+            acquires |= self._writes.since(times[where], access)
         is_new = acquires | (times[where] < self._changed[where])
         addresses[where], times[where] = access.address, access.time
         if not is_new.any():
@@ -89,6 +90,12 @@ class Polls:
         self.synchronised(access.lanes, access.time)
         self._writes.add(access)
         return access
+
+
+def _are_distinct(access: MemoryAccess) -> bool:
+    """Return whether each lane has a location of its own; else an atomic may read what another lane has written."""
+    count = access.lanes.n
+    return count == 1 or (access.address.size >= count and np.unique(access.address).size == count)
 
 
 def _chosen(access: MemoryAccess, mask: npt.NDArray[np.bool_]) -> MemoryAccess:
