@@ -161,7 +161,8 @@ def test_an_own_text_that_takes_too_long_is_ended_and_the_next_text_compiles(own
 
 
 @pytest.mark.parametrize(
-    ("source", "message"), [(HUGE, r"it was ended by SIGABRT\); the limits"), (TREE, "catastrophic error: out of memory")]
+    ("source", "message"),
+    [(HUGE, r"it was ended by SIGABRT\); the limits"), (TREE, "catastrophic error: out of memory")],
 )
 def test_an_own_text_that_takes_all_memory_is_explained_and_the_next_text_compiles(source: str, message: str) -> None:
     limits = Limits(nvrtc_bytes=400 << 20)

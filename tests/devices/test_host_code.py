@@ -268,6 +268,8 @@ def test_kernels_cannot_read_constant_arrays_of_hosts(array: str, read: str) -> 
 
 
 REFERENCES = {
+    "a local reference": "const int m = 4;\n__global__ void k(int *p) { const int &r = m; *p = r; }",
+    "of a class": "struct C { static constexpr int m = 4; };\n__global__ void k(int *p) { auto &r = C::m; *p = r; }",
     "an argument": "constexpr int m = 4; __device__ int g(const int &a) { return a; }\n"
     "__global__ void k(int *p) { *p = g(m); }",
     "of a template": "constexpr int m = 4;\n__global__ void k(int *p) { *p = std::max(m, *p); }",

@@ -144,3 +144,12 @@ __global__ void __cluster_dims__(2, 1, 1) f(int *out)
         run(source, np.zeros(64, np.int32), grid=(2,))
     assert caught.value.what.startswith(FEATURES[body])
     assert caught.value.where == marked(source)
+
+
+def test_alloca_compiles_as_with_nvcc_and_is_refused_where_it_is_launched(run: Run) -> None:
+    source = (
+        "#include <alloca.h>\n__global__ void f(int *p) {\n int *a = (int *)alloca(4); // HERE\n a[0] = 1; *p = a[0]; }"
+    )
+    with pytest.raises(CannotSimulate, match=r"a call of alloca\(\)") as caught:
+        run(source, np.zeros(1, np.int32))
+    assert caught.value.where == marked(source)

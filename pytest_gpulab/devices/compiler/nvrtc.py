@@ -102,7 +102,12 @@ def compile_ptx(
         if may_hold_assembly("\n".join((source, *(headers or {}).values()))):
             without_lines, _ = _compile(run, request._replace(options=[o for o in request.options if o != _LINES]))
             check_assembly(without_lines.decode(errors="replace"), shown(filename))
-    constants = device_text(source, headers or {}).host_constants
+    code = device_text(source, headers or {})
+    if code.references:
+        from pytest_gpulab.devices.source.host_constants import undefined_in_device_code
+
+        raise undefined_in_device_code(shown(filename), code.references)
+    constants = code.host_constants
     if constants:
         from pytest_gpulab.devices.source.host_constants import check_host_constants
 

@@ -17,8 +17,8 @@ BUILTINS = "gpulab_builtins.h"
 _STD = "gpulab_std.h"
 # Headers without names for device code, except those that NVRTC has built in.
 _EMPTY = (
-    "assert.h", "cassert", "cerrno", "chrono", "cinttypes", "climits", "cmath", "cstdbool", "cstddef", "cstdio",
-    "cstdlib", "cstring", "ctime", "cuda.h", "cuda_profiler_api.h", "cuda_runtime.h", "cuda_runtime_api.h",
+    "alloca.h", "assert.h", "cassert", "cerrno", "chrono", "cinttypes", "climits", "cmath", "cstdbool", "cstddef",
+    "cstdio", "cstdlib", "cstring", "ctime", "cuda.h", "cuda_profiler_api.h", "cuda_runtime.h", "cuda_runtime_api.h",
     "device_launch_parameters.h", "errno.h", "fstream", "inttypes.h", "iomanip", "iostream", "iterator", "limits.h",
     "math.h", "memory.h", "new", "random", "stdbool.h", "stddef.h", "stdio.h", "stdlib.h", "string", "string.h",
     "time.h", "vector",

@@ -67,6 +67,7 @@ class DeviceText:
         kernel_templates: names of kernel templates, to their lines.
         host_constants: names of unmarked constants of which a kernel may need the address.
         prelude: the include of `gpulab.cuh` if the file uses its macros, but does not include it; else empty.
+        references: line and name of unmarked constants to which a local variable refers.
     """
 
     text: str
@@ -76,6 +77,7 @@ class DeviceText:
     kernel_templates: Mapping[str, int]
     host_constants: frozenset[str]
     prelude: str = ""
+    references: tuple[tuple[int, str], ...] = ()
 
 
 def normalised(source: str) -> str:
@@ -115,14 +117,17 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     for declaration in kept:
         if declaration.what == "class":
             edits += _without_host_members(declaration, parsed.macros)
+    device_code = _edited(text, edits)
+    constants, references = _host_constants(device_code, kept)
     return DeviceText(
-        _edited(text, edits),
+        device_code,
         _stretches(lines, dropped),
         {name: lines.of(d.start) for d in dropped for name in d.names},
         {_header(token): lines.of(token.start) for token in unread},
         {name: lines.of(d.start) for d in kept if d.what == "kernel template" for name in d.names},
-        _host_constants(text, kept),
+        constants,
         _prelude(text, parsed.directives),
+        references,
     )
 
 
@@ -149,16 +154,21 @@ def _without_dropped(
             yield from _blanked(declaration.body + 1, declaration.end, directives)
 
 
-def _host_constants(text: str, kept: Iterable[Declaration]) -> frozenset[str]:
+def _host_constants(
+    device_code: str, kept: Iterable[Declaration]
+) -> tuple[frozenset[str], tuple[tuple[int, str], ...]]:
+    """Return `DeviceText.host_constants` and `DeviceText.references`."""
     named = {what: set[str]() for what in ("array", "constant", "class")}
     for declaration in kept:
         if declaration.what in named and declaration.kind == "neutral":
             named[declaration.what] |= declaration.names
     if not named["constant"] and not named["class"]:
-        return frozenset(named["array"])
-    from .host_constants import bound_to_references
+        return frozenset(named["array"]), ()
+    from .host_constants import bound_to_references, local_references
 
-    return frozenset(named["array"]) | bound_to_references(tokens(text), named["constant"], named["class"])
+    found, lines = (tokens(device_code), named["constant"], named["class"]), _Lines(device_code)
+    references = tuple((lines.of(at), name) for name, at in local_references(*found))
+    return frozenset(named["array"]) | bound_to_references(*found), references
 
 
 def file_constants(source: str) -> frozenset[str]:

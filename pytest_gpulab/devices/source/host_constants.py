@@ -1,13 +1,13 @@
 """Constants without `__device__` or `__constant__`: nvcc refuses kernels that need their address, NVRTC does not.
 
 An array needs its address, a number only if a reference is bound to it, as by `std::max`; otherwise its value is used.
-There is one difference: NVRTC accepts a local reference (`const int &r = n;`), which nvcc refuses.
+NVRTC's output tells, but for a local reference (`const int &r = n;`), which the text tells.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pytest_gpulab.devices.errors import CompileError
 
@@ -27,16 +27,34 @@ def bound_to_references(found: Sequence[Token], constants: Collection[str], clas
         constants: names of constants at namespace scope.
         classes: names of classes; their static members count as well.
     """
-    names = set()
+    places = _places(found, constants, classes, _BEHIND)
+    return frozenset(found[at].text for first, at in places if found[first - 1].text in _BEFORE)
+
+
+def local_references(
+    found: Sequence[Token], constants: Collection[str], classes: Collection[str]
+) -> Iterator[tuple[str, int]]:
+    """Yield the constants to which a declaration such as `const int &r = n;` binds a reference, with their offsets.
+
+    The arguments are those of `bound_to_references`.
+    """
+    for first, at in _places(found, constants, classes, (";", ",")):
+        if first > 2 and found[first - 1].text == "=" and found[first - 3].text == "&":
+            yield found[at].text, found[at].start
+
+
+def _places(
+    found: Sequence[Token], constants: Collection[str], classes: Collection[str], behind: Collection[str]
+) -> Iterator[tuple[int, int]]:
+    """Yield the positions of the first and the last token of each constant that is followed by one of some tokens."""
     for at, token in enumerate(found[:-1]):
-        if token.kind == "word" and found[at + 1].text in _BEHIND:
+        if token.kind == "word" and found[at + 1].text in behind:
             first = at
             while first > 1 and found[first - 1].text == "::":
                 first -= 2
             is_known = token.text in constants or (first < at and found[first].text in classes)
-            if is_known and first > 0 and found[first - 1].text in _BEFORE:
-                names.add(token.text)
-    return frozenset(names)
+            if is_known and first > 0:
+                yield first, at
 
 
 def check_host_constants(ptx: str, filename: str, constants: Collection[str]) -> None:
@@ -57,7 +75,10 @@ def check_host_constants(ptx: str, filename: str, constants: Collection[str]) ->
         elif (address := _ADDRESS.match(text)) and (name := unmangle(address[1]).rpartition("::")[2]) in constants:
             found[line, name] = None
     if found:
-        messages = (
-            f'{filename}({line}): error: identifier "{name}" is undefined in device code' for line, name in found
-        )
-        raise CompileError("\n\n".join(messages))
+        raise undefined_in_device_code(filename, found)
+
+
+def undefined_in_device_code(filename: str, places: Iterable[tuple[str | int, str]]) -> CompileError:
+    """Return nvcc's error for host constants, from their lines and names."""
+    messages = (f'{filename}({line}): error: identifier "{name}" is undefined in device code' for line, name in places)
+    return CompileError("\n\n".join(messages))

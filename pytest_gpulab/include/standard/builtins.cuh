@@ -21,6 +21,9 @@ typedef struct alignas(16) {
 typedef float float_t;
 typedef double double_t;
 
+extern "C" __device__ void *alloca(size_t);  // nvcc's; NVRTC has none, so the simulated GPU cannot run it
+#define __builtin_alloca alloca
+
 namespace std {
 using ::size_t;
 using ::ptrdiff_t;

@@ -68,7 +68,7 @@ class Polls:
 
     def new(self, access: MemoryAccess) -> MemoryAccess | None:
         """Return the lanes of an access that are no repetition; None if there are none."""
-        lanes, where = access.lanes, access.lanes.position
+        where = access.lanes.position
         if access.site.modifies and (access.site.access == "write" or not _are_distinct(access)):
             return self._modified(access)
         if access.site.index not in self._polled:

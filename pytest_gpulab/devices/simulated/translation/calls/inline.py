@@ -60,7 +60,7 @@ def undefined(module: PtxModule) -> str | None:
         for call in (statement for statement in function.body if isinstance(statement, Call)):
             name = call.callee.name if isinstance(call.callee, Sym) else ""
             called = module.functions.get(name)
-            if called is not None and not called.body and name not in BUILT_IN:
+            if called is not None and not called.body and name not in (*BUILT_IN, "alloca"):
                 place = f"{call.where.file}({call.where.line}): " if call.where else ""
                 from pytest_gpulab.devices.compiler.static_limits import defined_nowhere
 
