@@ -140,7 +140,7 @@ class Hearsay:
 
 def built_spoken(program: list[Statement]) -> Callable[[Schedule], LaunchProfile]:
     """Return a function that launches a program in which fences and strong accesses order threads."""
-    return built(SPOKEN, program, "if ((x ^ y) == 123456) data[100] = 1;")
+    return built(SPOKEN, program, "if (x + 3 * y == 123456) data[100] = 1;")
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))

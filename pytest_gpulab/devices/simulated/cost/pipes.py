@@ -24,12 +24,13 @@ _SHUFFLED: Mapping[str, float] = {SHUFFLE: 1.0}
 _ALWAYS = dict.fromkeys(_MOVES, _NOTHING) | dict.fromkeys(("shfl", "redux", "match"), _SHUFFLED)
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _AT_ONCE = {"f64": 2.0, "tf32": 8.0, "s8": 32.0, "u8": 32.0}
-"""Speedup of a tensor core over the same SM's ordinary pipe, by type; 16 for 16-bit floats.
+"""Speedup of a tensor core over the same SM's ordinary pipe at the same clock, by type; 16 for 16-bit floats.
 
-These are the ratios of the A100's peak rates without sparsity, in TFLOPS or TOPS, by NVIDIA's A100 whitepaper: doubles
-19.5 / 9.7, and over 19.5 of 32-bit floats TF32 156, 16-bit floats 312, bytes 624. The H100 SXM5's are the same within
-5 % (preliminary rates of its whitepaper: doubles 60 / 30; TF32 500, 16-bit floats 1000, bytes 2000 over 60). The T4 and
-the RTX 3090 have lower ratios, which the model ignores.
+Source: NVIDIA's data sheet of the H100 SXM5, rates without sparsity in TFLOPS or TOPS. Tensor cores: TF32 494.7, 16-bit
+floats 989.4, bytes 1978.9, doubles 66.9; ordinary pipes: floats 66.9, doubles 33.5. Over 132 SMs, at 1830 MHz for the
+first three and at 1980 MHz for the others, that is 2048, 4096, 8192 and 256 operations per clock over 256 and 128. The
+A100's whitepaper has the same ratios (TF32 156, 16-bit floats 312, bytes 624 over 19.5; doubles 19.5 over 9.7). The T4
+and the RTX 3090 have lower ratios, which the model ignores.
 """
 
 
