@@ -30,7 +30,7 @@ class Limits:
     nvrtc_bytes: int = 1 << 30
     file_bytes: int = 256 << 20
     said_bytes: int = 64 * KIB
-    compile_s: int = 30
+    compile_s: int = 20
     all_variants_s: int = 90
     output_bytes: int = 32 << 20
     at_once: int = 4
