@@ -54,7 +54,7 @@ def hidden_package(machine: Machine) -> str:
 
 
 def without_nvrtc() -> str:
-    nvrtc.version.cache_clear()
+    compiler_process._of_process.cache_clear()
     return unavailable("sim")
 
 

@@ -182,7 +182,9 @@ class CompilerProcess:
         ready = process.answer(START_LIMIT_S, _CHUNK_BYTES)
         if ready is None or "version" not in ready:
             message = process.end()
-            raise DeviceUnavailable(ready["unavailable"] if ready else message or "no output")
+            if ready:
+                raise DeviceUnavailable(why_not_imported(ImportError(ready["unavailable"])))
+            raise DeviceUnavailable(message or "no output")
         return process, ready["version"]
 
 

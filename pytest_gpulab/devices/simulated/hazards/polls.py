@@ -4,7 +4,7 @@ A thread may read a flag many times until another thread sets it. A repetition c
 
 - the same thread has made no other synchronisation since: no fence, barrier, strong write, and no other strong access
   that was recorded;
-- nobody has made a strong write to that location since.
+- no thread has made a strong write to that location since.
 
 Then both read the same write, and know the same order before and after. So they race with the same accesses.
 """
