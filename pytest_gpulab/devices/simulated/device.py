@@ -50,7 +50,7 @@ class SimulatedDevice(DeviceMemory):
         self._compiler, self._version = compiler, compiler.version if compiler else nvrtc.version()
         self._prefetching = prefetching
         # glibc takes fresh pages from the kernel for every array of 128 KB and more, until a larger one was freed once
-        np.empty(16 << 20, np.uint8)
+        np.empty(31 << 20, np.uint8)
 
     @property
     def info(self) -> DeviceInfo:

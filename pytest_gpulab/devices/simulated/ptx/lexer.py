@@ -27,6 +27,13 @@ def pieces(text: str) -> list[tuple[str, str]]:
     return _PIECE.findall(_LINE_DIRECTIVE.sub(lambda match: match[0] + ";", text))
 
 
+def parts(text: str) -> list[str]:
+    """Split at commas outside of brackets, and strip the parts."""
+    if "[" not in text and "{" not in text and "(" not in text and text.count(",") == text.count(", "):
+        return text.strip().split(", ") if text else []  # as the compiler writes it; most of a long kernel
+    return [part.strip() for part in split(text)]
+
+
 def split(text: str | None) -> list[str]:
     """Split at commas outside of brackets; the parts may keep surrounding spaces."""
     if not text or text.isspace():

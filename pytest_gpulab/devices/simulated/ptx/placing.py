@@ -28,6 +28,10 @@ class Unplaced:
         self._waiting: dict[str, frozenset[int]] = {}
         self._barriers: set[SourceLine] = set()
 
+    def needs(self, statement: Statement) -> bool:
+        """Return whether a statement that has a line must be processed."""
+        return bool(self._waiting) or (isinstance(statement, Instruction) and statement.op[0] in _BARRIERS)
+
     def process(self, body: list[Statement], has_line: bool) -> None:
         """Process a function's last statement: a load without a line, or a use of its value.
 

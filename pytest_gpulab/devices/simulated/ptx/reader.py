@@ -14,7 +14,7 @@ from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 
 from .collector import without_collector
 from .declarations import VARIABLE, immediate, variable_of
-from .lexer import pieces, split, without_comments
+from .lexer import parts, pieces, split, without_comments
 from .placing import Unplaced
 from .syntax import Address, Call, Function, Imm, Instruction, Label, Not, Operand, Pair, PtxModule, Reg, Sym, Vector
 
@@ -93,6 +93,7 @@ class _Parser:
         self.pending = ""  # text of the statement that is being read
         self.nested = 0  # braces inside a statement: initialisers and vector operands
         self.operands: dict[str, Operand] = {}  # parsed operands by their text; valid in the current scope
+        self.ranges: dict[str, tuple[int, str]] = {}  # of the outermost scope; empty in an inner one
         self.opcodes: dict[str, tuple[str, ...]] = {}
 
     def run(self, text: str) -> PtxModule:
@@ -100,8 +101,13 @@ class _Parser:
         self.module.files = {int(number): name for number, name in _FILE.findall(text)}
         try:
             for before, mark in pieces(text):
-                self.pending += before
-                self._mark(mark)
+                self.pending = self.pending + before if self.pending else before
+                if mark == ";" and not self.nested:
+                    if statement := self.pending.strip():
+                        self._statement(statement)
+                    self.pending = ""
+                else:
+                    self._mark(mark)
             if self.scopes or self.nested or self.pending.strip():
                 raise ValueError(self.pending)
         except _MALFORMED:
@@ -109,11 +115,7 @@ class _Parser:
         return self.module
 
     def _mark(self, piece: str) -> None:
-        if piece == ";" and not self.nested:
-            if text := self.pending.strip():
-                self._statement(text)
-            self.pending = ""
-        elif piece == "{" and (self.nested or not self._opens_scope(self.pending)):
+        if piece == "{" and (self.nested or not self._opens_scope(self.pending)):
             self.nested += 1
             self.pending += piece
         elif piece == "{":
@@ -141,14 +143,14 @@ class _Parser:
         else:
             self._labels(head)
         self.scopes.append(_Scope(len(self.function.body)))
-        self.operands = {}
+        self.operands, self.ranges = {}, {} if len(self.scopes) > 1 else self.scopes[0].ranges
 
     def _close(self) -> None:
         if self._labels(self.pending):
             raise ValueError(self.pending)
         self.pending = ""
         scope = self.scopes.pop()
-        self.operands = {}
+        self.operands, self.ranges = {}, self.scopes[0].ranges if len(self.scopes) == 1 else {}
         if not self.scopes:
             self.function = None
         elif scope.labels and self.function is not None:
@@ -173,8 +175,10 @@ class _Parser:
         if text[0] == ".":
             self._directive(text)
         elif self.function is not None:
-            self.function.body.append(self._instruction(text))
-            self.unplaced.process(self.function.body, self.has_line)
+            instruction = self._instruction(text)
+            self.function.body.append(instruction)
+            if not self.has_line or self.unplaced.needs(instruction):
+                self.unplaced.process(self.function.body, self.has_line)
         else:
             raise ValueError(text)
 
@@ -278,15 +282,16 @@ class _Parser:
                 raise ValueError(text)
             guard = (self._predicate(match[2]), match[1] == "!")
             text = text[match.end() :]
-        opcode, *rest = text.split(None, 1)
+        opcode, _, rest = text.partition(" ")
+        if not opcode.isprintable():  # inline assembly may have a tab or a line end there
+            opcode, rest = (*text.split(None, 1), "")[:2]
         op = self.opcodes.get(opcode)
         if op is None:
             if opcode == "call" or opcode.startswith(("call.", "call(")):
                 return self._call(text, guard)
             op = self.opcodes[opcode] = tuple(opcode.replace("::", "__").split("."))
         known = self.operands
-        parts = map(str.strip, split(rest[0])) if rest else ()
-        operands = tuple([known.get(part) or self._operand(part) for part in parts])
+        operands = tuple([known.get(part) or self._operand(part) for part in parts(rest)])
         return Instruction(op, operands, guard, self.where, self.number)
 
     def _predicate(self, name: str) -> Reg:
@@ -307,7 +312,15 @@ class _Parser:
 
     def _operand(self, text: str) -> Operand:
         """Parse an operand and cache it by its text for this scope."""
-        operand = self.operands[text] = self._new_operand(text)
+        prefix = text.rstrip(digits)
+        count, kind = self.ranges.get(prefix, (0, ""))
+        if count and text[len(prefix) : len(prefix) + 1].strip("0") and int(text[len(prefix) :]) < count:
+            assert self.function is not None
+            self.function.registers[text] = kind
+            operand: Operand = Reg(text)
+        else:
+            operand = self._new_operand(text.strip())
+        self.operands[text] = operand
         return operand
 
     def _new_operand(self, text: str) -> Operand:

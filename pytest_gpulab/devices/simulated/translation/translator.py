@@ -167,11 +167,11 @@ def _function(name: str, body: list[str], value: str) -> str:
 
 
 def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
-    writer = BlockWriter(names)
+    writer, dying = BlockWriter(names), block.dying
     for number, statement in enumerate(block.body):
         if number % STATEMENTS_PER_TIME_CHECK == STATEMENTS_PER_TIME_CHECK - 1:
             writer.lines.append("w.check_time()")
-        writer.dying = block.dying.get(number, ())
+        writer.dying = dying.get(number, ())
         if isinstance(statement, Instruction):
             writer.instruction(statement)
         elif isinstance(statement, Call):
@@ -261,6 +261,7 @@ class Layout:
 
 def _names(kernel: Function, symbol: str) -> bool:
     """Return whether an operand of a kernel is this symbol."""
-    instructions = (statement for statement in kernel.body if isinstance(statement, Instruction))
-    operands = (operand for instruction in instructions for operand in instruction.operands)
+    readers = ("mov", "cvt")  # of special registers
+    moves = (move for move in kernel.body if isinstance(move, Instruction) and move.op[0] in readers)
+    operands = (operand for move in moves for operand in move.operands)
     return any(type(operand) is Sym and operand.name == symbol for operand in operands)

@@ -157,8 +157,11 @@ class _Inliner:
         self.open.append(function.name)
         statement: Statement | None = None
         try:
-            for statement in function.body:
-                self._statement(statement, names, end)
+            if not suffix and not any(type(statement) is Call for statement in function.body):
+                self.body += function.body  # the kernel's own statements keep their names
+            else:
+                for statement in function.body:
+                    self._statement(statement, names, end)
         except MALFORMED:
             raise refusal(statement) from None
         self.open.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
@@ -52,14 +53,15 @@ def _parts(operand: Operand) -> Iterable[Operand]:
     return (operand.operand,) if isinstance(operand, Not) else ()
 
 
-def has_result(instruction: Instruction) -> bool:
-    """Return whether the first operand is written."""
-    name = instruction.op[0]
+@lru_cache(maxsize=4096)
+def has_result(op: tuple[str, ...]) -> bool:
+    """Return whether an instruction with this opcode writes its first operand."""
+    name = op[0]
     if name == "wmma":
-        return instruction.op[1] != "store"
+        return op[1] != "store"
     if name == "mbarrier":
-        return instruction.op[1] in _MBARRIER_RESULTS
-    return name not in _NO_RESULT or (name in BARRIERS and "red" in instruction.op)
+        return op[1] in _MBARRIER_RESULTS
+    return name not in _NO_RESULT or (name in BARRIERS and "red" in op)
 
 
 def is_arrival(instruction: Instruction) -> bool:
@@ -69,19 +71,20 @@ def is_arrival(instruction: Instruction) -> bool:
 
 def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[list[str], list[str]]:
     """Return the registers that a statement writes and reads."""
-    if isinstance(statement, Call):  # of a driver function; its parameters are registers at this point
+    if type(statement) is Call:  # of a driver function; its parameters are registers at this point
         defined, used = (
             [name for passed in names if (name := f"{passed}+0") in registers]
             for names in (statement.results, statement.arguments)
         )
         return defined, used
-    assert isinstance(statement, Instruction)
+    assert type(statement) is Instruction
     operands = statement.operands
-    names = _registers(operands)
-    split = 0
-    if operands and has_result(statement):
-        split = 1 if type(operands[0]) is Reg else len(_registers(operands[:1]))
-    defined, used = names[:split], names[split:]
+    if operands and has_result(statement.op):
+        first = operands[0]
+        defined = [first.name] if type(first) is Reg else _registers(operands[:1])
+        used = _registers(operands[1:])
+    else:
+        defined, used = [], _registers(operands)
     if statement.guard is not None:
         used.append(statement.guard[0].name)
     return defined, used

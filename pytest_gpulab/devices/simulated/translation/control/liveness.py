@@ -52,8 +52,8 @@ def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str
                     used.add(name)
                 last[name] = number
             for name in writes:
-                defined.add(name)
                 last[name] = number
+            defined.update(writes)
     except MALFORMED:
         raise refusal(statement) from None
     return defined, used, last
@@ -62,8 +62,7 @@ def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str
 def _bits(names: Iterable[str], registers: dict[str, int]) -> int:
     """Return a bit set. Shifts would copy it once per member."""
     bits = bytearray(len(registers) // 8 + 1)
-    for name in names:
-        index = registers[name]
+    for index in [registers[name] for name in names]:
         bits[index >> 3] |= 1 << (index & 7)
     return int.from_bytes(bits, "little")
 

@@ -11,6 +11,13 @@ from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refu
 from .graph import Block
 from .instructions import BARRIERS, WARP_SYNC
 
+_CUTTING = frozenset({"bra", "brx", "ret", "exit", "trap", *BARRIERS, *WARP_SYNC})
+
+
+def _is_straight(instruction: Instruction) -> bool:
+    """Return whether an instruction neither begins nor ends a block."""
+    return instruction.guard is None and instruction.op[0] not in _CUTTING
+
 
 class Splitter:
     """A splitter of statement lists at labels, jumps, barriers and warp-synchronising instructions."""
@@ -31,7 +38,10 @@ class Splitter:
         statement: Statement | None = None
         try:
             for statement in self.function.body:
-                self._statement(statement)
+                if self.open and type(statement) is Instruction and _is_straight(statement):
+                    self.blocks[-1].body.append(statement)
+                else:
+                    self._statement(statement)
         except MALFORMED:
             raise refusal(statement) from None
         if self.open:

@@ -179,7 +179,7 @@ class BlockWriter:
     """A writer of one block's function."""
 
     def __init__(self, names: Names) -> None:
-        self.names = names
+        self.names, self.codes = names, names.codes
         self.lines: list[str] = []
         self.locals: dict[str, str] = {}  # local with a register's current value: `r5` from the group, or `t5`
         self.aliases: dict[str, dict[str, str]] = {}  # locals with a register's value in other types
@@ -203,14 +203,16 @@ class BlockWriter:
 
     def release(self) -> None:
         """End a statement: free the dead locals for reuse, which frees the memory of their values."""
+        locals_, free = self.locals, self._free
         for register in self.dying:
             if register in self.aliases:
                 self._forget_aliases(register)
-            name = self.locals.pop(register, "")
-            if name[:1] == "t":
-                self._expiring.append(name)
-        self._free += self._expiring
-        self._expiring.clear()
+            name = locals_.pop(register, "r")
+            if name[0] == "t":
+                free.append(name)
+        if self._expiring:
+            free += self._expiring
+            self._expiring.clear()
 
     def _forget_aliases(self, register: str) -> None:
         self._expiring += self.aliases.pop(register).values()
@@ -238,10 +240,11 @@ class BlockWriter:
 
     def read(self, operand: Operand, code: str) -> str:
         """Return an expression (a local or constant) for an operand as a type."""
-        if isinstance(operand, Reg):
-            name = self.local(operand.name)
-            held = self.names.codes[operand.name]
-            return name if held == code else self._alias(operand.name, name, held, code)
+        if type(operand) is Reg:
+            register = operand.name
+            name = self.locals.get(register) or self.local(register)
+            held = self.codes[register]
+            return name if held == code else self._alias(register, name, held, code)
         if isinstance(operand, Imm):
             return self._immediate(operand, code)
         if isinstance(operand, Not) and code == "?":
@@ -323,22 +326,23 @@ class BlockWriter:
 
     def write(self, operand: Operand, expression: str, code: str) -> None:
         """Assign an expression of a type to a register, with sign extension for a wider register."""
-        if not isinstance(operand, Reg):
+        if type(operand) is not Reg:
             if operand != Sym("_"):
                 raise CannotSimulate(f"a result of the form {type(operand).__name__}")
             self.lines.append(expression)
             return
-        held = self.names.codes[operand.name]
+        register = operand.name
+        held = self.codes[register]
         if code != held:
             if "?" in (code, held) or held[1] < code[1]:
-                raise CannotSimulate(f"a result in the register {operand.name} of another size")
+                raise CannotSimulate(f"a result in the register {register} of another size")
             expression = self._convert(expression, code, held)
-        name = self.locals.get(operand.name, "r")
+        name = self.locals.get(register, "r")
         if name[0] == "r":  # locals named `r` keep the group's value
-            name = self.locals[operand.name] = self._new_local()
+            name = self.locals[register] = self._new_local()
         self.lines.append(f"{name} = {expression}")
-        if operand.name in self.aliases:
-            self._forget_aliases(operand.name)
+        if register in self.aliases:
+            self._forget_aliases(register)
 
     @staticmethod
     def _convert(expression: str, code: str, held: str) -> str:

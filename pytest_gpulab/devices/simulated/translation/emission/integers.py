@@ -5,7 +5,7 @@ The expressions call the functions of `integers` by name; they are in the namesp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -23,15 +23,18 @@ _OPERANDS = dict.fromkeys(_UNARY, 2) | dict.fromkeys(_BINARY, 3) | dict.fromkeys
 
 @emits(*_OPERANDS, modifiers="rn rz rm rp ftz sat relu approx full NaN xorsign abs lo hi wide cc")
 def _typed(b: BlockWriter, i: Instruction) -> None:
-    if i.op[-1] == "relu":  # as the headers write it
-        i = replace(i, op=(i.op[0], "relu", *i.op[1:-1]))
+    op, operands = i.op, i.operands
+    if (form := _plain(op)) is not None and len(operands) == form[0]:  # most of a long kernel
+        _, expression, code, result = form
+        read = b.read
+        b.write(operands[0], expression(*[read(operand, code) for operand in operands[1:]]), result)
+        return
+    if op[-1] == "relu":  # as the headers write it
+        i = replace(i, op=(op[0], "relu", *op[1:-1]))
     name, kind = i.op[0], i.op[-1]
-    if len(i.operands) != _OPERANDS[name]:
-        raise CannotSimulate(f"{len(i.operands)} operands")
-    if (form := _plain(i.op)) is not None:
-        expression, code, result = form
-        b.write(i.operands[0], expression.format(*[b.read(operand, code) for operand in i.operands[1:]]), result)
-    elif kind in ("f16", "bf16", "f16x2", "bf16x2"):
+    if len(operands) != _OPERANDS[name]:
+        raise CannotSimulate(f"{len(operands)} operands")
+    if kind in ("f16", "bf16", "f16x2", "bf16x2"):
         from .floats import write_half
 
         write_half(b, i)
@@ -52,18 +55,23 @@ def _relu(i: Instruction, kind: str) -> Sequence[str]:
 
 
 @lru_cache(maxsize=256)
-def _plain(op: tuple[str, ...]) -> tuple[str, str, str] | None:
-    """Return expression and dtype codes of operands and result, where a NumPy operation equals the instruction."""
+def _plain(op: tuple[str, ...]) -> tuple[int, Callable[..., str], str, str] | None:
+    """Return the form of an instruction that equals a NumPy operation.
+
+    Returns:
+        Count of operands, formatter of the expression, dtype codes of operands and result; None for others.
+    """
     name, *modifiers, kind = op
-    code = CODES.get(kind, "?")
-    if kind in ("f32", "f64") and modifiers in ([], ["rn"]):
-        return (PLAIN_FLOAT[name], code, code) if name in PLAIN_FLOAT else None
-    if code == "?" or code[0] == "f" or kind == "f16x2":
-        return None
-    unsigned = f"u{code[1]}"  # registers are unsigned: no view is needed
-    if not modifiers and name in _SIGNLESS:
-        return _INTEGER[name], unsigned, unsigned
-    return (_PRODUCT[name], unsigned, unsigned) if modifiers == ["lo"] and name in _PRODUCT else None
+    code, forms = CODES.get(kind, "?"), dict[str, str]()
+    if kind in ("f32", "f64"):
+        forms = PLAIN_FLOAT if modifiers in ([], ["rn"]) else forms
+    elif code != "?" and code[0] != "f" and kind != "f16x2":
+        code = f"u{code[1]}"  # registers are unsigned: no view is needed
+        if not modifiers and name in _SIGNLESS:
+            forms = _INTEGER
+        elif modifiers == ["lo"]:
+            forms = _PRODUCT
+    return (_OPERANDS[name], forms[name].format, code, code) if name in forms else None
 
 
 def _pair_of_shorts(b: BlockWriter, i: Instruction) -> None:
