@@ -69,6 +69,7 @@ class Grader(CheckGrader):
         self._budget = TimeBudget(limits.time)
         self._builds = Builds(path, exercise, device, self._budget)
         self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
+        self._is_beside_a_gpu = limits.beside_a_gpu
         self._counted: Usages | None = None
         self._quotes: Quotes | None = None
         self._has_failed = False
@@ -236,13 +237,13 @@ class Grader(CheckGrader):
         from pytest_gpulab.grading.usage.checks import Usages, counting_device
 
         if self._counted is None:
-            if isinstance(self._costs, EstimatedCosts) and self._device.info.kind == "simulated":
-                self._counted = Usages(self._loaded, self._device, self._builds, self._seed, self._costs)
-            else:
-                simulated = counting_device()
-                builds = Builds(self._path, self._loaded, simulated, self._budget)
-                costs = EstimatedCosts(self._loaded, simulated, builds, self._seed)
-                self._counted = Usages(self._loaded, simulated, builds, self._seed, costs)
+            device, builds, costs = self._device, self._builds, self._costs
+            if device.info.kind != "simulated":
+                device = counting_device()
+                builds = Builds(self._path, self._loaded, device, self._budget)
+            if device is not self._device or self._is_beside_a_gpu or not isinstance(costs, EstimatedCosts):
+                costs = EstimatedCosts(self._loaded, device, builds, self._seed, decides=False)
+            self._counted = Usages(self._loaded, device, builds, self._seed, costs)
         return self._counted
 
     def _uncounted(self, check: Check, blocked: BuildFailed) -> CheckResult:

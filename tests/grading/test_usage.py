@@ -4,14 +4,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from block_sums import EXERCISE, HEAD, INTS, TREE, changed, graded, line_of
+from block_sums import EXERCISE, HEAD, INTS, NAIVE, TREE, changed, graded, line_of
 
 from pytest_gpulab import concepts
 from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
 from pytest_gpulab.exercise import Bound, Exercise, ExerciseError, Problem, Usage, UsesCheck
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed
+from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, USUAL, CaseLimits
+from pytest_gpulab.grading.correctness.checked_launches import run_costed
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.speed import estimate
 from pytest_gpulab.grading.usage import checks as usage_module
 from pytest_gpulab.grading.usage.checks import _figure
 
@@ -67,6 +74,29 @@ def test_a_broken_upper_bound_names_the_lines_that_break_it_by_themselves(gpu: D
     (found,) = graded(tmp_path, gpu, strided, exercise)["uses[idea]"].findings
     assert found.where == line_of(strided, useless)
     assert found.evidence[0].startswith(f"{found.where}: ")
+
+
+@pytest.mark.parametrize(("limits", "is_complete"), [(USUAL, True), (BESIDE_A_GPU, False)])
+def test_beside_a_gpu_a_sample_of_the_timed_size_shows_that_a_bound_is_broken_there(
+    gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: CaseLimits, is_complete: bool
+) -> None:
+    complete: list[object] = []
+
+    def run(*arguments: Any) -> Any:
+        complete.append(arguments)
+        return run_costed(*arguments)
+
+    monkeypatch.setattr(estimate, "run_costed", run)
+    barriers = "for (unsigned k = 0; k < 50 && n > 10000; ++k) __syncthreads();\n    unsigned i = blockIdx.x"
+    path = tmp_path / "student.cu"
+    path.write_text(changed(TREE, "unsigned i = blockIdx.x", barriers))
+    (tmp_path / "naive.cu").write_text(NAIVE)
+    exercise = asking(concepts.barriers(20))
+    grader = Grader(LoadedExercise("sums", tmp_path, exercise), path, gpu, 1, limits=limits)
+    (check,) = (check for check in checks_of(exercise) if check.kind == "uses")
+    (found,) = grader.run(check).findings
+    assert found.what.startswith("At size 2^14: Too many barriers: ")
+    assert bool(complete) == is_complete
 
 
 def test_a_bonus_is_missed(gpu: Device, tmp_path: Path) -> None:

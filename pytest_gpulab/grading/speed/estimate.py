@@ -83,7 +83,17 @@ class Timing:
 class EstimatedCosts(Costs):
     """Estimated costs, one run per size and variant of the submission, one per baseline of the device."""
 
-    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
+    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, decides: bool = True) -> None:
+        """Keep references; nothing is run yet.
+
+        Args:
+            loaded: the exercise.
+            device: the device that estimates.
+            builds: the submission's builds on that device.
+            seed: the seed of the input data.
+            decides: False if a real GPU decides the speed checks; then a sample of blocks serves for `profiles`.
+        """
+        self._decides = decides
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._own: dict[tuple[Size, VariantKey], Timing | BuildFailed] = {}
         self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # kept until their outputs are compared
@@ -208,7 +218,7 @@ class EstimatedCosts(Costs):
     def _costed_once(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> Timing:
         replayed = self._replayed(self._builds, size, variant)
         timing, _ = self._time(run_unread_sample, replayed)
-        if self._may_reach_a_threshold(size, variant, timing):  # then all blocks must run
+        if self._decides and self._may_reach_a_threshold(size, variant, timing):  # then all blocks must run
             timing, self._costed[key] = self._time(run_costed, replayed)
         return timing
 
