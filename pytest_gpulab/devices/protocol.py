@@ -91,6 +91,8 @@ class LaunchProfile:
         representative: True if the counted blocks issued as many instructions per block as all blocks on average.
         order_free: True if no order of warps can change the results: a check (`LaunchOptions.check`) found no hazards,
             and threads share memory by plain accesses and block barriers only.
+        garbage_free: True if it is `order_free` and no contents of unwritten registers or memory can change the
+            results: nothing unwritten was read, and no register can be.
         unset: source lines of a checked launch that may read a variable before it has a value.
         read_per_thread: bytes that a thread reads on average, per array argument, by its position; of a checked launch.
         unchecked: accesses that the race check left out for lack of memory, as clauses of a sentence.
@@ -110,6 +112,7 @@ class LaunchProfile:
     kernel_occupancy: KernelOccupancy | None = None
     instruction_source: InstructionSource = ""
     order_free: bool = False
+    garbage_free: bool = False
     unset: tuple[SourceLine, ...] = ()
     read_per_thread: Mapping[int, float] = field(default_factory=dict)
     unchecked: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from pytest_gpulab.devices.protocol import KernelFault, KernelResources
 from pytest_gpulab.exercise import Array, Case, Expected, Problem
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import UNSET
-from pytest_gpulab.grading.plans.replay import FIRST
+from pytest_gpulab.grading.plans.replay import AGAIN, FIRST
 
 pytestmark = pytest.mark.unit
 
@@ -146,6 +146,13 @@ def test_no_order_of_warps_is_tried_where_none_can_matter(bench: Bench) -> None:
     only_correct(bench, right(order_free=True))
     assert {options.schedule for _, options in bench.device.launches} == {"lockstep"}
     assert [options.fill for _, options in bench.device.launches[:3]] == [0xFF, 0xFF, 0xA5], "decoy, first, again"
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+def test_one_run_per_pattern_where_neither_order_nor_garbage_can_matter(bench: Bench, has_state: bool) -> None:
+    only_correct(bench, program(kernel(order_free=True, garbage_free=True), has_state=has_state))
+    fills = [options.fill for _, options in bench.device.launches]
+    assert fills.count(AGAIN.options.fill) == (3 if has_state else 0), "variables may keep something of the first run"
 
 
 def test_a_real_gpu_has_its_own_order(tmp_path: Path) -> None:

@@ -133,6 +133,44 @@ def test_results_that_no_order_of_warps_changes(run: Run, body: str, is_free: bo
     assert not run(source, *arrays, block=(128,)).order_free, "nobody looked"
 
 
+@pytest.mark.parametrize(
+    ("body", "is_free"),
+    [
+        ("tile[t] = in[t]; __syncthreads(); out[t] = tile[127 - t];", True),
+        ("out[t] = in[t] + 1;", True),
+        ("out[t] = tile[t];", False),
+        ("int own[4]; own[t & 3] = t; out[t] = own[in[t] & 3];", False),
+        ('int x; asm("add.s32 %0, %0, 1;" : "+r"(x)); out[t] = x;', False),
+        ("tile[t] = in[t]; __syncthreads(); if (t < 32) ((int4 *)out)[t] = ((int4 *)tile)[31 - t];", True),
+        ("if (t & 1) tile[t] = 1; __syncthreads(); if (t < 32) ((int4 *)out)[t] = ((int4 *)tile)[t];", False),
+        ("int *own = (int *)malloc(4); out[t] = own[0]; free(own);", False),
+        ("out[atomicAdd(&in[0], 1) & 127] = t;", False),
+    ],
+)
+def test_what_no_garbage_in_memory_changes(run: Run, body: str, is_free: bool) -> None:
+    source = f"__global__ void f(int *in, int *out) {{ __shared__ int tile[128]; int t = threadIdx.x; {body} }}"
+    arrays = np.zeros(128, np.int32), np.zeros(128, np.int32)
+    assert run(source, *arrays, block=(128,), options=LaunchOptions(check=True)).garbage_free == is_free
+    assert not run(source, *arrays, block=(128,)).garbage_free, "not checked"
+
+
+def test_a_copied_struct_with_an_unset_member_is_not_free_of_garbage(run: Run) -> None:
+    source = """
+    struct Pair { char first; int second; };
+    __global__ void f(Pair *out) {
+        __shared__ Pair tile[32];
+        tile[threadIdx.x].first = 1;
+        tile[threadIdx.x].second = 2;
+        __syncthreads();
+        out[threadIdx.x] = tile[31 - threadIdx.x];
+    }"""
+    whole = source.replace("char first", "int first")
+    options = LaunchOptions(check=True)
+    assert run(whole, np.zeros(64, np.int32), options=options).garbage_free
+    padded = run(source, np.zeros(64, np.int32), options=options)
+    assert padded.order_free and not padded.garbage_free
+
+
 LOOK_BACK = """
 __global__ void f(unsigned *ticket, volatile unsigned *status, unsigned *out) {{
     __shared__ unsigned tile, before;

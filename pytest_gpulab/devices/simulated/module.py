@@ -260,7 +260,8 @@ class SimulatedModule:
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=declared),
             hazards=tuple(launch.hazards.values()), output=launch.output,
-            order_free=launch.is_clean and program.is_orderly, unset=program.unset_lines if options.check else (),
+            order_free=launch.is_order_free, garbage_free=launch.is_garbage_free,
+            unset=program.unset_lines if options.check else (),
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
             counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_is_representative(launch, ran),
         )  # fmt: skip

@@ -176,6 +176,17 @@ class LaunchState:
         return self.checker is not None and not self.hazards and not self.unchecked
 
     @property
+    def is_order_free(self) -> bool:
+        """True if no order of warps can change the results; see `LaunchProfile.order_free`."""
+        return self.is_clean and self.program.is_orderly
+
+    @property
+    def is_garbage_free(self) -> bool:
+        """True if no unwritten contents can change the results; see `LaunchProfile.garbage_free`."""
+        has_read_any = self.checker is None or self.checker.has_copied_unwritten
+        return self.is_order_free and self.program.is_set and not has_read_any
+
+    @property
     def unchecked(self) -> tuple[str, ...]:
         """Accesses that the race check had to leave out."""
         return () if self.checker is None else tuple(self.checker.reporter.unchecked)

@@ -37,6 +37,7 @@ class LaunchHazardChecker:
         orders: number of events that may order threads: barriers, fences, writes that are not weak.
         changing: the arrays that the launch may change; None if it may be any.
         read_bytes: bytes read per array, by all threads.
+        has_copied_unwritten: True once a load with a value that is only copied has read unwritten bytes.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class LaunchHazardChecker:
         changing: frozenset[Allocation] | None = None,
     ) -> None:
         self.time = self.orders = 0
+        self.has_copied_unwritten = False
         self.program, self.changing = program, changing
         self.read_bytes: dict[Allocation, int] = defaultdict(int)
         self.fences = _fences() if program.communicates else None
@@ -187,6 +189,7 @@ class HazardChecker:
     def _record_gaps(self, site: Site, lanes: Lanes, bad: Mask | None, missing: Callable[[int], Mask | None]) -> None:
         """Record the unwritten bytes of a load with a value that is only copied; see `Gaps.record`."""
         if (bad is not None or self.gaps) and site.number in self.launch.program.copied:
+            self.launch.has_copied_unwritten |= bad is not None
             self.gaps.record(site.number, lanes, site.nbytes, missing if bad is not None else None)
 
     def _carried_gaps(self, site: Site, lanes: Lanes) -> Iterable[tuple[int, Mask]]:

@@ -73,6 +73,11 @@ class Program:
         """
         return not self.sees_order and all(step.barrier is None or _is_for_all(step.barrier) for step in self.steps)
 
+    @property
+    def is_set(self) -> bool:
+        """True if no register or heap memory is read before it is written; False if unknown."""
+        return not (self.unset or self.allocates or self.stack is not None)
+
     @cached_property
     def without_end(self) -> frozenset[int]:
         """The basic blocks without a path to the kernel's end; see `waits.without_end`."""
