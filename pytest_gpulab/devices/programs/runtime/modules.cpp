@@ -2,6 +2,7 @@
 #include "modules.h"
 
 #include <map>
+#include <mutex>
 
 namespace gpulab {
 namespace {
@@ -22,6 +23,8 @@ struct FatEntry {
     uint64_t size;
 };
 constexpr uint16_t PTX = 1;
+
+std::recursive_mutex loading;  // threads of the program may use a kernel for the first time at once
 
 // Constructors of the program may come before those of this file.
 std::map<const void *, Kernel *> &kernels()
@@ -61,11 +64,13 @@ T *find(const std::map<const void *, T *> &in, const void *key)
 
 cudaError_t Module::load()
 {
+    std::lock_guard<std::recursive_mutex> lock(loading);
     return number >= 0 ? cudaSuccess : ask("module", ptx_of(image)).into(&number);
 }
 
 cudaError_t Kernel::load()
 {
+    std::lock_guard<std::recursive_mutex> lock(loading);
     if (number >= 0)
         return cudaSuccess;
     if (cudaError_t error = module->load())
@@ -78,6 +83,7 @@ cudaError_t Kernel::load()
 
 cudaError_t Variable::load()
 {
+    std::lock_guard<std::recursive_mutex> lock(loading);
     if (address)
         return cudaSuccess;
     if (cudaError_t error = module->load())
