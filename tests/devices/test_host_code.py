@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import time
 from pathlib import Path
 from random import Random
 
 import pytest
+from any_nvcc import by_nvcc, needs_nvcc
 
 from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
-from pytest_gpulab.devices.cuda.nvcc.compile import _OPTIONS, with_prelude
+from pytest_gpulab.devices.cuda.nvcc.compile import with_prelude
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.source.host_code import device_text
@@ -27,6 +26,7 @@ KERNELS = sorted(
     for path in (ROOT / folder).rglob("*.cu")
     if "GPULAB_TODO" not in path.read_text()
 )
+RIGHT = [path for path in KERNELS if "wrong" not in path.parts]
 BEFORE = """#include <stdio.h>
 #include <iostream>
 #include <vector>
@@ -298,13 +298,10 @@ def test_kernels_may_use_the_values_of_constants(source: str) -> None:
     nvrtc.compile_ptx(source, "a.cu", "compute_90")
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="compared with nvcc where there is one")
+@needs_nvcc
 @pytest.mark.parametrize("source", [*REFERENCES.values(), *VALUES])
 def test_nvcc_says_the_same_of_constants(tmp_path: Path, source: str) -> None:
-    (tmp_path / "a.cu").write_text(source)
-    include = ROOT / "pytest_gpulab" / "include"
-    command = ["nvcc", "-cubin", "-arch=sm_90", *_OPTIONS, f"-I{include}", "a.cu", "-o", "a.cubin"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = by_nvcc(tmp_path, source)
     assert (done.returncode == 0) == (source in VALUES), done.stderr
 
 
@@ -319,27 +316,17 @@ def test_where_nothing_compiles_the_machine_is_to_blame() -> None:
         nvrtc.compile_ptx("wrong", "a.cu", "compute_90", run=lambda request: nvrtc_program.Answer(None, said))
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="NVRTC's part is tested above; this is nvcc's")
-@pytest.mark.parametrize("path", KERNELS[::12], ids=lambda path: path.stem)
+@needs_nvcc
+@pytest.mark.parametrize(
+    "path", [path for path in KERNELS if "wrong" not in path.parts][::12], ids=lambda path: path.stem
+)
 def test_nvcc_compiles_a_kernel_within_a_program(path: Path, tmp_path: Path) -> None:
     exercise = next(name for name in path.parts[::-1] if (ROOT / "exercises" / name).is_dir())
     headers = {file.name: file.read_text() for file in (ROOT / "exercises" / exercise).glob("*.cuh")}
     for name, text in headers.items():
         (tmp_path / name).write_text(text)
     source = device_text(BEFORE + path.read_text() + AFTER, headers).text
-    (tmp_path / "a.cu").write_text(with_prelude(source, "a.cu", {}))
-    command = [
-        "nvcc",
-        "-cubin",
-        "-arch=sm_90",
-        *_OPTIONS,
-        f"-I{ROOT}/pytest_gpulab/include",
-        "-I.",
-        "a.cu",
-        "-o",
-        "a.cubin",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = by_nvcc(tmp_path, with_prelude(source, "a.cu", {}))
     assert done.returncode == 0, done.stderr
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from any_nvcc import by_nvcc, needs_nvcc
 
-from pytest_gpulab.devices.cuda.nvcc.compile import _OPTIONS
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.source.host_code import device_text
@@ -75,14 +73,51 @@ def test_what_nvcc_would_accept_is_accepted(source: str) -> None:
     assert SimulatedDevice().compile(source, "a.cu").kernels
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="compared with nvcc where there is one")
+@needs_nvcc
 @pytest.mark.parametrize("source", [*REFUSED.values(), *ACCEPTED.values()], ids=[*REFUSED, *ACCEPTED])
 def test_nvcc_says_the_same_with_and_without_host_code(tmp_path: Path, source: str) -> None:
     for text in (source, device_text(source, {}).text):
-        (tmp_path / "a.cu").write_text(text)
-        command = ["nvcc", "-cubin", "-arch=sm_90", *_OPTIONS, "a.cu", "-o", "a.cubin"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = by_nvcc(tmp_path, text)
         assert (done.returncode == 0) == (source in ACCEPTED.values()), done.stderr
+
+
+HD = "__host__ __device__ "
+ONLY_NVCC_ACCEPTS = {
+    "host function in a function of both": f"float f() {{ return 3; }}\n{HD}float g() {{ return f(); }}\n{kernel('1')}",
+    "sizeof": "int table[7];\n" + kernel("sizeof(table)"),
+    "decltype": "float x;\n" + kernel("(decltype(x))1.5"),
+    "macro of a header": "#include <sys/param.h>\n" + kernel("MIN(1, 2)"),
+    "alloca": kernel("alloca(8) != 0"),
+}
+ONLY_NVCC_REFUSES = {
+    "redefinition": "float max(float a, float b) { return a > b ? a : b; }\n" + kernel("max(p[0], p[1])"),
+    "destructor": "struct V { float x; ~V() { x = 0; } };\n__global__ void k(float *p) { V v; v.x = 2; p[0] = v.x; }\n",
+    "virtual": "struct V { virtual float f() { return 1; } };\n__global__ void k(V *v, float *p) { p[0] = v->f(); }\n",
+    "constant lambda": "constexpr auto f = [](float x) { return 2 * x; };\n" + kernel("f(p[1])"),
+    "local reference": "const int n = 3;\n__global__ void k(int *p) { const int &r = n; p[0] = r; }\n",
+}
+
+
+@pytest.mark.parametrize("source", ONLY_NVCC_ACCEPTS.values(), ids=ONLY_NVCC_ACCEPTS)
+def test_the_page_for_students_names_what_is_refused(source: str) -> None:
+    with pytest.raises(CompileError):
+        SimulatedDevice().compile(source, "a.cu")
+
+
+@pytest.mark.parametrize("source", ONLY_NVCC_REFUSES.values(), ids=ONLY_NVCC_REFUSES)
+def test_the_page_for_students_names_what_is_accepted(source: str) -> None:
+    assert SimulatedDevice().compile(source, "a.cu").kernels == ("k",)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    "source",
+    [*ONLY_NVCC_ACCEPTS.values(), *ONLY_NVCC_REFUSES.values()],
+    ids=[*ONLY_NVCC_ACCEPTS, *ONLY_NVCC_REFUSES],
+)
+def test_nvcc_differs(tmp_path: Path, source: str) -> None:
+    done = by_nvcc(tmp_path, source)
+    assert (done.returncode == 0) == (source in ONLY_NVCC_ACCEPTS.values()), done.stderr
 
 
 TEMPLATES = """

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
+from any_nvcc import by_nvcc, needs_nvcc
 from known_names import ALWAYS, HEADERS, KNOWN_DIFFERENCES, NEVER, WITH_HEADERS
 
 from pytest_gpulab.devices.compiler import nvrtc
-from pytest_gpulab.devices.cuda.nvcc.compile import _OPTIONS
 from pytest_gpulab.devices.protocol import CompileError
 
 STATEMENTS = (*ALWAYS, *WITH_HEADERS, *NEVER)
@@ -52,13 +49,11 @@ def test_with_headers_nvrtc_knows_what_nvcc_knows() -> None:
     assert accepted(by_nvrtc, STATEMENTS, INCLUDES) == expected
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="the record is compared with nvcc where there is one")
+@needs_nvcc
 def test_the_record_is_what_nvcc_says(tmp_path: Path) -> None:
-    def by_nvcc(source: str) -> str:
-        (tmp_path / "a.cu").write_text(source)
-        command = ["nvcc", "-cubin", "-arch=sm_90", *_OPTIONS, "a.cu", "-o", "a.cubin"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    def said(source: str) -> str:
+        done = by_nvcc(tmp_path, source)
         return done.stderr + done.stdout if done.returncode else ""
 
-    assert accepted(by_nvcc, STATEMENTS) == set(ALWAYS)
-    assert accepted(by_nvcc, STATEMENTS, INCLUDES) == {*ALWAYS, *WITH_HEADERS}
+    assert accepted(said, STATEMENTS) == set(ALWAYS)
+    assert accepted(said, STATEMENTS, INCLUDES) == {*ALWAYS, *WITH_HEADERS}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from any_nvcc import by_nvcc, needs_nvcc
 
-from pytest_gpulab.devices.cuda.nvcc.compile import _OPTIONS
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.source.host_code import device_text
@@ -68,12 +66,10 @@ def test_host_code_in_kernels_is_named(source: str, what: str) -> None:
     assert finding.hint.startswith("Libraries of the host" if is_library else "Mark a function `__device__`")
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="compared with nvcc where there is one")
+@needs_nvcc
 @pytest.mark.parametrize(("source", "what"), USES.items(), ids=USES.values())
 def test_nvccs_messages_are_explained_in_the_same_way(source: str, what: str, tmp_path: Path) -> None:
-    (tmp_path / "a.cu").write_text(device_text(source, {}).text)
-    command = ["nvcc", "-cubin", "-arch=sm_90", *_OPTIONS, "a.cu", "-o", "a.cubin"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = by_nvcc(tmp_path, device_text(source, {}).text)
     said = explained(CompileError(done.stdout + done.stderr), source)
     assert (said.code, said.what) == ("host-code-used", f"Device code uses {what} host code.")
 
