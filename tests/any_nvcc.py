@@ -18,6 +18,7 @@ try:
     NVCC = str(find_toolchain(prefer_toolkit=True).nvcc)
 except DeviceUnavailable:
     NVCC = ""
+IS_OF_PACKAGES = "site-packages" in NVCC
 needs_nvcc = pytest.mark.skipif(not NVCC, reason="there is no nvcc or g++ for this system")
 
 
