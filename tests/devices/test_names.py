@@ -44,6 +44,13 @@ FULL = {
     "_Z1kP6float4RKiPPf": "k(float4 *, const int &, float **)",
     "_Z1kPVjPKdPdS2_": "k(volatile unsigned int *, const double *, double *, const double *)",
     "_Z1kPFiiE": "k",
+    "_Z1kIZ4mainEUliE_EvPiT_": "k<main::{lambda(int)#1}>(int *, main::{lambda(int)#1})",
+    "_Z1kIZ4mainEUlifE0_EvPiT_": "k<main::{lambda(int, float)#2}>(int *, main::{lambda(int, float)#2})",
+    "_Z1kIZ4mainEUlvE_EvT_": "k<main::{lambda()#1}>(main::{lambda()#1})",
+    "_Z1kIZ4mainE3AddEvPiT_": "k<main::Add>(int *, main::Add)",
+    "_Z4eachILi64ELi4EZ5innerIiEvPT_PKS1_PKlllllllEUliE_EviT1_": (
+        "each<64, 4, inner::{lambda(int)#1}>(int, inner::{lambda(int)#1})"
+    ),
     "k": "k",
 }
 

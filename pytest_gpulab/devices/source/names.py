@@ -235,10 +235,28 @@ class _Reader:
             return self._new(name if arguments is None else f"{name}<{arguments}>")
         if text == "A":
             return self._array()
+        if text == "Z":
+            return self._new(self._local())
         if not (text.isdigit() or self._text.startswith("St", self._at)):
             raise _UnknownForm
         name = self._new(("std::" if self._takes("St") else "") + self._source_name())
         return self._new(f"{name}<{self._inner_arguments()}>") if self._text.startswith("I", self._at) else name
+
+    def _local(self) -> str:
+        """Read a type that is local to a function, such as that of a lambda expression."""
+        self._takes("Z")
+        of_kernel = self._arguments
+        function, _ = self.function_name()
+        while not self._takes("E"):
+            self.type()
+        self._arguments = of_kernel
+        if not self._takes("Ul"):
+            return f"{function}::{self._source_name()}"
+        parameters = []
+        while not self._takes("E"):
+            parameters.append(self.type())
+        shown = "" if parameters == ["void"] else ", ".join(parameters)
+        return f"{function}::{{lambda({shown})#{self._numbered('') + 1}}}"
 
     def _inner_arguments(self) -> str:
         of_function = self._arguments
@@ -258,7 +276,7 @@ class _Reader:
         return name
 
     def _numbered(self, sign: str) -> int:
-        """Read `S_`, `S0_`, `S1_`, ... and return the index."""
+        """Read `S_`, `S0_`, `S1_`, ... with another `sign` for S, and return the index."""
         found = re.compile(rf"{sign}([0-9A-Z]*)_").match(self._text, self._at)
         if found is None:
             raise _UnknownForm
