@@ -104,6 +104,17 @@ ENDING = {
     "waits for the clock": (
         "long long begin = clock64(); while (clock64() - begin < 3000); sum = 1;", False,
     ),
+    "waits for the clock for long": (
+        "long long begin = clock64(); while (clock64() - begin < 200000000); sum = 1;", False,
+    ),
+    "waits for the timer twice": (
+        """for (int k = 0; k < 2; ++k) {
+            unsigned long long begin, now;
+            asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+            do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now - begin < 100000000);
+        }
+        sum = 1;""", False,
+    ),
     "waits for the clock and looks at memory": (
         "long long begin = clock64(); while (*(volatile int *)in == 0 && clock64() - begin < 3000); sum = 1;", False,
     ),
@@ -117,6 +128,22 @@ def test_a_loop_that_changes_something_ends_by_itself(run: Run, body: str, share
     source = f"__global__ void f(const int *in, int *out, int n) {{ int sum = 0; {body} out[0] = sum; }}"
     run(source, np.zeros(64, np.int32), out, np.int32(0), block=(1,) if shared else (32,))
     assert out[0] or "in[i % 64]" in body
+
+
+def test_a_clock_advances_little_unless_a_loop_waits_for_it(run: Run) -> None:
+    cycles = np.zeros(2, np.int64)
+    source = """
+    __global__ void f(long long *cycles) {
+        long long begin = clock64();
+        for (volatile int k = 0; k < 100; k = k + 1);
+        cycles[0] = clock64() - begin;
+        while (clock64() - begin < 1000000);
+        for (volatile int k = 0; k < 100; k = k + 1);
+        begin = clock64();
+        cycles[1] = clock64() - begin;
+    }"""
+    run(source, cycles, block=(1,))
+    assert 100 <= cycles[0] < 1000 and 1 <= cycles[1] < 10
 
 
 def test_a_serial_loop_over_many_elements_ends(run: Run) -> None:

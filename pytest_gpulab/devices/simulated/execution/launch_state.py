@@ -37,6 +37,35 @@ if TYPE_CHECKING:  # imported by the launches that use them
 ABSENT_VALUE = np.uint32(0)  # as on an H100
 
 
+SPIN_BLOCKS = 8  # at most so many basic blocks between two reads of a clock in a loop that waits for it
+SPIN_READS = 256
+MAX_DOUBLINGS = 16
+
+
+class Clock:
+    """The clock of a wave: it advances with the executed basic blocks and with its own reads.
+
+    Attributes:
+        reads: number of reads.
+    """
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self._in_a_row = self._extra = self._blocks = 0
+
+    def read(self, blocks: int) -> int:
+        """Return the cycles after a number of basic blocks.
+
+        The more often a loop that only waits has read the clock, the more each read advances it: else a wait of
+        milliseconds would take minutes.
+        """
+        self.reads += 1
+        self._in_a_row = self._in_a_row + 1 if blocks - self._blocks <= SPIN_BLOCKS else 0
+        self._extra += 1 << min(self._in_a_row // SPIN_READS, MAX_DOUBLINGS)
+        self._blocks = blocks
+        return blocks + self._extra
+
+
 class Surroundings:
     """The clocks and multiprocessors of a launch.
 
@@ -51,21 +80,16 @@ class Surroundings:
         self._first = self._cycles % sms
 
     def clock(self, wave: Wave) -> Any:
-        """Return `%clock64`: a random start plus the basic blocks executed; each read increases it."""
-        return np.uint64(self._cycles + _progress(wave))
+        """Return `%clock64`: a random start plus the cycles of the wave's `Clock`."""
+        return np.uint64(self._cycles + wave.clock.read(wave.steps))
 
     def timer(self, wave: Wave) -> Any:
         """Return `%globaltimer`, in the same way."""
-        return np.uint64(self._nanoseconds + _progress(wave))
+        return np.uint64(self._nanoseconds + wave.clock.read(wave.steps))
 
     def multiprocessor(self, lanes: Lanes) -> Any:
         """Return `%smid`: blocks are assigned to the multiprocessors in turn."""
         return (lanes.block + np.uint32(self._first)) % self.sms
-
-
-def _progress(wave: Wave) -> int:
-    wave.clock_reads += 1
-    return wave.steps + wave.clock_reads
 
 
 def low(value: Any) -> Any:

@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import Banked, first_lane, lane_at
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
-from .launch_state import LaunchState
+from .launch_state import Clock, LaunchState
 
 if TYPE_CHECKING:  # imported by the kernels that use them
     from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
@@ -41,7 +41,7 @@ class Wave:
 
     Attributes:
         steps: number of basic blocks executed, over all groups.
-        clock_reads: number of reads of a clock.
+        clock: its clock.
     """
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:
@@ -49,7 +49,7 @@ class Wave:
         self.shape = Shape(launch.grid, launch.block, block_ids)
         self.counters = launch.counters if is_counted else None
         self.steps: int = 0
-        self.clock_reads = 0
+        self.clock = Clock()
         self._doubles: dict[int, tuple[Value, Value]] = {}
         fill = launch.options.fill
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)

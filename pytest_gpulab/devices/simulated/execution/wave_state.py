@@ -53,7 +53,7 @@ class WaveState:
         wave, barriers = self._of.wave, self._of.barriers
         early = barriers.arrived_early
         arrays = [*wave.arena.contents(), *self._own_memories(), barriers.alive, *early.values()]
-        return hashed(arrays, [wave.clock_reads, *early])
+        return hashed(arrays, [wave.clock.reads, *early])
 
     def _own_memories(self) -> list[npt.NDArray[Any]]:
         wave = self._of.wave
@@ -61,7 +61,7 @@ class WaveState:
 
     def fingerprint(self) -> int:
         """Return a checksum of registers and of shared and local memory."""
-        check = zlib.crc32(np.packbits(self._of.barriers.alive).tobytes(), self._of.wave.clock_reads)
+        check = zlib.crc32(np.packbits(self._of.barriers.alive).tobytes(), self._of.wave.clock.reads)
         for array in self._own_memories():
             check = zlib.crc32(array.data if array.size else b"", check)
         for _, _, values in self._others():
