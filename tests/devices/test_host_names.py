@@ -81,6 +81,30 @@ def test_nvcc_says_the_same_with_and_without_host_code(tmp_path: Path, source: s
         assert (done.returncode == 0) == (source in ACCEPTED.values()), done.stderr
 
 
+MACROS = {
+    f"{name}": f"#include <cuda.h>\n#if defined({name}) && {name} >= {least}\n{kernel('1')}#endif\n"
+    for name, least in (
+        ("__NVCC__", 1), ("__GNUC__", 9), ("__linux__", 1), ("__unix__", 1), ("__x86_64__", 1), ("_GNU_SOURCE", 1),
+        ("__CHAR_BIT__", 8), ("__SIZEOF_INT128__", 16), ("__SIZEOF_POINTER__", 8), ("__INT_MAX__", 0x7fffffff),
+        ("CUDA_VERSION", 12000), ("CUDART_VERSION", 12000), ("__CUDACC__", 1), ("__CUDA_ARCH__", 900),
+        ("__CUDACC_VER_MAJOR__", 12), ("__cplusplus", 201703), ("__LP64__", 1),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", MACROS.values(), ids=MACROS)
+def test_conditions_hold_as_with_nvcc(source: str) -> None:
+    assert SimulatedDevice().compile(source, "a.cu").kernels == ("k",)
+
+
+@needs_nvcc
+def test_nvcc_defines_these_macros(tmp_path: Path) -> None:
+    sources = (source.replace("void k(", f"void k{at}(") for at, source in enumerate(MACROS.values()))
+    for text in (merged := "".join(sources), device_text(merged, {}).text):
+        assert by_nvcc(tmp_path, text).returncode == 0
+        assert all(f"k{at}".encode() in (tmp_path / "a.cubin").read_bytes() for at in range(len(MACROS)))
+
+
 HD = "__host__ __device__ "
 ONLY_NVCC_ACCEPTS = {
     "host function in a function of both": f"float f() {{ return 3; }}\n{HD}float g() {{ return f(); }}\n{kernel('1')}",

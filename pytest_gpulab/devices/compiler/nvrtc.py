@@ -29,6 +29,14 @@ _BUILT_IN_HEADERS = ("gpulab.cuh",)
 # As with nvcc: functions without a mark are device code, since host code was blanked, and 128-bit integers exist.
 _AS_NVCC = ("--device-as-default-execution-space", "--device-int128")
 
+# Macros of nvcc and its host compiler that conditions of a file may test; defined only if the file names them, because
+# CUDA's headers test them, too.
+_PLATFORM = {
+    "__NVCC__": "1", "__GNUC__": "12", "__GNUG__": "12", "__linux__": "1", "__unix__": "1", "__x86_64__": "1",
+    "_GNU_SOURCE": "1", "__CHAR_BIT__": "8", "__SIZEOF_INT128__": "16", "__SIZEOF_POINTER__": "8",
+    "__INT_MAX__": "0x7fffffff",
+}  # fmt: skip
+
 
 @lru_cache(maxsize=1)
 def version() -> str:
@@ -206,7 +214,8 @@ def _request(
 ) -> Request:
     given = _shipped_headers() | dict(headers or {})
     code = device_text(source, given)
-    text, macros = code.text, _macros(filename, defines or {}, code.prelude)
+    platform = {name: value for name, value in _PLATFORM.items() if name in code.text}
+    text, macros = code.text, _macros(filename, platform | dict(defines or {}), code.prelude)
     read = "\n".join((text, *(headers or {}).values()))
     options = [*options, "--std=c++17", _NO_CACHE, *_AS_NVCC]
     options += [f"--pre-include={name}" for name in before(read)]

@@ -18,7 +18,7 @@ _STD = "gpulab_std.h"
 # Headers without names for device code, except those that NVRTC has built in.
 _EMPTY = (
     "alloca.h", "assert.h", "cassert", "cerrno", "chrono", "cinttypes", "climits", "cmath", "cstdbool", "cstddef",
-    "cstdio", "cstdlib", "cstring", "ctime", "cuda.h", "cuda_profiler_api.h", "cuda_runtime.h", "cuda_runtime_api.h",
+    "cstdio", "cstdlib", "cstring", "ctime", "cuda_profiler_api.h", "cuda_runtime.h", "cuda_runtime_api.h",
     "device_launch_parameters.h", "errno.h", "fstream", "inttypes.h", "iomanip", "iostream", "iterator", "limits.h",
     "math.h", "memory.h", "new", "random", "stdbool.h", "stddef.h", "stdio.h", "stdlib.h", "string", "string.h",
     "time.h", "vector",
@@ -101,6 +101,7 @@ def _standard_files() -> dict[str, str]:
     folder = resources.files("pytest_gpulab") / "include" / "standard"
     files = dict.fromkeys(_EMPTY, "") | {name: _into_std(names) for name, names in _IN_STD.items()}
     files |= {name: (folder / f"{stem}.cuh").read_text() for name, stem in _FILES.items()}
+    files["cuda.h"] = "#pragma once\n#define CUDA_VERSION CUDART_VERSION\n"
     files |= dict.fromkeys(("assert.h", "cassert"), _ASSERT) | dict.fromkeys(
         ("utility", "initializer_list"), f"#include <{_STD}>\n"
     )

@@ -111,7 +111,7 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
     unread = [token for token in parsed.directives if _is_unread(token, names, bool(dropped))]
     lines = _Lines(text)
-    edits = [(token.start, token.end, _instead(token, kept)) for token in unread]
+    edits = [(token.start, token.end, _instead(token, kept, text)) for token in unread]
     edits += [(token.start, token.end, "") for token in parsed.directives if _moves_lines(token)]
     edits += _without_dropped(text, dropped, kept, parsed.directives, instances)
     for declaration in kept:
@@ -233,8 +233,13 @@ def _header(directive: Token) -> str:
     return "".join(token.text for token in directive.within[1:]).strip('<>"')
 
 
-def _instead(directive: Token, kept: Iterable[Declaration]) -> str:
-    """Return the include of `cstdint` for a header that includes it, if device code names one of its types."""
+def _instead(directive: Token, kept: Iterable[Declaration], text: str) -> str:
+    """Return the include of a header in place of one without device code, if device code may depend on it.
+
+    `cstdint` stands for a header that includes it. `cuda.h` defines a macro that conditions test.
+    """
+    if _header(directive) == "cuda.h":
+        return "#include <cuda.h>" if "CUDA_VERSION" in text else ""
     has_types = _header(directive) in _WITH_STDINT and any(not each.words.isdisjoint(_STDINT) for each in kept)
     return "#include <cstdint>" if has_types else ""
 
