@@ -344,4 +344,4 @@ HEADERS = (
 """All of them can be included: what kernels cannot use is read as empty, or not at all."""
 
 KNOWN_DIFFERENCES = ("d[0] = (alloca(8) != 0);",)
-"""Refused with no GPU, accepted by nvcc."""
+"""Accepted by nvcc; by NVRTC only where the package of NVIDIA's device libraries is installed, too."""

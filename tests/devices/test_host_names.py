@@ -111,7 +111,6 @@ ONLY_NVCC_ACCEPTS = {
     "sizeof": "int table[7];\n" + kernel("sizeof(table)"),
     "decltype": "float x;\n" + kernel("(decltype(x))1.5"),
     "macro of a header": "#include <sys/param.h>\n" + kernel("MIN(1, 2)"),
-    "alloca": kernel("alloca(8) != 0"),
 }
 ONLY_NVCC_REFUSES = {
     "redefinition": "float max(float a, float b) { return a > b ? a : b; }\n" + kernel("max(p[0], p[1])"),

@@ -41,12 +41,12 @@ def by_nvrtc(source: str) -> str:
 
 
 def test_without_headers_nvrtc_knows_what_nvcc_knows() -> None:
-    assert accepted(by_nvrtc, STATEMENTS) == set(ALWAYS) - set(KNOWN_DIFFERENCES)
+    assert accepted(by_nvrtc, STATEMENTS) - set(KNOWN_DIFFERENCES) == set(ALWAYS) - set(KNOWN_DIFFERENCES)
 
 
 def test_with_headers_nvrtc_knows_what_nvcc_knows() -> None:
     expected = {*ALWAYS, *WITH_HEADERS} - set(KNOWN_DIFFERENCES)
-    assert accepted(by_nvrtc, STATEMENTS, INCLUDES) == expected
+    assert accepted(by_nvrtc, STATEMENTS, INCLUDES) - set(KNOWN_DIFFERENCES) == expected
 
 
 @needs_nvcc
