@@ -117,7 +117,6 @@ ONLY_NVCC_REFUSES = {
     "destructor": "struct V { float x; ~V() { x = 0; } };\n__global__ void k(float *p) { V v; v.x = 2; p[0] = v.x; }\n",
     "virtual": "struct V { virtual float f() { return 1; } };\n__global__ void k(V *v, float *p) { p[0] = v->f(); }\n",
     "constant lambda": "constexpr auto f = [](float x) { return 2 * x; };\n" + kernel("f(p[1])"),
-    "local reference": "const int n = 3;\n__global__ void k(int *p) { const int &r = n; p[0] = r; }\n",
 }
 
 
