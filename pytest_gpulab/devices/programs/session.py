@@ -19,7 +19,7 @@ from .outcome import CallSite, Leak, Outcome
 LAUNCH_LIMIT_S = 120.0
 DYNAMIC_SHARED_BYTES = 48 << 10  # without cudaFuncSetAttribute
 SHARE_OF_TIMEOUT = 0.9  # of the time that is left to the program
-MEMORY_SHARE = 0.5  # of the memory that the machine has left
+MEMORY_SHARE = 1 / 3  # of the memory that the machine has left; the check of unwritten bytes takes as much again
 MAX_FREED = 1000  # freed allocations that are remembered, for messages
 FIRST_HANDLE = 0x1000
 LEGACY_STREAMS = (0, 1)

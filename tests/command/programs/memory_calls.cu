@@ -43,6 +43,9 @@ void managed_and_pinned()
     EXPECT(found.type == cudaMemoryTypeHost);
     OK(cudaPointerGetAttributes(&found, &found));
     EXPECT(found.type == cudaMemoryTypeUnregistered);
+    OK(cudaPointerGetAttributes(&found, &shared_counter));
+    EXPECT(found.type == cudaMemoryTypeManaged);
+    FAILS(cudaHostGetDevicePointer(&device, &found, 0), cudaErrorInvalidValue);
     FAILS(cudaFree(pinned), cudaErrorInvalidValue);
     OK(cudaFree(managed));
     OK(cudaFreeHost(pinned));

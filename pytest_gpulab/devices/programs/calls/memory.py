@@ -10,7 +10,9 @@ from pytest_gpulab.devices.programs.session import Memory
 from pytest_gpulab.devices.programs.shared_memory import PAGE, whole_pages
 
 PITCH_BYTES = 512
-_MEMORY_TYPE = {"variable": 2, "device": 2, "managed": 3, "pinned": 1, "registered": 1}  # enum cudaMemoryType
+_MEMORY_TYPE = {  # enum cudaMemoryType
+    "variable": 2, "device": 2, "managed": 3, "managed variable": 3, "pinned": 1, "registered": 1,
+}  # fmt: skip
 _KINDS = {
     "cudaFree": ("device", "managed"),
     "cudaFreeAsync": ("device", "managed"),
@@ -105,8 +107,11 @@ def unregister(call: Call, address: int) -> None:
 def device_pointer(call: Call, address: int) -> Sequence[Value]:
     """Return the device's address of pinned memory: the same."""
     found = call.session.find(address)
-    if found is None or call.session.memories[found.base].kind not in ("pinned", "registered"):
+    if found is None:
         raise CudaError(Error.INVALID_VALUE, f"the pointer is {call.session.described(address)}")
+    memory = call.session.memories.get(found.base)
+    if memory is None or memory.kind not in ("pinned", "registered", "managed"):
+        raise CudaError(Error.INVALID_VALUE, "the pointer is device memory")
     return [address]
 
 
