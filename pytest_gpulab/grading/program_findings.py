@@ -21,6 +21,7 @@ MAX_FINDINGS = 50
 MAX_QUOTED = 90  # characters of a source line
 
 HINTS: Mapping[str, str] = {
+    "cannot-simulate": "No error was found in this kernel: it needs a real GPU.",
     "api-error": "Check the error of each call of the runtime library: later results cannot be trusted.",
     "leak": "Free each allocation when it is no longer needed: cudaFree, or cudaFreeHost for pinned memory.",
     "host-access": "Memory of cudaMalloc is the device's: copy it with cudaMemcpy, or allocate with cudaMallocManaged.",
@@ -81,7 +82,8 @@ def _of_failure(failure: LaunchFailure, sources: Sources) -> Finding:
         what = _named(what, fault.location, failure.kernel, fault.where)
     place = sources.shown(where) or sources.at(failure.site)
     evidence = tuple(map(sources.plain, of_device.evidence))
-    made = finding(of_device.code, sources.plain(what), place, (*evidence, f"in kernel `{failure.kernel}`"))
+    lines = (*evidence, f"in kernel `{failure.kernel}`")
+    made = finding(of_device.code, sources.plain(what), place, lines, HINTS.get(of_device.code))
     return _quoted(made, where or sources.lines.get(failure.site.address))
 
 

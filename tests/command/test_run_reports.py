@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from running import PROGRAMS, Ran, gpulab
 
 SUMS = (PROGRAMS / "sums.cu").read_text().splitlines()
@@ -88,3 +90,38 @@ def test_an_unknown_gpu_is_one_line() -> None:
     ran = sums("--gpu=voodoo", "sums.cu")
     assert ran.code == 2 and ran.err.startswith("gpulab run: no GPU model is named 'voodoo'; available: ")
     assert len(ran.err.splitlines()) == 1
+
+
+CLUSTER = """
+#include <cstdio>
+__global__ void clustered(int *out) { asm volatile("barrier.cluster.arrive; barrier.cluster.wait;"); *out = 1; }
+__global__ void plain(int *out) { *out = 2; }
+int main()
+{
+    int *device, host = 0;
+    cudaMalloc(&device, 4);
+    clustered<<<1, 1>>>(device);
+    puts(cudaGetErrorName(cudaGetLastError()));
+    plain<<<1, 1>>>(device);
+    cudaMemcpy(&host, device, 4, cudaMemcpyDeviceToHost);
+    printf("%d\\n", host);
+    cudaFree(device);
+}
+"""
+
+
+def test_a_kernel_beyond_the_simulated_gpu_is_named_and_others_run(tmp_path: Path) -> None:
+    (tmp_path / "cluster.cu").write_text(CLUSTER)
+    ran = gpulab(tmp_path, "cluster.cu")
+    assert (ran.code, ran.out) == (0, "cudaErrorNotSupported\n2\n")
+    assert "cannot-simulate: The simulated GPU does not" in ran.said and "at cluster.cu:3\n" in ran.err
+    assert "hint: No error was found in this kernel: it needs a real GPU." in ran.said
+
+
+def test_printing_without_a_synchronisation(tmp_path: Path) -> None:
+    source = '#include <cstdio>\n__global__ void hello() { printf("hello\\n"); }\nint main() { hello<<<1, 1>>>(); }\n'
+    (tmp_path / "hello.cu").write_text(source)
+    ran = gpulab(tmp_path, "hello.cu")
+    assert ran.out == ""
+    assert "unseen-output: Kernels printed after the program's last synchronisation" in ran.said
+    assert "hint: Call cudaDeviceSynchronize()" in ran.said
