@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from running import gpulab
@@ -36,6 +38,23 @@ def path_without(folder: Path, *names: str) -> str:
     return str(links)
 
 
+def write_nvcc(folder: Path) -> Path:
+    """Write an nvcc that does nothing, and return its path."""
+    folder.mkdir(parents=True)
+    (folder / "nvcc").write_text("#!/bin/sh\n")
+    (folder / "nvcc").chmod(0o755)
+    return folder / "nvcc"
+
+
+def install_wheels(monkeypatch: pytest.MonkeyPatch, folder: Path | None) -> None:
+    """Let NVIDIA's wheels be those of a folder, or none, in place of the installed ones."""
+    package = None  # Python raises ImportError for it
+    if folder is not None:
+        package = ModuleType("nvidia")
+        package.__path__ = [str(folder)]
+    monkeypatch.setitem(sys.modules, "nvidia", package)
+
+
 def test_a_missing_host_compiler_is_one_line(tmp_path: Path) -> None:
     write(tmp_path)
     ran = gpulab(tmp_path, "tiny.cu", env={**os.environ, "PATH": path_without(tmp_path, "g++")})
@@ -48,7 +67,7 @@ def test_a_missing_nvcc_is_one_line(
 ) -> None:
     write(tmp_path)
     monkeypatch.setenv("PATH", path_without(tmp_path, "nvcc"))
-    monkeypatch.setattr(toolchain, "_nvcc_of_wheels", lambda: None)
+    install_wheels(monkeypatch, None)
     assert main(["run", str(tmp_path / "tiny.cu")]) == 2
     line = "gpulab run: nvcc is missing; install it with: python -m pip install 'pytest-gpulab[programs]'\n"
     assert capsys.readouterr().err == line
@@ -57,14 +76,23 @@ def test_a_missing_nvcc_is_one_line(
 def test_the_wheels_nvcc_comes_first_but_a_toolkits_serves_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "nvcc"
-    own.write_text("#!/bin/sh\n")
-    own.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert toolchain.find_toolchain().nvcc != own
-    assert toolchain.find_toolchain(prefer_toolkit=True).nvcc == own
-    monkeypatch.setattr(toolchain, "_nvcc_of_wheels", lambda: None)
-    assert toolchain.find_toolchain().nvcc == own
+    of_toolkit = write_nvcc(tmp_path / "toolkit")
+    monkeypatch.setenv("PATH", str(of_toolkit.parent), prepend=os.pathsep)
+    wheels = tmp_path / "nvidia"
+    install_wheels(monkeypatch, wheels)
+    assert toolchain.find_toolchain().nvcc == of_toolkit  # other wheels of NVIDIA, but not nvcc's
+    of_wheels = write_nvcc(wheels / "cu13" / "bin")
+    assert toolchain.find_toolchain().nvcc == of_wheels
+    assert toolchain.find_toolchain(prefer_toolkit=True).nvcc == of_toolkit
+    install_wheels(monkeypatch, None)
+    assert toolchain.find_toolchain().nvcc == of_toolkit
+
+
+def test_the_wheels_nvcc_serves_with_no_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_wheels = write_nvcc(tmp_path / "nvidia" / "cu13" / "bin")
+    install_wheels(monkeypatch, tmp_path / "nvidia")
+    monkeypatch.setenv("PATH", path_without(tmp_path, "nvcc"))
+    assert toolchain.find_toolchain(prefer_toolkit=True).nvcc == of_wheels
 
 
 def test_a_changed_header_is_compiled_again(tmp_path: Path) -> None:

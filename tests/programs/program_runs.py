@@ -18,6 +18,11 @@ class Run:
     out: str
     report: str
 
+    @property
+    def said(self) -> str:
+        """The report as one line, without line breaks by width."""
+        return " ".join(self.report.split())
+
 
 def run(name: str, *arguments: str, options: tuple[str, ...] = (), stdin: str = "", folder: Path = PROGRAMS) -> Run:
     """Run a program of this folder, in a working folder.
