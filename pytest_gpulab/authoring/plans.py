@@ -87,8 +87,9 @@ def _compiled(loaded: LoadedExercise, device: Device, path: Path, what: str) -> 
     if not path.is_file():
         yield Defect(f"{what} {path.name} does not exist", str(path))
         return
+    builds = Builds(path, loaded, device)
     try:
-        Builds(path, loaded, device).of_all(variants_of(loaded.exercise))
+        made = [builds.of(variant) for variant in variants_of(loaded.exercise)]
     except BuildFailed as failed:
         found = failed.finding
         if failed.verdict == "not gradable":
@@ -96,6 +97,10 @@ def _compiled(loaded: LoadedExercise, device: Device, path: Path, what: str) -> 
         else:
             shown = " ".join(found.evidence[:1])
             yield Defect(f"{what} does not fit the plan: {found.what}", found.where or str(path), shown)
+        return
+    for asked, kernel in sorted({pair for build in made for pair in build.chosen.items()}):
+        what = f"{what} does not fit the plan: there is no kernel called `{asked}`"
+        yield Defect(what, str(path), f"Its kernel `{kernel}` has the parameters: rename it, or the plan's launch.")
 
 
 def _state(loaded: LoadedExercise, device: Device, path: Path) -> tuple[str, int]:

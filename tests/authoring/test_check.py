@@ -72,7 +72,7 @@ FUNCTIONS = {
     ),
     "a misspelt buffer": (('("in", "out", np', '("in", "output", np'), "no buffer is called 'output'"),
     "a scalar of 8 bytes": (("np.int32(n)", "np.int64(n)"), "Parameter 3 of `shift` is 4 bytes wide"),
-    "a misspelt kernel": (('Launch("shift"', 'Launch("shifted"'), "There is no kernel called `shifted`"),
+    "a misspelt kernel": (('Launch("shift"', 'Launch("shifted"'), "there is no kernel called `shifted`"),
     "inputs of another dtype": (
         ("rng.standard_normal(problem.size, dtype=np.float32)", "rng.standard_normal(problem.size)"),
         "input 'in' is float64 (1,), but its buffer is float32 (1,)",
@@ -181,7 +181,7 @@ FILES = {
         "skeleton", "GPULAB_TODO(shift);\n", "", "the skeleton counts as a finished submission"
     ),
     "a skeleton with another kernel": broken(
-        "skeleton", "void shift", "void shifts", "the skeleton does not fit the plan: There is no kernel called `shift`"
+        "skeleton", "void shift", "void shifts", "the skeleton does not fit the plan: there is no kernel called `shift`"
     ),
     "a skeleton that does not compile": broken(
         "skeleton", "int n) {", "int n) { oops", "the skeleton does not fit the plan: The file does not compile"

@@ -45,7 +45,10 @@ def full_context(error):
     context = Context()
     context.driver, context.launches, context.wait = Refusing(error), 0, lambda kernel: None
     context.gpu = SimpleNamespace(
-        total_memory=lambda: 100 * GIB, get_attribute=ATTRIBUTES.__getitem__, compute_capability=lambda: (9, 0)
+        total_memory=lambda: 100 * GIB,
+        get_attribute=ATTRIBUTES.__getitem__,
+        compute_capability=lambda: (9, 0),
+        name=lambda: "NVIDIA H200",
     )
     return context
 
@@ -108,6 +111,7 @@ def module_with(context, function):
     module._module = SimpleNamespace(get_function=lambda symbol: function)
     module._inspected = SimpleNamespace(parameter_bytes=lambda symbol: function.told.append(symbol) or ())
     module._names = CubinNames({"f": "_Z1fv"}, {}, 0)
+    module._symbols = dict(module._names.kernels)
     return module
 
 

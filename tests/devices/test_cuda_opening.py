@@ -52,7 +52,9 @@ def test_a_driver_that_does_not_answer_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(bindings, "cuDeviceGetByPCIBusId", lambda address: (FOUND, 7))
     monkeypatch.setattr(bindings, "cuDevicePrimaryCtxSetFlags", lambda device, flags: None)
     monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRetain", lambda device: answers.wait(HANG_S))
-    with pytest.raises(DeviceUnavailable, match=r"^the NVIDIA driver had not opened the GPU after 0\.05 s; nvidia-smi"):
+    with pytest.raises(
+        DeviceUnavailable, match=r"^the NVIDIA driver had not opened the GPU after 0\.05 s; try nvidia-smi"
+    ):
         primary_context(SimpleNamespace(pci_bus_id=lambda: "0000:65:00.0"))
     answers.set()
 

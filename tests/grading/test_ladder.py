@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tiers import LADDER, THREE, TWO, expecting, graded, measured, speedup, step, with_tiers
 
+from pytest_gpulab import concepts
 from pytest_gpulab.exercise import SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.calibration.fit import Proposal, Step, proposals, reached_tiers, step_of
 from pytest_gpulab.grading.expected import Expectation, ExpectedFailures
@@ -47,7 +48,7 @@ class TestWhatASolutionMustReach:
         assert reached_tiers(TWO, Expectation(fails, 100)) is None
 
     def test_points_of_other_bonuses_are_taken_from_the_grade(self) -> None:
-        uses = UsesCheck("coalesced", (), 10, 1024, required=False)
+        uses = UsesCheck("coalesced", (concepts.global_traffic(1.1),), 10, 1024, required=False)
         exercise = replace(TWO, cases=(replace(TWO.cases[0], points=15), *TWO.cases[1:]), uses=(uses,))
         exercise = replace(exercise, speed=(TWO.speed[0], replace(TWO.speed[1], points=10), SpeedTier(9, 20, 1024)))
         assert reached_tiers(exercise, expecting(70)) is None, "either of two bonuses"

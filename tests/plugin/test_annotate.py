@@ -123,11 +123,11 @@ def test_a_file_that_does_not_compile_is_listed_with_the_first_message(course: C
 def test_variants_that_can_be_launched_are_listed_with_figures_beside_one_that_cannot(course: Course) -> None:
     exercises = Path(__file__).parents[2] / "exercises"
     naive = (exercises / "divergence" / "naive.cu").read_text()
-    course.write("divergence.cu", naive.replace("transform2", "transformed"))
+    course.write("divergence.cu", naive.replace("__global__ void transform2", "__device__ void transform2"))
     options = ("--gpulab-annotate", f"--gpulab-exercises={exercises}", "-k", "speedup")
     result = course.grade("divergence.cu", *options)
     listings = result.stdout.str().split(" gpulab: listings ")[-1]
-    assert listings.count("  as it was handed in\n") == 1
+    assert listings.count("  ! There is no kernel called `transform2`.\n") == 1
     assert re.search(r"^  \S.* on the simulated GPU \(.*estimated [\d.]+ ms$", listings, re.MULTILINE)
 
 

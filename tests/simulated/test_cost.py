@@ -33,7 +33,7 @@ def test_the_module_and_its_page_state_the_exponents() -> None:
     busy, whole = f"{model.BUSY_OVERLAP:g}", f"{model.OVERLAP:g}"
     assert f"t^{busy})^(1/{busy})" in str(model.__doc__) and f"t^{whole})^(1/{whole})" in str(model.__doc__)
     assert f"^(1/{busy})" in page and f"^(1/{whole})" in page
-    assert f"The exponents {busy} and {whole}" in page
+    assert f"the exponents {busy} and {whole}" in page
 
 
 def family_of(row: str) -> str:
