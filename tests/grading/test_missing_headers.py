@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -21,16 +22,36 @@ LACKING = "The CUDA installation of this machine lacks the header `nv/target`."
 SAID = '\\nf.cu(1): catastrophic error: cannot open source file \\"nv/target\\"\\n'
 
 
-@pytest.mark.parametrize("header", ["nv/target", "cuda/std/array", "algorithm"])
+CLAMPED = "__device__ int clamped(int x) { return std::clamp(x, 0, 9); }"
+SUMMED = "__device__ int summed(int x, cub::WarpReduce<int>::TempStorage &t) { return cub::WarpReduce<int>(t).Sum(x); }"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <nv/target>",
+        "#include <cuda/std/array>",
+        f"#include <algorithm>\n{CLAMPED}",
+        f"#include <cub/cub.cuh>\n{SUMMED}",
+    ],
+)
 def test_without_one_of_cudas_headers_a_file_that_needs_it_is_not_gradable(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, header: str
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     lacking_headers(monkeypatch.setattr, tmp_path_factory.mktemp("include"))
-    results = graded(tmp_path, SimulatedDevice(), f"#include <{header}>\n{TREE}")
+    results = graded(tmp_path, SimulatedDevice(), f"{text}\n{TREE}")
     assert {result.verdict for result in results.values()} == {"not gradable"}
     (finding,) = results["compile"].findings
     assert finding.what == LACKING
     assert finding.hint == "Your file is not at fault: please tell your instructor."
+
+
+def test_a_standard_header_needs_cudas_only_for_names_that_the_file_uses(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking_headers(monkeypatch.setattr, tmp_path_factory.mktemp("include"))
+    results = graded(tmp_path, SimulatedDevice(), f"#include <algorithm>\n{TREE}")
+    assert {result.verdict for result in results.values()} == {"passed", "missed"}  # missed: the bonus for 1000x
 
 
 @pytest.mark.parametrize(
@@ -80,7 +101,9 @@ def test_with_nvcc_the_headers_are_tried_as_well(
             raise CompileError(said if said_of_trial is None else said_of_trial)
 
     assert cudas_missing_header(said, (text, ""), compiled) == header
-    assert tried == ([] if "mine.h" in text else [f"{text}\n__global__ void trial(int *p) {{ *p = 1; }}\n"])
+    words = " ".join(sorted(re.findall(r"\w+", text)))
+    trial = f"{text}\n#define GPULAB_WORDS {words}\n__global__ void trial(int *p) {{ *p = 1; }}\n"
+    assert tried == ([] if "mine.h" in text else [trial])
 
 
 def test_beside_a_gpu_what_is_used_is_not_gradable_then(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

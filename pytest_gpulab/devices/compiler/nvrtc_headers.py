@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from pytest_gpulab.devices.source.tokens import tokens
+from pytest_gpulab.devices.source.tokens import words_of
 
 BUILTINS = "gpulab_builtins.h"
 _STD = "gpulab_std.h"
@@ -68,26 +68,19 @@ def header_files(text: str, folders: Collection[Path]) -> dict[str, str]:
         text: the compiled text.
         folders: the folders with CUDA's headers.
     """
-    words = _words(text)
+    words = words_of(text)
     files = _standard_files() | {name: _of_libcuxx(name, words) for name in _FROM_LIBCUXX}
     return files | {"cub/cub.cuh": _cub(words, folders)} if "cub.cuh" in text else files
 
 
 def before(text: str) -> tuple[str, ...]:
     """Return the headers that are included before a text, as nvcc does implicitly."""
-    words = _words(text)
+    words = words_of(text)
     if "std" not in words:
         return (BUILTINS,)
     # only if needed: their constants would become variables of the module
     named = (header for header in ("limits", "type_traits") if not words.isdisjoint(_declared(header)))
     return (BUILTINS, _STD, *named)
-
-
-@lru_cache(maxsize=16)
-def _words(text: str) -> frozenset[str]:
-    """Return the words of a text without comments and strings."""
-    found = (piece for token in tokens(text) for piece in (token.within or (token,)))
-    return frozenset(piece.text for piece in found if piece.kind == "word")
 
 
 @lru_cache(maxsize=2)

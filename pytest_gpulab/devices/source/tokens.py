@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["word", "number", "string", "character", "sign", "directive"]
@@ -71,6 +72,13 @@ def tokens(text: str) -> list[Token]:
     if directive is not None:
         found.append(_directive(directive, held))
     return found
+
+
+@lru_cache(maxsize=16)
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text without comments and strings."""
+    found = (piece for token in tokens(text) for piece in (token.within or (token,)))
+    return frozenset(piece.text for piece in found if piece.kind == "word")
 
 
 def _directive(sign: Token, held: list[Token]) -> Token:

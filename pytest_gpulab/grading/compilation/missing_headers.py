@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.source.host_code import STANDARD_HEADERS
+from pytest_gpulab.devices.source.tokens import words_of
 
 _CANNOT_OPEN = re.compile(
     r'^[^\n(]+\(\d+\): [a-z ]*error[^:\n]*: (?:cannot|could not) open source file "(?P<nvidia>[^"\n]+)"'
@@ -31,18 +32,21 @@ _TRIAL = "__global__ void trial(int *p) { *p = 1; }\n"
 def cudas_missing_header(messages: str, texts: Iterable[str], compiled: Callable[[str], object]) -> str | None:
     """Return the header that the CUDA installation lacks, or None if the file itself is the cause.
 
-    A file can forge any message, for instance by a static_assert. So each header is compiled with a correct kernel.
+    A file can forge any message, for instance by a static_assert. So each header is compiled with a correct kernel. A
+    macro there holds the file's words, because without a GPU some headers contain only the names that a text uses.
 
     Args:
         messages: the compiler's messages.
         texts: the compiled file, and the exercise's headers.
         compiled: a function that compiles a text.
     """
+    texts = tuple(texts)
     names = dict.fromkeys(name for text in texts for name in _INCLUDED.findall(text) if _is_sound(name))
     if not names or not _CANNOT_OPEN.search(messages):
         return None
     try:
-        compiled("".join(f"#include <{name}>\n" for name in names) + _TRIAL)
+        words = " ".join(sorted(frozenset[str]().union(*map(words_of, texts))))
+        compiled("".join(f"#include <{name}>\n" for name in names) + f"#define GPULAB_WORDS {words}\n{_TRIAL}")
     except CompileError as error:
         found = _CANNOT_OPEN.search(error.diagnostics)
         return (found["nvidia"] or found["gcc"]) if found else None
