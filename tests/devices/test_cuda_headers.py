@@ -13,6 +13,7 @@ from hang_guard import HANG_S
 
 from pytest_gpulab.devices.cuda.nvcc import compile, toolkit
 from pytest_gpulab.devices.cuda.nvcc.headers import _FOR_HOSTS, unneeded_headers
+from pytest_gpulab.devices.source.host_code import device_text
 
 ROOT = Path(__file__).parents[2]
 MATH, SHUFFLE, DOUBLE, MATCH = (
@@ -243,8 +244,10 @@ def test_nvcc_makes_the_same_of_kernels_with_few_headers(path: Path, tmp_path: P
     assert NVCC
     include, exercise = toolkit.headers_of(NVCC), ROOT / "exercises" / path.parent.name
     assert include is not None
-    source = compile.with_prelude((ROOT / path).read_text(), "kernel.cu", MAXIMUM if "reduction" in path.parts else {})
-    guards = unneeded_headers(include, source, {header.name: header.read_text() for header in exercise.glob("*.cuh")})
+    headers = {header.name: header.read_text() for header in exercise.glob("*.cuh")}
+    text, defines = (ROOT / path).read_text(), MAXIMUM if "reduction" in path.parts else {}
+    source = compile.with_prelude(text, "kernel.cu", defines, device_text(text, headers).prelude)
+    guards = unneeded_headers(include, source, headers)
     if guards is None:
         needs_all = ("<type_traits>", "<algorithm>", "<mma.h>", "<cuda_awbarrier_primitives.h>")
         # Pasted words are not looked for.

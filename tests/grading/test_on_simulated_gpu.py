@@ -87,7 +87,7 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "code", "what"),
     [
-        ("void block_sums(", "void blocksums(", "missing-kernel", "There is no kernel called `block_sums`."),
+        ("__global__ void", "__device__ void", "missing-kernel", "There is no kernel called `block_sums`."),
         (", unsigned n)", ", unsigned n, int more)", "wrong-signature", "has 4 parameters, but it is called with 3."),
         (", unsigned n)", ", size_t n)", "wrong-signature", "is 8 bytes wide, but it is called with unsigned int"),
         (
@@ -104,7 +104,7 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
         ),
         (
             "GPULAB_TUNABLE(BLOCK_SIZE, 128)",
-            "const int BLOCK_SIZE = 128;",
+            "namespace sizes { const int BLOCK_SIZE = 128; }\nusing namespace sizes;",
             "tunable-missing",
             "GPULAB_TUNABLE(BLOCK_SIZE, ",
         ),
