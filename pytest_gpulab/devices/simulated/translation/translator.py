@@ -31,6 +31,9 @@ from pytest_gpulab.devices.simulated.translation.program import Program, Transla
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal, with_feature
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW
 
+# Each takes 50 us of processor time to translate, which no time limit of kernels covers. A 512-point FFT has 10,000.
+MAX_STATEMENTS = 1 << 16
+
 
 def translate(
     module: PtxModule,
@@ -66,6 +69,8 @@ def _translated(
     frame_bytes: Callable[[], Mapping[str, int]],
 ) -> Program:
     flat, calls = inline(module, kernel, frame_bytes)
+    if len(flat.body) > MAX_STATEMENTS:
+        raise CannotSimulate(f"a kernel of {len(flat.body):,} instructions; the limit is {MAX_STATEMENTS:,}")
     graph = build(flat)
     layout = Layout(module, flat, addresses)
     names = Names(flat.registers, graph.registers, layout.addresses)
