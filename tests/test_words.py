@@ -14,7 +14,7 @@ import pytest_gpulab
 pytestmark = pytest.mark.unit
 
 PACKAGE = Path(pytest_gpulab.__file__).parent
-ROOT = PACKAGE.parent
+ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(path for suffix in ("py", "cuh", "jinja") for path in PACKAGE.rglob(f"*.{suffix}"))
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("exercises/*/README.md"))]
 KERNELS = [*sorted(ROOT.glob("exercises/*/*.cu*")), *sorted(ROOT.glob("solutions/*/*.cu"))]

@@ -168,8 +168,11 @@ def test_a_driver_without_devices():
         open_device("cuda:0")
 
 
-def test_a_number_that_no_device_has(driver_with_nothing):
+def test_a_number_that_no_device_has(driver_with_nothing, monkeypatch, tmp_path):
     driver_with_nothing.Device.count = lambda: 2
+    (tmp_path / "nvcc").write_text("#!/bin/sh\n")
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DeviceUnavailable, match="there is no CUDA device 7: this machine has 2, numbered from 0"):
         open_device("cuda:7")
 
