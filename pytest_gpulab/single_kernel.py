@@ -87,41 +87,70 @@ def single_kernel(
 
     The points that `uses` and `speed` leave are for correctness: 2.5 for each kind of hazard, the rest for the cases.
     """
-    out = output if isinstance(output, Output) else Output(output)
-    names = ("BLOCK_SIZE",) if dimensions == 1 else ("TILE_X", "TILE_Y")
-
-    def plan(problem: Problem) -> Plan:
-        extents, block = _extents(problem.size), tuple(problem.tunables[name] for name in names)
-        shape = extents[::-1]
-        out_shape = shape if out.shape is None else out.shape(*extents)
-        buffers = [Buffer(name, "input", dtype, shape) for name, dtype in inputs.items()]
-        buffers.append(Buffer("out", "output", out.dtype, out_shape, zeroed=out.zeroed))
-        grid = tuple(-(-extent // threads) for extent, threads in zip(extents, block, strict=True))
-        return Plan(tuple(buffers), (Launch(kernel, grid, block, (*inputs, "out", *map(np.int32, extents))),))
-
-    def made(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
-        shape = _extents(problem.size)[::-1]
-        return {name: _values(values, pattern, shape, dtype, rng) for name, dtype in inputs.items()}
-
-    def expected(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
-        given = [_exact(arrays[name]) for name in inputs]
-        allowed = tolerance(*given) if callable(tolerance) else tolerance
-        return Expected({"out": reference(*given)}, {"out": allowed})
-
-    def least_bytes(problem: Problem) -> int:
-        return sum(buffer.nbytes for buffer in plan(problem).buffers)
-
+    made = _SingleKernel(
+        kernel,
+        inputs,
+        output if isinstance(output, Output) else Output(output),
+        reference,
+        tolerance,
+        dimensions,
+        values,
+    )
     points = sum(speed.values()) + sum(check.points for check in uses) + sum(check.points for check in SAFE)
     defaults: dict[str, Any] = {
         "cases": _cases(dimensions, 100 - points, tuple(patterns)),
         "safe": SAFE,
         "uses": tuple(uses),
         "speed": _tiers(speed, dimensions),
-        "tunables": tuple(Tunable(name, EDGES[dimensions - 1]) for name in names),
-        "min_bytes": least_bytes,
-        "mixable": values is None and out.shape is None,
+        "tunables": tuple(Tunable(name, EDGES[dimensions - 1]) for name in made.tunables),
+        "min_bytes": made.least_bytes,
+        "mixable": values is None and made.output.shape is None,
     }
-    return Exercise(title, plan, made, expected, **{**defaults, **more})
+    return Exercise(title, made.plan, made.contents, made.expected, **{**defaults, **more})
+
+
+@dataclass(frozen=True)
+class _SingleKernel:
+    """The functions of an exercise of one kernel; the attributes are arguments of `single_kernel`."""
+
+    kernel: str
+    inputs: Mapping[str, npt.DTypeLike]
+    output: Output
+    reference: Reference
+    tolerance: float | Callable[..., Array]
+    dimensions: int
+    values: Callable[[np.random.Generator, tuple[int, ...]], Array] | None
+
+    @property
+    def tunables(self) -> tuple[str, ...]:
+        """Names of the block's extents."""
+        return ("BLOCK_SIZE",) if self.dimensions == 1 else ("TILE_X", "TILE_Y")
+
+    def plan(self, problem: Problem) -> Plan:
+        """Return the plan: one launch with a thread per element."""
+        extents, block = _extents(problem.size), tuple(problem.tunables[name] for name in self.tunables)
+        shape, out = extents[::-1], self.output
+        out_shape = shape if out.shape is None else out.shape(*extents)
+        buffers = [Buffer(name, "input", dtype, shape) for name, dtype in self.inputs.items()]
+        buffers.append(Buffer("out", "output", out.dtype, out_shape, zeroed=out.zeroed))
+        grid = tuple(-(-extent // threads) for extent, threads in zip(extents, block, strict=True))
+        arguments = (*self.inputs, "out", *map(np.int32, extents))
+        return Plan(tuple(buffers), (Launch(self.kernel, grid, block, arguments),))
+
+    def contents(self, problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
+        """Return the inputs' contents."""
+        shape = _extents(problem.size)[::-1]
+        return {name: _values(self.values, pattern, shape, dtype, rng) for name, dtype in self.inputs.items()}
+
+    def expected(self, problem: Problem, arrays: Mapping[str, Array]) -> Expected:
+        """Return the reference and its tolerance."""
+        given = [_exact(arrays[name]) for name in self.inputs]
+        allowed = self.tolerance(*given) if callable(self.tolerance) else self.tolerance
+        return Expected({"out": self.reference(*given)}, {"out": allowed})
+
+    def least_bytes(self, problem: Problem) -> int:
+        """Return the bytes of all arrays."""
+        return sum(buffer.nbytes for buffer in self.plan(problem).buffers)
 
 
 def _extents(size: Size) -> tuple[int, ...]:
