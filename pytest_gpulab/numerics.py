@@ -18,7 +18,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 _FIRST_FEW = 1024  # terms tested first: mostly they show whether all are multiples of a power of two
-MOVED = 256  # one in so many repeated values changes its place: more would take too long to draw
+MOVED = 256  # one of this number of repeated values changes its place: more would take too long to draw
 _PIECE = 2**18  # terms at a time, so that they fit into the CPU's cache as float64
 PATTERNS = ("random", "equal", "alternating", "needle", "cancellation", "integers", "fractions")
 _MANY = 256  # `fractions` with many digits; the others share the rest of 1/u
@@ -181,7 +181,7 @@ def sum_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None) 
         depth: maximal number of additions that a term passes through; None allows any order (`recursive_depth`).
 
     Raises:
-        ValueError: there is no bound for so many additions in this type: for float16 from depth 1024.
+        ValueError: the type has no bound for this number of additions: float16 from depth 1024.
 
     Source: Higham, section 4.2: gamma_depth * sum |x_i|; 0 where no addition rounds (`sums_exactly`).
     """

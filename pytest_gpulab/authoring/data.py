@@ -37,8 +37,9 @@ MISSING = "a result in which one input element is missing"
 def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator[Defect]:
     """Make the data of every case and pattern twice, and compare them; then try wrong results."""
     where, accepted = str(loaded.folder / "exercise.py"), dict[str, bool]()
+    by_variant = tunables_of(loaded, device)
     for case in loaded.exercise.cases:
-        tunables = tunables_of(loaded, device, case.variant)
+        tunables = by_variant[case.variant.name]
         for pattern in case.patterns:
             try:
                 prepared = _prepared(loaded, case, tunables, pattern, seed)

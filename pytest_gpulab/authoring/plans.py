@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.exercise import DEFAULT_VARIANT, Plan, Variant
+from pytest_gpulab.exercise import Plan
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variants_of
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_plan
@@ -45,12 +45,17 @@ def source_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
         yield from _compiled(loaded, device, skeleton, "the skeleton")
 
 
-def tunables_of(loaded: LoadedExercise, device: Device, variant: Variant = DEFAULT_VARIANT) -> Mapping[str, int]:
-    """Return the tunables of `naive.cu`, or the first allowed values if it has no build."""
-    try:
-        return Builds(loaded.folder / "naive.cu", loaded, device).of(variant).tunables
-    except BuildFailed:
-        return {t.name: t.allowed[0] if t.default is None else t.default for t in loaded.exercise.tunables}
+def tunables_of(loaded: LoadedExercise, device: Device) -> Mapping[str, Mapping[str, int]]:
+    """Return the tunables of `naive.cu` by variant; the first allowed values for a variant without a build."""
+    exercise, builds = loaded.exercise, Builds(loaded.folder / "naive.cu", loaded, device)
+    first = {t.name: t.allowed[0] if t.default is None else t.default for t in exercise.tunables}
+    found = dict[str, Mapping[str, int]]()
+    for variant in (*variants_of(exercise), *(check.variant for check in exercise.uses)):
+        try:
+            found[variant.name] = builds.of(variant).tunables
+        except BuildFailed:
+            found[variant.name] = first
+    return found
 
 
 def buffer_use(loaded: LoadedExercise, plan: Plan) -> Iterator[Defect]:
@@ -69,7 +74,7 @@ def buffer_use(loaded: LoadedExercise, plan: Plan) -> Iterator[Defect]:
 def plan_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
     """Make the plan of every case and every size of `uses` and `speedup` checks."""
     exercise, seen = loaded.exercise, set[str]()
-    tunables = {variant.name: tunables_of(loaded, device, variant) for variant in variants_of(exercise)}
+    tunables = tunables_of(loaded, device)
     for case in exercise.cases:
         try:
             plan = make_plan(exercise, case.problem(tunables[case.variant.name]))

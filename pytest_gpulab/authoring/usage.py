@@ -21,9 +21,10 @@ IDLE = "__global__ void idle() {}"
 def usage_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
     """Measure every bound on launches of an idle kernel with the plan's grids and blocks."""
     where = str(loaded.folder / "exercise.py")
+    tunables = tunables_of(loaded, device)
     for check in loaded.exercise.uses:
         try:
-            problem = Problem(check.size, tunables_of(loaded, device, check.variant), check.variant)
+            problem = Problem(check.size, tunables[check.variant.name], check.variant)
             usage = idle_usage(device, make_plan(loaded.exercise, problem), problem, min_bytes(loaded, problem))
             with instructors_code(f"uses[{check.name}]"):
                 is_met = met_by(check, usage)

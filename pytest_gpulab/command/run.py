@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("sim", "cuda"), default="sim", help="sim (default), or cuda: a real GPU")
     parser.add_argument("--gpu", metavar="MODEL", help="the GPU to model, such as t4; default: h200")
     parser.add_argument("--nvcc", metavar="OPTIONS", default="", help="nvcc's options and further files, as one word")
-    parser.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="kill the program after so many seconds")
+    parser.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="time limit of the program")
     parser.add_argument("--profile", action="store_true", help="count and estimate each launch; print a table")
     parser.add_argument("--annotate", action="store_true", help="print the source with each line's share of the cost")
     parser.add_argument("--no-check", action="store_true", help="do not look for races and uninitialised reads")

@@ -145,13 +145,13 @@ def _outcome(result: CheckResult) -> str:
 
 
 def hardest(rates: Iterable[CheckRate], most: int) -> list[CheckRate]:
-    """Return the checks with the lowest pass rates, at most so many, without those that all passed."""
+    """Return the checks with the lowest pass rates, at most this number, without those that all passed."""
     hard = [rate for rate in rates if rate.rate is not None and rate.rate < 1]
     return sorted(hard, key=lambda rate: (rate.rate or 0.0, -rate.decided))[:most]
 
 
 def commonest(grades: Iterable[Grade], most: int) -> list[FindingCount]:
-    """Return the most common findings, at most so many codes, without those that only follow from others.
+    """Return the most common findings, at most this number of codes, without those that only follow from others.
 
     Missed bonuses are no fault, and inconclusive checks cost no points.
     """

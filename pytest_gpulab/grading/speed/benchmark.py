@@ -280,7 +280,7 @@ class Benchmark:
         return len(self._own_ms)
 
     def _add(self, rounds: int) -> None:
-        """Add so many rounds, or fewer if the time is up, and sample the GPU's state every few rounds."""
+        """Add this number of rounds, or fewer if the time is up; sample the GPU's state every few rounds."""
         self._monitor.latest(self._stopwatch)  # or the sample at the end of the warm-up
         bases, end = self._checked.choose(self._rounds, rounds), self._rounds + rounds
         until_s = time.perf_counter() + BUDGET_S - self._spent_s

@@ -99,7 +99,7 @@ class ThrottleMonitor:
         return self._latest or self.take(stopwatch)
 
     def add(self, stopwatch: Stopwatch, rounds: int) -> None:
-        """Observe after so many rounds; the latest observation was before them."""
+        """Observe after this number of rounds; the latest observation was before them."""
         self._around += [(self.latest(stopwatch), self.take(stopwatch))] * rounds
 
     def suspect(self) -> Marks:

@@ -51,7 +51,7 @@ class Mix:
         return slice(first, min(elements, first + 1 + first // LONGEST_SHARE)), slice(single, single + 1)
 
     def pieces(self, elements: int, sets: int) -> Iterator[tuple[int, slice]]:
-        """Yield the pieces of an array of so many elements: the index of a set, and a range of its elements."""
+        """Yield the pieces of an array of that size: the index of a set, and a range of its elements."""
         stretches = self.stretches(elements)
         borders = {0, elements, *(border for each in stretches for border in (each.start, each.stop))}
         for first, end in pairwise(sorted(borders)):

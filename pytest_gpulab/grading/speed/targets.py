@@ -50,7 +50,7 @@ class BenchmarkTarget:
         self.take_copies(REPLICAS)
 
     def spare_outputs(self, count: int) -> None:
-        """Allocate memory for so many calls of `keep_outputs`, before the GPU lock is taken."""
+        """Allocate memory for this number of calls of `keep_outputs`, before the GPU lock is taken."""
         for buffer in self._outputs * count:
             self._pool.spare(buffer)
 
@@ -83,7 +83,7 @@ class BenchmarkTarget:
         return min(MAX_BATCH, int(WARM_SHARE * l2_bytes) // max(1, self.nbytes))
 
     def take_copies(self, count: int) -> None:
-        """Take so many of the pool's copies, all of a batch; must be repeated after they have moved."""
+        """Take this number of the pool's copies, all of a batch; must be repeated after they have moved."""
         self._replicas = [
             {buffer.name: self._pool.copy(index, buffer) for buffer in self._buffers} for index in range(count)
         ]
@@ -104,7 +104,7 @@ class BenchmarkTarget:
         return stopwatch.batch_ms(self.module, calls, copies) / len(mixes)
 
     def overhead_ms(self, stopwatch: Stopwatch, runs: int = 1) -> float:
-        """Return the launch overhead per run, for so many runs per sample."""
+        """Return the launch overhead per run, for this number of runs per sample."""
         return stopwatch.overhead_ms(runs * len(self.plan.launches)) / runs
 
     def keep_outputs(self, index: int) -> Outputs:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # imported by the launches that use them
 ABSENT_VALUE = np.uint32(0)  # as on an H100
 
 
-SPIN_BLOCKS = 8  # at most so many basic blocks between two reads of a clock in a loop that waits for it
+SPIN_BLOCKS = 8  # most basic blocks between two reads of a clock in a loop that waits for it
 SPIN_READS = 256
 MAX_DOUBLINGS = 16
 

@@ -40,7 +40,7 @@ class HeapPart(Allocation):
         self.mark_unwritten()
 
     def has_space(self, units: int) -> bool:
-        """Return whether blocks of so many units fit behind the earlier ones."""
+        """Return whether blocks of this number of units fit behind the earlier ones."""
         return self._next + units <= len(self._ends)
 
     def add(self, units: IndexArray, size: IndexArray, fill: int) -> IndexArray:
