@@ -27,6 +27,10 @@ class ExerciseError(Exception):
     """An inconsistent exercise: the instructor's mistake, never the student's."""
 
 
+class BlockTooLarge(ExerciseError):
+    """A block with too many threads: the student's mistake if tunables choose its extents."""
+
+
 @dataclass(frozen=True)
 class Tunable:
     """A compile-time integer that the student chooses with `GPULAB_TUNABLE(NAME, value)`.
@@ -161,7 +165,7 @@ def _check_launch(launch: Launch, buffer_names: set[str]) -> None:
         if not 1 <= len(extents) <= 3 or min(extents) < 1:
             raise ExerciseError(f"{where}: grid {launch.grid} and block {launch.block} need 1 to 3 positive extents")
     if int(np.prod(launch.block)) > MAX_BLOCK_THREADS:
-        raise ExerciseError(f"{where}: a block of {launch.block} has more than {MAX_BLOCK_THREADS} threads")
+        raise BlockTooLarge(f"{where}: a block of {launch.block} has more than {MAX_BLOCK_THREADS} threads")
     if max(launch.grid[1:], default=1) > MAX_GRID_Y_Z:
         raise ExerciseError(f"{where}: grid {launch.grid} exceeds {MAX_GRID_Y_Z} in y or z")
     for argument in launch.args:

@@ -219,7 +219,9 @@ class Student:
 class Grade:
     """The result of one submission; `to_dict` and `from_dict` are each other's inverse.
 
-    `student` is the id of the student; empty if unknown.
+    Attributes:
+        student: the id of the student; empty if unknown.
+        swept: tunables with the values that a sweep gave them; empty for the file as it is.
     """
 
     submission: str
@@ -227,6 +229,7 @@ class Grade:
     checks: tuple[CheckResult, ...]
     provenance: Provenance
     student: str = ""
+    swept: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def points(self) -> float:
@@ -254,7 +257,9 @@ class Grade:
             raise ValueError(f"grade of schema version {data['schema_version']}; this is version {SCHEMA_VERSION}")
         checks = tuple(map(CheckResult.from_dict, data["checks"]))
         provenance = Provenance(**_known(Provenance, data["provenance"]))
-        return cls(data["submission"], data["exercise"], checks, provenance, data.get("student", ""))
+        return cls(
+            data["submission"], data["exercise"], checks, provenance, data.get("student", ""), data.get("swept", {})
+        )
 
 
 def _finding(data: Mapping[str, Any]) -> Finding:

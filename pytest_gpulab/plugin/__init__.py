@@ -5,6 +5,7 @@
 - `session`: the exercises, the device and the thresholds of a session.
 - `configuration`: submissions must not configure pytest.
 - `items`, `class_items`: the pytest nodes; a `.cu` file yields one item per check.
+- `sweep_items`: the nodes of a sweep over tunables.
 - `parallel_run`: grading in several processes.
 - `class_run`: grading the submissions of a class.
 - `report_files`: the files of `--gpulab-report`.

@@ -6,9 +6,10 @@ plugin does not slow down the start of pytest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -73,7 +74,10 @@ class CudaFile(pytest.File):
 
     Attributes:
         student: the student's id; empty for files that are not of a class.
+        swept: the tunables with the values of a sweep; empty for the file as it is.
     """
+
+    swept: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, *, student: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -81,7 +85,7 @@ class CudaFile(pytest.File):
         self.shown: set[Finding] = set()
         self._grader: CheckGrader | None = None
 
-    def collect(self) -> Iterator[pytest.Item]:
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield one item per check, or one item with the reason why there are none."""
         from pytest_gpulab.grading.catalogue import BrokenExercise
         from pytest_gpulab.grading.checks import checks_of
@@ -97,6 +101,11 @@ class CudaFile(pytest.File):
             yield BrokenItem.from_parent(self, name="exercise", exercise_name=name, explanation=error.traceback_text)
             return
         checks = checks_of(exercise.exercise)
+        if self.grading.settings.sweep:
+            from .sweep_items import swept_files
+
+            yield from swept_files(self, exercise, checks)
+            return
         yield from self._expectation_mistakes({check.name for check in checks})
         for position, check in enumerate(checks):
             # The id is given as text: pytest 9 parses the brackets in its cache of failures, but not those in a name.
@@ -211,7 +220,8 @@ class CheckItem(GradingItem):
         from pytest_gpulab.reports.gradebook import result_properties
 
         provenance = self.parent.grader(self.exercise).provenance
-        grade = Grade(self.parent.label, self.exercise.name, (result,), provenance, self.parent.student)
+        parent = self.parent
+        grade = Grade(parent.label, self.exercise.name, (result,), provenance, parent.student, parent.swept)
         self.user_properties += result_properties(grade, self.position, self.of)
         self.is_graded = True
         return result

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ASKS_FOR_GRADES = (
     *("--gpulab-submissions", "--gpulab-workers", "--gpulab-scheduler", "--gpulab-roster", "--gpulab-store"),
-    *("--gpulab-regrade", "--gpulab-report", "--gpulab-feedback", "--gpulab-annotate"),
+    *("--gpulab-regrade", "--gpulab-report", "--gpulab-feedback", "--gpulab-annotate", "--gpulab-sweep"),
 )
 """Options that require `--gpulab`; the others only configure grading."""
 
@@ -49,6 +49,13 @@ def add_to(parser: pytest.Parser) -> None:
     _add_class_options(group)
     group.addoption(
         "--gpulab-annotate", action="store_true", help="list the source with counters and cost of each line"
+    )
+    group.addoption(
+        "--gpulab-sweep",
+        metavar="NAME=V1,V2,...",
+        action="append",
+        default=[],
+        help="measure a file at these values of a tunable instead of grading it; given twice, at all pairs of values",
     )
     group.addoption(
         "--gpulab-report",

@@ -5,10 +5,11 @@ Knows neither pytest nor the rest of the package: `hooks` passes two look-up fun
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ WITH_A_VALUE = (
 )
 CALIBRATED_FRACTION = 0.85
 """Default share of the reference solution's speedup that a calibrated threshold requires."""
+SWEEP_FORMATS = ("html", "json")
+"""Formats that report a sweep, which has no points."""
+MAX_SWEPT = 2
+MAX_POINTS = 100
 _DEVICE = re.compile(r"auto|sim|cuda(:\d+)?")
 
 
@@ -85,6 +90,7 @@ class Settings:
         calibrate: whether to measure a calibration instead of using one.
         fraction: of the reference solution's speedup, for the thresholds of a new calibration.
         course: how a class is graded.
+        sweep: the tunables to sweep over, with their values; empty to grade.
     """
 
     device: str
@@ -103,6 +109,7 @@ class Settings:
     fraction: float = CALIBRATED_FRACTION
     seed_given: bool = False
     course: ClassSettings = ClassSettings()
+    sweep: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -132,7 +139,7 @@ class Settings:
         feedback = option("gpulab_feedback")
         specs = [*option("gpulab_report"), *([f"feedback:{feedback}"] if feedback else [])]
         reports = tuple(_report_file(spec, working_folder) for spec in specs)
-        return cls(
+        settings = cls(
             device=shared["device"] if shared else _device(option("gpulab_device") or ini("gpulab_device") or "auto"),
             exercises=Path(shared["exercises"]) if shared else _existing_folder(exercises),
             seed=shared["seed"] if shared else _seed(seed),
@@ -147,7 +154,10 @@ class Settings:
             **_calibration(option, ini, rootdir, working_folder, shared),
             seed_given=bool(seed),
             course=_class(option, working_folder),
+            sweep=_sweep(option("gpulab_sweep")),
         )
+        _refuse_with_sweep(settings)
+        return settings
 
     def shared(self, device: str) -> dict[str, Any]:
         """Return the settings that worker processes must share, as builtins only.
@@ -264,6 +274,35 @@ def _fraction(text: str) -> float:
     if not re.fullmatch(r"0?\.\d+|1(\.0*)?", text, re.ASCII) or float(text) == 0:
         raise SettingsError(f"--gpulab-calibrate-fraction={text}: a fraction is a number above 0 and at most 1")
     return float(text)
+
+
+def _sweep(specs: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for spec in specs:
+        name, _, values = spec.partition("=")
+        if not name.isidentifier() or not re.fullmatch(r"-?\d+(,-?\d+)*", values, re.ASCII):
+            raise SettingsError(f"--gpulab-sweep={spec}: a sweep is NAME=V1,V2,... with a tunable and whole numbers")
+        if name in found:
+            raise SettingsError(f"--gpulab-sweep={spec}: all values of {name} belong in one option")
+        found[name] = tuple(dict.fromkeys(map(int, values.split(","))))
+    if len(found) > MAX_SWEPT:
+        raise SettingsError(
+            f"--gpulab-sweep was given for {len(found)} tunables: at most {MAX_SWEPT} can be swept over"
+        )
+    if (points := math.prod(map(len, found.values()))) > MAX_POINTS:
+        raise SettingsError(f"--gpulab-sweep asks for {points} combinations: at most {MAX_POINTS} are measured")
+    return found
+
+
+def _refuse_with_sweep(settings: Settings) -> None:
+    if not settings.sweep:
+        return
+    for report in settings.reports:
+        if report.format not in SWEEP_FORMATS:
+            formats = " and ".join(SWEEP_FORMATS)
+            raise SettingsError(f"--gpulab-sweep has no points to report as {report.format}: its formats are {formats}")
+    if settings.course.is_asked_for or settings.calibrate:
+        raise SettingsError("--gpulab-sweep measures single files: omit the options for a class and for a calibration")
 
 
 def _report_file(spec: str, working_folder: Path) -> ReportFile:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Module, PrefetchingDevice
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text, normalised
 from pytest_gpulab.devices.stopwatch import at_work_on
-from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Variant
+from pytest_gpulab.exercise import MAX_BLOCK_THREADS, BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.tunables import with_defined_tunables
 from pytest_gpulab.grading.findings import finding, of_error
@@ -335,6 +335,14 @@ def _plans(exercise: Exercise, variant: Variant, tunables: Mapping[str, int]) ->
             with instructors_code("size"):
                 problem = case.problem(tunables)
             plans.append(make_plan(exercise, problem))
-        except InstructorsMistake:
+        except InstructorsMistake as mistake:
+            if tunables and isinstance(mistake.__cause__, BlockTooLarge):
+                raise BuildFailed("failed", _block_too_large(tunables)) from mistake
             continue
     return plans
+
+
+def _block_too_large(tunables: Mapping[str, int]) -> Finding:
+    values = " and ".join(f"{name} = {value}" for name, value in tunables.items())
+    what = f"With {values}, a block has more than {MAX_BLOCK_THREADS} threads, the limit of every GPU."
+    return finding("tunable-range", what)

@@ -60,7 +60,7 @@ def _listed(allowed: Sequence[int]) -> str:
 
 
 _DECLARED = "GPULAB_TUNABLE"
-_READ_BACK = '\nextern "C" __device__ const int gpulab_tunable_{0} = ({0});\n'
+READ_BACK = '\nextern "C" __device__ const int gpulab_tunable_{0} = ({1});\n'
 
 
 def with_defined_tunables(source: str, names: Collection[str]) -> str:
@@ -76,13 +76,13 @@ def with_defined_tunables(source: str, names: Collection[str]) -> str:
     found = tokens(source)
     defined = {token.within[1].text for token in found if _is_constant(token)}
     for name in sorted(defined.intersection(names)):
-        for start, end in _declarations(found, name):
+        for start, end in declarations(found, name):
             blank = "".join(sign if sign == "\n" else " " for sign in source[start:end])
             source = source[:start] + blank + source[end:]
-        source += f"\n#ifdef {name}{_READ_BACK.format(name)}#endif\n"
-    absent = [name for name in names if name not in defined and not any(_declarations(found, name))]
+        source += f"\n#ifdef {name}{READ_BACK.format(name, name)}#endif\n"
+    absent = [name for name in names if name not in defined and not any(declarations(found, name))]
     constants = file_constants(source) if absent else frozenset()
-    return source + "".join(f"\n{_READ_BACK.format(name)}" for name in absent if name in constants)
+    return source + "".join(f"\n{READ_BACK.format(name, name)}" for name in absent if name in constants)
 
 
 def _is_constant(token: Token) -> bool:
@@ -93,7 +93,8 @@ def _is_constant(token: Token) -> bool:
     return after.text != "(" or after.start > name.end
 
 
-def _declarations(found: list[Token], name: str) -> Iterable[tuple[int, int]]:
+def declarations(found: list[Token], name: str) -> Iterable[tuple[int, int]]:
+    """Yield start and end of each `GPULAB_TUNABLE(name, ...)`."""
     for at in range(len(found) - 2):
         if [token.text for token in found[at : at + 3]] == [_DECLARED, "(", name]:
             depth, end = 0, at + 1

@@ -3,4 +3,5 @@
 - `page`: the file.
 - `flags`, `ladders`, `speeds`, `people`: figures and rows, without HTML.
 - `plots`, `svg`: charts.
+- `sweep`: the page of a sweep.
 """

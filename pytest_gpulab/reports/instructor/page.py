@@ -30,6 +30,7 @@ from .ladders import ladders
 from .people import people
 from .speeds import all_series
 from .svg import Drawing, Sheet, inline
+from .sweep import sweep_page
 
 MOST_HARD = 12
 MOST_FINDINGS = 15
@@ -59,6 +60,9 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    if any(grade.swept for grade in gradebook.grades):
+        formats.write_text(path, sweep_page(gradebook.grades, context.finished))
+        return
     formats.write_text(path, page(gradebook, context.finished, context.interrupted))
 
 

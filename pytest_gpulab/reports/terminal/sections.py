@@ -16,6 +16,7 @@ from .bandwidth import bandwidth_lines
 from .class_summary import class_sections
 from .hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from .reasons import MAX_NAMED, Reason, condensed, reasons
+from .sweep import ESTIMATED, sweep_footnotes, sweep_sections
 from .table import table_lines, timings
 from .text import WIDTH, abridged, wrapped
 
@@ -49,6 +50,10 @@ def sections(gradebook: Gradebook, verbosity: int, of_class: bool = False) -> It
     A negative verbosity leaves out the findings. A positive one shows all findings in full, the device, the occupancy
     and the confidence intervals. A class has a summary, and all that only with a positive verbosity.
     """
+    if any(grade.swept for grade in gradebook.grades):
+        yield from sweep_sections(gradebook.grades)
+        yield from _findings_section(gradebook, verbosity)
+        return
     if of_class:
         yield from class_sections(gradebook)
     if not of_class or verbosity > 0:
@@ -79,6 +84,10 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     timing = list(_timing(grades)) if verbosity > 0 else []
     if timing:
         yield "gpulab: timing", timing
+    yield from _findings_section(gradebook, verbosity)
+
+
+def _findings_section(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     lines = list(_all_findings(gradebook, verbosity))
     if lines and verbosity >= 0:
         yield "gpulab: findings", lines
@@ -86,6 +95,9 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
 
 def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) -> Iterator[str]:
     """Yield the footnotes of the tables, or of a class's grades."""
+    if any(grade.swept for grade in gradebook.grades):
+        yield from sweep_footnotes(gradebook.grades)
+        return
     parts = [f"{grade.submission} ({part})" for grade in gradebook.grades if (part := gradebook.part_of(grade))]
     if parts:
         yield f"Only some checks were run, and the points are those of these checks: {abridged(parts, MAX_NAMED)}."
@@ -95,7 +107,7 @@ def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) 
         yield "step: speedup over the row above; total: over the baseline; needs: the total that is required."
     yield from _thresholds(gradebook.grades)
     if any(measurement.estimated for measurement in measurements) and has_tables:
-        yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
+        yield ESTIMATED
     too_long = "while it timed, so times may be too long"
     others = {other for measurement in measurements for other in measurement.shared_with}
     if others:
