@@ -361,6 +361,7 @@ class Exercise:
         cases, safe, uses, speed: the checks. Points total 100; correctness (cases and safe) is at least half.
         tunables: compile-time choices of submissions.
         compile_points: points for compiling (usually 0).
+        hidden_points: points of hidden cases that this copy of the exercise lacks; `gpulab handout` writes them.
         min_bytes: function from the problem to the bytes that any solution must move, for bandwidth and roofline.
         version: to be raised when grades are no longer comparable.
         deterministic: whether two runs must agree bit for bit; False if float atomics are allowed.
@@ -385,6 +386,7 @@ class Exercise:
     speed: tuple[SpeedTier, ...] = ()
     tunables: tuple[Tunable, ...] = ()
     compile_points: float = 0
+    hidden_points: float = 0
     min_bytes: Callable[[Problem], int] | None = None
     version: str = "1"
     deterministic: bool = True

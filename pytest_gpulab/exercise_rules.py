@@ -86,6 +86,7 @@ def _not_of_type(values: Iterable[Any], wanted: type, what: str) -> Iterator[str
 
 def _all_points(exercise: Exercise) -> Iterator[tuple[str, Any]]:
     yield "compile_points", exercise.compile_points
+    yield "hidden_points", exercise.hidden_points
     for group, label in ((exercise.cases, "name"), (exercise.safe, "kind"), (exercise.uses, "name")):
         for check in group:
             if hasattr(check, "points"):
@@ -177,7 +178,7 @@ def points_by_kind(exercise: Exercise) -> dict[str, float]:
     """Return the points of each kind of check."""
     return {
         "compile": float(exercise.compile_points),
-        "correct": float(sum(case.points for case in exercise.cases)),
+        "correct": float(sum(case.points for case in exercise.cases) + exercise.hidden_points),
         "safe": float(sum(check.points for check in exercise.safe)),
         "uses": float(sum(check.points for check in exercise.uses)),
         "speedup": float(sum(tier.points for tier in exercise.speed)),

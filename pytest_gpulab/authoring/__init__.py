@@ -8,4 +8,6 @@
 - `gradings`: grades of the baselines, the skeleton and the solutions.
 - `readme`: the README's points table.
 - `scaffold`, `templates/`: a new exercise.
+- `shipped`: the shipped exercises and solutions, and a course with a copy of them.
+- `handout`, `visible`: the students' copy of a course; an exercise's source without hidden cases.
 """

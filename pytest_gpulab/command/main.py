@@ -16,6 +16,8 @@ SUBCOMMANDS = {
     "run": "run a whole CUDA program, with no GPU",
     "new": "write a new exercise from a template",
     "check": "check exercises before a student meets them",
+    "course": "write a course repository with the shipped exercises",
+    "handout": "write the students' copy of a course, without solutions and hidden cases",
     "device": "print the properties of the machine's GPUs, or of a modelled GPU",
     "occupancy": "print the occupancy of a launch, and of other block sizes",
     "include": "print the folder of gpulab.cuh, for nvcc's option -I",

@@ -144,7 +144,7 @@ class Settings:
             exercises=Path(shared["exercises"]) if shared else _existing_folder(exercises),
             seed=shared["seed"] if shared else _seed(seed),
             reports=reports,
-            expected=tuple(Path(path) for path in ini("gpulab_expected")),
+            expected=tuple(found for path in ini("gpulab_expected") for found in _matching(Path(path))),
             timeout_s=_timeout_s(option("gpulab_timeout") or ini("gpulab_timeout")),
             sanitize=bool(option("gpulab_sanitizer")),
             count=bool(option("gpulab_ncu")),
@@ -171,6 +171,14 @@ class Settings:
             "seed": self.seed,
             "calibration": self.calibration,
         }
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Return the files that a path with `*` matches; a path without it stays, so that a missing file is an error."""
+    first = next((number for number, part in enumerate(pattern.parts) if "*" in part), None)
+    if first is None:
+        return [pattern]
+    return sorted(Path(*pattern.parts[:first]).glob(str(Path(*pattern.parts[first:]))))
 
 
 def shown(path: Path) -> str:

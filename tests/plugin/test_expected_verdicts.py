@@ -29,6 +29,15 @@ def test_the_expected_finding_is_an_expected_failure(course: Course, workers: li
     )
 
 
+def test_a_star_in_the_ini_key_stands_for_any_folder(course: Course) -> None:
+    course.write("steps/twice/01_naive.cu", NAIVE)
+    course.write("steps/twice/expected.toml", '["01_naive.cu"]\nfails = { "speedup[1.5x]" = "too-slow" }\n')
+    result = course.grade("-o", "gpulab_expected=steps/*/expected.toml", "steps")
+    assert result.parseoutcomes()["xfailed"] == 1
+    none = course.grade("-o", "gpulab_expected=no/*/expected.toml", "steps")
+    assert none.parseoutcomes()["failed"] == 1
+
+
 def test_another_finding_is_a_plain_failure(course: Course) -> None:
     expect(course, '"correct[n=31]" = "not-written"', WRONG)
     result = course.grade(*HONOURED, "solutions", "-k", "31")

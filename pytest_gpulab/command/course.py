@@ -1,0 +1,32 @@
+"""`gpulab course`: write a course repository."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from . import CommandError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of the course")
+    parser.epilog = "Writes the shipped exercises with their solutions, settings for pytest, and a README for students."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the course and print its files and folders."""
+    from pytest_gpulab.authoring.shipped import write_course
+
+    try:
+        written = write_course(arguments.folder)
+    except FileExistsError as error:
+        raise CommandError(f"{error.filename} exists already") from None
+    except OSError as error:
+        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
+    for path in written:
+        sys.stdout.write(f"wrote {os.path.relpath(path)}{os.sep if path.is_dir() else ''}\n")
+    sys.stdout.write(f"Next: cd {os.path.relpath(arguments.folder)} && gpulab check exercises\n")
+    return 0
