@@ -6,6 +6,7 @@ import json
 import runpy
 from math import prod
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pytest_gpulab.devices.hardware.architectures import LIMITS, generation
 from pytest_gpulab.devices.hardware.occupancy import (
     BlockNeeds,
     KernelOccupancy,
+    achieved_occupancy,
     blocks_by_resource,
     occupancy_by_rules,
     occupancy_of,
@@ -24,7 +26,8 @@ pytestmark = pytest.mark.unit
 
 FOLDER = Path(__file__).parents[1] / "h200"
 MEASURED: dict[str, Any] = json.loads((FOLDER / "measured.json").read_text(encoding="utf-8"))
-BLOCKS = {row[0]: prod(row[3]) for row in runpy.run_path(str(FOLDER / "launches.py"))["launches"]("small")}
+LAUNCHES = runpy.run_path(str(FOLDER / "launches.py"))["launches"]("small")
+BLOCKS = {row[0]: prod(row[3]) for row in LAUNCHES}
 KIB = 1024
 
 
@@ -104,6 +107,40 @@ def test_the_suggestion_keeps_to_the_kernels_largest_block() -> None:
     assert suggested_block(lambda threads: 2048 // (32 * -(-threads // 32)), largest=1000) == 512
     needs = BlockNeeds(64, 32, 0)
     assert occupancy_by_rules("sm_90", "kernel", needs, largest=192).suggested_block_threads == 128
+
+
+@pytest.mark.parametrize(
+    ("blocks", "share"),
+    [
+        (132, 8 / 64),  # one block of eight warps on each SM
+        (132 * 8, 1.0),
+        (132 * 9, 9 * 8 / (2 * 64)),  # the second round has one block instead of eight
+        (66, 8 / 64),  # the SMs without a block do not count
+        (132 * 8 + 1, (132 * 8 + 1) * 8 / (133 * 64)),
+    ],
+)
+def test_the_achieved_occupancy_follows_from_the_rounds_of_blocks(blocks: int, share: float) -> None:
+    assert achieved_occupancy(occupancy("sm_90", 256, 16, 0), 132, blocks) == pytest.approx(share)
+
+
+def test_a_launch_that_fits_nowhere_achieves_nothing() -> None:
+    assert achieved_occupancy(occupancy("sm_86", 256, 16, 100 * KIB), 132, 8) == 0
+
+
+def test_the_achieved_occupancy_is_close_to_the_counter_of_an_h200() -> None:
+    ratios = []
+    for name, _, grid, block, *_ in LAUNCHES:
+        counters = MEASURED[name]["counters"]
+        limits = (
+            counters[f"launch__occupancy_limit_{each}"] for each in ("blocks", "registers", "shared_mem", "warps")
+        )
+        needs, resident = BlockNeeds(prod(block), None, 0), int(min(limits))
+        found = occupancy_of("sm_90", LIMITS["sm_90"], name, needs, int(resident), None)
+        estimated = achieved_occupancy(found, 132, prod(grid))
+        ratios.append(100 * estimated / counters["sm__warps_active.avg.pct_of_peak_sustained_active"])
+    assert len(ratios) == 20
+    assert min(ratios) > 0.9 and max(ratios) < 1.8  # one or two blocks per SM, so that their times differ most
+    assert median(ratios) == pytest.approx(1.1, abs=0.02)
 
 
 def test_where_the_driver_says_less_than_the_rules_no_reason_is_made_up() -> None:

@@ -27,8 +27,10 @@ def test_a_good_kernel_earns_everything_but_the_unreachable_bonus(gpu: Device, t
     measured = results["speedup[1.2x int32]"].measurement
     assert measured is not None and measured.estimated and measured.speedup > 1.2
     assert measured.registers and measured.occupancy and measured.bandwidth_gb_s
+    assert measured.reference_ms is not None and measured.reference_ms > 0
     (kernel,) = measured.kernels
     assert (kernel.registers, kernel.occupancy) == (measured.registers, measured.occupancy)
+    assert kernel.achieved is not None and 0 < kernel.achieved <= kernel.occupancy
 
 
 def test_the_naive_kernel_handed_in_earns_its_correctness_and_no_speed(gpu: Device, tmp_path: Path) -> None:

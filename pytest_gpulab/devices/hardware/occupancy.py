@@ -37,6 +37,7 @@ class KernelOccupancy:
         suggested_block_threads: the largest block with the highest occupancy; None if unknown.
         local_bytes: local memory (arrays, spilled registers) per thread, which is no limit; None if unknown.
         constant_bytes: `__constant__` variables of the kernel's file; None if unknown.
+        achieved: estimated average of the resident warps over the SM's limit, 0 to 1; None if not estimated.
     """
 
     kernel: str
@@ -51,6 +52,7 @@ class KernelOccupancy:
     suggested_block_threads: int | None
     local_bytes: int | None = None
     constant_bytes: int | None = None
+    achieved: float | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,28 @@ def occupancy_of(
         limited_by=("warps",) if is_full else scarcest if active_blocks == least else (),
         suggested_block_threads=suggested,
     )
+
+
+def achieved_occupancy(found: KernelOccupancy, sms: int, blocks: int) -> float:
+    """Return the estimated average of the resident warps over the SM's limit, while the SM has any.
+
+    All blocks are assumed to take the same time, so that an SM runs them in rounds of `active_blocks`, the last of
+    which may be incomplete. Nsight Compute calls it `sm__warps_active.avg.pct_of_peak_sustained_active`; for the 20
+    launches in tests/h200 with this counter, the estimate is 0.91 to 1.75 times the counter, 1.10 in the median.
+
+    Args:
+        found: the launch's theoretical occupancy.
+        sms: the number of SMs.
+        blocks: the number of blocks of the launch.
+    """
+    if not found.active_blocks:
+        return 0.0
+    least, with_one_more = divmod(blocks, sms)
+    rounds = [
+        with_one_more * -(-(least + 1) // found.active_blocks),
+        (sms - with_one_more) * -(-least // found.active_blocks),
+    ]
+    return found.occupancy * blocks / (found.active_blocks * sum(rounds))
 
 
 def _rounded_up(value: int, unit: int) -> int:

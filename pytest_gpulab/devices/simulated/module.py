@@ -313,6 +313,7 @@ class SimulatedModule:
         )
 
     def _estimated(self, counted: LaunchProfile, needs: Demands, shared_bytes: int) -> LaunchProfile:
+        from pytest_gpulab.devices.hardware.occupancy import achieved_occupancy
         from pytest_gpulab.devices.simulated.cost.bottleneck import bottleneck
         from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
         from pytest_gpulab.devices.simulated.cost.model import OVERLAP, estimate
@@ -324,7 +325,9 @@ class SimulatedModule:
         cost = estimate(gpu, counted.counters, needs, blocks, threads, shared_bytes, resources)
         lines = with_shares(counted.lines, cost.parts_ms, OVERLAP)
         sentence = bottleneck(cost, counted.counters, lines, needs)
-        return replace(counted, lines=lines, estimated_ms=cost.elapsed_ms, bottleneck=sentence)
+        found = counted.kernel_occupancy
+        found = found and replace(found, achieved=achieved_occupancy(found, gpu.sms, blocks))
+        return replace(counted, lines=lines, estimated_ms=cost.elapsed_ms, bottleneck=sentence, kernel_occupancy=found)
 
 
 def _is_representative(launch: LaunchState, counted: int) -> bool:

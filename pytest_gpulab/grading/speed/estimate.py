@@ -40,6 +40,7 @@ from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import Run
 
 from .costs import Costs, kernels_of, min_bytes, pattern_of, size_text, timed_size
+from .reference_time import reference_ms
 from .verdict import not_timed, unusable
 
 Array = npt.NDArray[Any]
@@ -172,8 +173,15 @@ class EstimatedCosts(Costs):
         return found
 
     def reference_ms(self, tier: SpeedTier) -> float | None:
-        """Return None: a CPU time cannot be compared with an estimate."""
-        return None
+        """Return the measured time of the CPU reference, for information; see `Costs`."""
+        size, variant = timed_size(tier, self._device), tier.variant
+        problem = Problem(size, self._builds.of(variant).tunables, variant)
+        return reference_ms(self._loaded, problem, partial(self._planned, problem))
+
+    def _planned(self, problem: Problem) -> tuple[Plan, Mapping[str, Array]]:
+        plan = make_plan(self._loaded.exercise, problem)
+        data = self._data(problem.size, problem.variant)
+        return plan, make_inputs(self._loaded.exercise, problem, plan, *data)
 
     def _work_left_out(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
         least = min_bytes(self._loaded, problem)
@@ -244,9 +252,7 @@ class EstimatedCosts(Costs):
         if not self._device.info.estimates:
             raise not_timed(f"{self._device.info.name} can neither time nor estimate")
         build = builds.of(variant)
-        problem = Problem(size, build.tunables, variant)
-        plan = make_plan(self._loaded.exercise, problem)
-        inputs = make_inputs(self._loaded.exercise, problem, plan, *self._data(size, variant))
+        plan, inputs = self._planned(Problem(size, build.tunables, variant))
         chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(size), variant.name, builds.sha256)
         return build, plan, inputs, int(chooser.integers(1 << 62))
 

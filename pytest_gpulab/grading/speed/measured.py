@@ -131,7 +131,7 @@ class TimedCosts(Costs):
         """Return the time of the CPU reference, if known; see `Costs`."""
         key, own = _key(tier), self._benchmark(tier).own
         if self._reference_ms.get(key) is None:
-            self._reference_ms[key] = reference_ms(self._loaded, own.problem, own.plan, own.contents[0])
+            self._reference_ms[key] = reference_ms(self._loaded, own.problem, lambda: (own.plan, own.contents[0]))
         return self._reference_ms[key]
 
     def _wrong_runs(self, measured: _Benchmarked) -> tuple[Finding, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,8 +21,8 @@ LIMIT_S = 10.0  # within the time limit of a check; the reference of an exercise
 THREAD = "gpulab-reference"
 
 
-def reference_ms(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inputs) -> float | None:
-    """Return the reference's time on this machine, from the cache or measured now.
+def reference_ms(loaded: LoadedExercise, problem: Problem, prepare: Callable[[], tuple[Plan, Inputs]]) -> float | None:
+    """Return the reference's time on this machine, from the cache or measured now, on the data that `prepare` makes.
 
     None while another process measures it, if no thread can start, and if the reference fails, takes longer than
     `LIMIT_S` or cannot be cached.
@@ -29,7 +30,7 @@ def reference_ms(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: I
     folder, variant = str(loaded.folder.resolve()), repr(variant_key(problem.variant))
     identity = (platform.node(), folder, _code(loaded.folder), loaded.exercise.version, str(problem.size), variant)
     try:
-        text = users_cache().text(key_of(("reference", *identity)), lambda: _measured(loaded, problem, plan, inputs))
+        text = users_cache().text(key_of(("reference", *identity)), lambda: _measured(loaded, problem, *prepare()))
     except RuntimeError:  # the system allows no further thread
         return None
     return float(text) if text else None

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from pytest_gpulab.grading.grade import KernelCounters, KernelOccupancy
 
 _HEADERS = (
-    "submission", "kernel", "block", "regs", "shared", "blocks", "warps", "occup.", "limited by", "suggested"
-)  # fmt: skip
-_MAX_KERNEL = 18
+    *("submission", "kernel", "block", "regs", "shared", "blocks", "warps", "occup.", "limited by", "best"),
+    "achieved",
+)
+_MAX_KERNEL = 14
 _SHORT = {"registers": "regs", "shared memory": "shared"}  # as in the other columns
 COUNTERS = {
     "ns": ("gpu__time_duration.sum",),
@@ -37,7 +38,8 @@ _PREFIXES = {3: "k", 6: "M", 9: "G", 12: "T"}
 _Kernel = TypeVar("_Kernel", "KernelOccupancy", "KernelCounters")
 _NOTES = (
     "blocks, warps: resident per multiprocessor; regs: per thread; shared: bytes per block;",
-    "suggested: block size with the highest occupancy, which need not be the fastest.",
+    "best: the block size with the highest occupancy, which need not be the fastest;",
+    "achieved: estimated share of the warps that are resident on average.",
 )
 
 
@@ -154,4 +156,5 @@ def _figures(kernel: KernelOccupancy) -> tuple[str, ...]:
         f"{kernel.occupancy:.0%}",
         ", ".join(_SHORT.get(supply, supply) for supply in kernel.limited_by) or "n/a",
         "n/a" if suggested is None else str(suggested),
+        "n/a" if kernel.achieved is None else f"~{kernel.achieved:.0%}",
     )
