@@ -6,6 +6,7 @@ import re
 
 # one alternation, so that the first opening wins: `// /*` is a line comment, and `"//"` a string
 _COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*", re.M)
 _PIECE = re.compile(r'([^;{}"]*)("(?:[^"\\\n]|\\.)*"|[;{}"]|\Z)', re.S)
 _OPENING, _CLOSING = "([{", ")]}"
@@ -24,13 +25,20 @@ def pieces(text: str) -> list[tuple[str, str]]:
     Returns:
         Pairs of the text before a separator and the separator.
     """
-    return _PIECE.findall(_LINE_DIRECTIVE.sub(lambda match: match[0] + ";", text))
+    text = _LINE_DIRECTIVE.sub(lambda match: match[0] + ";", text)
+    if any(separator in string for string in _STRING.findall(text) for separator in ";{}"):
+        return _PIECE.findall(text)
+    found = []
+    for statement in text.split(";"):  # most have no other separator
+        if "{" in statement or "}" in statement or '"' in statement:
+            found += _PIECE.findall(f"{statement};")[:-1]
+        else:
+            found.append((statement, ";"))
+    return [*found[:-1], (found[-1][0], "")]
 
 
 def parts(text: str) -> list[str]:
     """Split at commas outside of brackets, and strip the parts."""
-    if "[" not in text and "{" not in text and "(" not in text and text.count(",") == text.count(", "):
-        return text.strip().split(", ") if text else []  # as the compiler writes it; most of a long kernel
     return [part.strip() for part in split(text)]
 
 

@@ -52,8 +52,8 @@ def parse(text: str) -> PtxModule:
 class _Scope:
     """A scope between braces: its first statement, unique names, ranges of registers, labels and jump tables.
 
-    Ranges are stored by the name before the number. Registers of a range such as `%r<9>` are declared on first use,
-    because inline assembly may declare millions.
+    Ranges are stored by the name before the number. Registers of a large range such as `%r<9000000>` are declared on
+    first use. `operands` has parsed operands by their text.
     """
 
     start: int
@@ -61,6 +61,7 @@ class _Scope:
     ranges: dict[str, tuple[int, str]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     tables: list[str] = field(default_factory=list)
+    operands: dict[str, Operand] = field(default_factory=dict)
 
     def bind_jumps(self, function: Function) -> None:
         """Replace the labels of forward jumps by their unique names."""
@@ -92,13 +93,14 @@ class _Parser:
         self.number = -1  # of the last instruction or call
         self.pending = ""  # text of the statement that is being read
         self.nested = 0  # braces inside a statement: initialisers and vector operands
-        self.operands: dict[str, Operand] = {}  # parsed operands by their text; valid in the current scope
-        self.ranges: dict[str, tuple[int, str]] = {}  # of the outermost scope; empty in an inner one
+        self.room = 0  # registers that may still be declared before their first use: fewer than statements
         self.opcodes: dict[str, tuple[str, ...]] = {}
 
     def run(self, text: str) -> PtxModule:
         text = without_comments(text)
-        self.module.files = {int(number): name for number, name in _FILE.findall(text)}
+        files = text.rfind("\n", 0, text.find(".file")) + 1  # the compiler writes them at the end
+        self.module.files = {int(number): name for number, name in _FILE.findall(text, files)}
+        self.room = text.count(";")
         try:
             for before, mark in pieces(text):
                 self.pending = self.pending + before if self.pending else before
@@ -143,14 +145,12 @@ class _Parser:
         else:
             self._labels(head)
         self.scopes.append(_Scope(len(self.function.body)))
-        self.operands, self.ranges = {}, {} if len(self.scopes) > 1 else self.scopes[0].ranges
 
     def _close(self) -> None:
         if self._labels(self.pending):
             raise ValueError(self.pending)
         self.pending = ""
         scope = self.scopes.pop()
-        self.operands, self.ranges = {}, self.scopes[0].ranges if len(self.scopes) == 1 else {}
         if not self.scopes:
             self.function = None
         elif scope.labels and self.function is not None:
@@ -222,8 +222,10 @@ class _Parser:
         if self.function is None:
             self.module.variables[variable.name] = variable
             return
-        self.operands = {}
-        name = self._bind(variable.name) if len(self.scopes) > 1 else variable.name
+        name = variable.name
+        if len(self.scopes) > 1:
+            self.scopes[-1].operands.clear()
+            name = self._bind(name)
         self.function.variables[name] = replace(variable, name=name)
 
     def _location(self, text: str) -> None:
@@ -242,12 +244,23 @@ class _Parser:
         match = re.match(r"\.reg\s*(?:\.v[248]\s*)?\.(\w+)\s+(.*)", text, re.S)
         if match is None or not self.scopes:
             raise CannotSimulate(f"the PTX declaration {_quoted(text)}", self.where)
-        self.operands = {}
+        if len(self.scopes) > 1:
+            self.scopes[-1].operands.clear()  # the names may have meant registers of an outer scope
         for name in map(str.strip, split(match[2])):
             if ranged := _RANGE.fullmatch(name):
-                self.scopes[-1].ranges[ranged[1]] = (int(ranged[2]), match[1])
+                self._declare_range(ranged[1], int(ranged[2]), match[1])
             else:
                 self._declare_register(self.scopes[-1], name, match[1])
+
+    def _declare_range(self, prefix: str, count: int, kind: str) -> None:
+        """Declare a range. The compiler numbers the registers that it uses: those of a kernel are declared at once."""
+        scope = self.scopes[-1]
+        scope.ranges[prefix] = (count, kind)
+        if self.function is not None and len(self.scopes) == 1 and count <= self.room:
+            self.room -= count
+            names = [f"{prefix}{number}" for number in range(1, count)]
+            self.function.registers.update(dict.fromkeys(names, kind))
+            scope.operands.update(zip(names, map(Reg, names), strict=True))
 
     def _declare_register(self, scope: _Scope, name: str, kind: str) -> str:
         """Declare a register and return its unique name: the written one in a function's outermost scope only."""
@@ -290,9 +303,11 @@ class _Parser:
             if opcode == "call" or opcode.startswith(("call.", "call(")):
                 return self._call(text, guard)
             op = self.opcodes[opcode] = tuple(opcode.replace("::", "__").split("."))
-        known = self.operands
-        operands = tuple([known.get(part) or self._operand(part) for part in parts(rest)])
-        return Instruction(op, operands, guard, self.where, self.number)
+        known = self.scopes[-1].operands
+        operands = tuple([known.get(part) for part in rest.strip().split(", ")])  # as the compiler writes them
+        if not all(operands):
+            operands = tuple([known.get(part) or self._operand(part) for part in parts(rest)])
+        return Instruction(op, operands, guard, self.where, self.number)  # type: ignore[arg-type]
 
     def _predicate(self, name: str) -> Reg:
         register = self._named(name)
@@ -312,15 +327,7 @@ class _Parser:
 
     def _operand(self, text: str) -> Operand:
         """Parse an operand and cache it by its text for this scope."""
-        prefix = text.rstrip(digits)
-        count, kind = self.ranges.get(prefix, (0, ""))
-        if count and text[len(prefix) : len(prefix) + 1].strip("0") and int(text[len(prefix) :]) < count:
-            assert self.function is not None
-            self.function.registers[text] = kind
-            operand: Operand = Reg(text)
-        else:
-            operand = self._new_operand(text.strip())
-        self.operands[text] = operand
+        operand = self.scopes[-1].operands[text] = self._new_operand(text.strip())
         return operand
 
     def _new_operand(self, text: str) -> Operand:

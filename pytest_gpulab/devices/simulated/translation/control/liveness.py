@@ -52,8 +52,8 @@ def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str
                     used.add(name)
                 last[name] = number
             for name in writes:
+                defined.add(name)
                 last[name] = number
-            defined.update(writes)
     except MALFORMED:
         raise refusal(statement) from None
     return defined, used, last

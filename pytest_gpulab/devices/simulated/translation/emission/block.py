@@ -203,9 +203,9 @@ class BlockWriter:
 
     def release(self) -> None:
         """End a statement: free the dead locals for reuse, which frees the memory of their values."""
-        locals_, free = self.locals, self._free
+        locals_, aliases, free = self.locals, self.aliases, self._free
         for register in self.dying:
-            if register in self.aliases:
+            if register in aliases:
                 self._forget_aliases(register)
             name = locals_.pop(register, "r")
             if name[0] == "t":

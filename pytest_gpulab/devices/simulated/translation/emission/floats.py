@@ -43,13 +43,14 @@ def write_float(b: BlockWriter, i: Instruction) -> None:
         _write(b, i, f"div_approx({first}, {second}, {flush})", code)
     else:
         operands = _operands(b, i, code)
-        expression = _FLOAT[name].format(*operands, one=b.names.constant(*_ONE[code]) if name == "rcp" else "")
+        one = [b.names.constant(*_ONE[code])] if name == "rcp" else []
+        expression = _FLOAT[name] % (*one, *operands)
         _write(b, i, _flushed(b, i, expression, operands) if flush else expression, code)
 
 
 _FLOAT = PLAIN_FLOAT | {
-    "div": "{0} / {1}", "sqrt": "np.sqrt({0})", "rcp": "{one} / {0}",
-    "fma": "fma_f64({0}, {1}, {2})", "mad": "fma_f64({0}, {1}, {2})",
+    "div": "%s / %s", "sqrt": "np.sqrt(%s)", "rcp": "%s / %s",
+    "fma": "fma_f64(%s, %s, %s)", "mad": "fma_f64(%s, %s, %s)",
 }  # fmt: skip
 
 

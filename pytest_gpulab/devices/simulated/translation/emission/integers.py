@@ -5,7 +5,7 @@ The expressions call the functions of `integers` by name; they are in the namesp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from .block import CODES, BlockWriter, emits, refuse_others, type_code
 
 _UNARY, _TERNARY = ("neg", "abs", "not", "sqrt", "rcp"), ("fma", "mad")
 _BINARY = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem")
-PLAIN_FLOAT = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "neg": "-{0}", "abs": "np.abs({0})"}
+PLAIN_FLOAT = {"add": "%s + %s", "sub": "%s - %s", "mul": "%s * %s", "neg": "-%s", "abs": "np.abs(%s)"}
 """Opcodes of float32 and float64 that are one NumPy operation."""
 _OPERANDS = dict.fromkeys(_UNARY, 2) | dict.fromkeys(_BINARY, 3) | dict.fromkeys(_TERNARY, 4)
 
@@ -25,9 +25,8 @@ _OPERANDS = dict.fromkeys(_UNARY, 2) | dict.fromkeys(_BINARY, 3) | dict.fromkeys
 def _typed(b: BlockWriter, i: Instruction) -> None:
     op, operands = i.op, i.operands
     if (form := _plain(op)) is not None and len(operands) == form[0]:  # most of a long kernel
-        _, expression, code, result = form
-        read = b.read
-        b.write(operands[0], expression(*[read(operand, code) for operand in operands[1:]]), result)
+        _, expression, code = form
+        b.write(operands[0], expression % tuple([b.read(operand, code) for operand in operands[1:]]), code)
         return
     if op[-1] == "relu":  # as the headers write it
         i = replace(i, op=(op[0], "relu", *op[1:-1]))
@@ -55,11 +54,11 @@ def _relu(i: Instruction, kind: str) -> Sequence[str]:
 
 
 @lru_cache(maxsize=256)
-def _plain(op: tuple[str, ...]) -> tuple[int, Callable[..., str], str, str] | None:
+def _plain(op: tuple[str, ...]) -> tuple[int, str, str] | None:
     """Return the form of an instruction that equals a NumPy operation.
 
     Returns:
-        Count of operands, formatter of the expression, dtype codes of operands and result; None for others.
+        Count of operands, format of the expression, dtype code; None for others.
     """
     name, *modifiers, kind = op
     code, forms = CODES.get(kind, "?"), dict[str, str]()
@@ -71,7 +70,7 @@ def _plain(op: tuple[str, ...]) -> tuple[int, Callable[..., str], str, str] | No
             forms = _INTEGER
         elif modifiers == ["lo"]:
             forms = _PRODUCT
-    return (_OPERANDS[name], forms[name].format, code, code) if name in forms else None
+    return (_OPERANDS[name], forms[name], code) if name in forms else None
 
 
 def _pair_of_shorts(b: BlockWriter, i: Instruction) -> None:
@@ -97,16 +96,16 @@ def _integer(b: BlockWriter, i: Instruction, code: str) -> None:
         b.write(i.operands[0], f"saturated({first}, {second}, {name == 'sub'})", code)
     else:
         operands = [b.read(operand, code) for operand in i.operands[1:]]
-        result = _INTEGER[name].format(*operands)
+        result = _INTEGER[name] % tuple(operands)
         b.write(i.operands[0], f"np.maximum({result}, {b.names.constant(0, code)})" if "relu" in i.op else result, code)
 
 
-_PRODUCT = {"mul": "{0} * {1}", "mad": "{0} * {1} + {2}"}
+_PRODUCT = {"mul": "%s * %s", "mad": "%s * %s + %s"}
 _SIGNLESS = {"add", "sub", "and", "or", "xor", "not", "neg"}
 _INTEGER = {
-    "add": "{0} + {1}", "sub": "{0} - {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
-    "neg": "-{0}", "abs": "np.abs({0})", "min": "np.minimum({0}, {1})", "max": "np.maximum({0}, {1})",
-    "div": "div_int({0}, {1})", "rem": "rem_int({0}, {1})",
+    "add": "%s + %s", "sub": "%s - %s", "and": "%s & %s", "or": "%s | %s", "xor": "%s ^ %s", "not": "~%s",
+    "neg": "-%s", "abs": "np.abs(%s)", "min": "np.minimum(%s, %s)", "max": "np.maximum(%s, %s)",
+    "div": "div_int(%s, %s)", "rem": "rem_int(%s, %s)",
 }  # fmt: skip
 
 
