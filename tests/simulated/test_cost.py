@@ -104,3 +104,21 @@ def test_estimates_have_the_ratios_that_were_measured(estimated_ms: dict[str, fl
     factors = sorted(line[-1] for line in table if line[4] < 1)  # the slowest is 1 by definition
     assert sum(factor <= 1.35 for factor in factors) >= 0.8 * len(factors)
     assert factors[len(factors) // 2] <= 1.2
+
+
+def test_a_volatile_loop_that_waits_for_no_block_costs_its_own_work() -> None:
+    """Its reads were once taken for a chain of blocks that wait for each other."""
+    source = """__global__ void f(volatile float *a)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll 1
+    for (int k = 0; k < ROUNDS; ++k)
+        a[i] = a[i] * 1.5f + 1.0f;
+}"""
+    found = []
+    for rounds in (64, 128):
+        device = SimulatedDevice()
+        module = device.compile(source.replace("ROUNDS", str(rounds)))
+        array = device.array(np.zeros(1 << 14, np.float32))
+        found.append(module.launch("f", (64,), (256,), (array,), options=LaunchOptions(estimate=True)).estimated_ms)
+    assert found[0] < found[1] < 2.2 * found[0] < 0.05

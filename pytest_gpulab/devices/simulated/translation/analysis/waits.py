@@ -26,7 +26,7 @@ def is_fence(statement: Statement) -> bool:
 
 
 def polling_sites(program: Program) -> frozenset[int]:
-    """Return the loads, by the index of their sites, in the innermost loops that may wait for other threads."""
+    """Return the loads, by the index of their sites, whose values end an innermost loop that may wait for threads."""
     loops = _loops(program.steps)
     innermost = [loop for loop in loops if not any(other != loop and set(other) <= set(loop) for other in loops)]
     strong = {
@@ -36,7 +36,8 @@ def polling_sites(program: Program) -> frozenset[int]:
         for statement in program.steps[i].statements
         if isinstance(statement, Instruction) and is_strong_load(statement)
     }
-    return frozenset(site.index for site in program.sites if site.number in strong and site.space != "shared")
+    sites = (site for site in program.sites if site.is_awaited and site.space != "shared")
+    return frozenset(site.index for site in sites if site.number in strong)
 
 
 def places_that_wait_for_l2(program: Program, inside_loops: bool) -> int:
