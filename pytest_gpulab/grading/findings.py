@@ -88,6 +88,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("out-of-bounds", "is a host pointer", "A kernel can use memory of cudaMalloc, cudaMallocManaged and "
      "cudaMallocHost only. Copy the host's data with cudaMemcpy and pass the device's pointer."),
     ("out-of-bounds", "has freed", "The kernel runs after its memory was freed: free it when no launch needs it."),
+    ("out-of-bounds", "the heap was full", "All threads share a heap of 8 MiB: free each block, compare each result of "
+     "malloc() with nullptr, or use `__shared__` memory."),
     ("out-of-bounds", "is a null pointer", "Was the memory allocated before the launch, without an error?"),
     ("out-of-bounds", r"\[-\d+\]", "The index is below 0: what does the first thread or the first block compute? An "
      "unsigned number is never negative: 0 - 1 wraps around."),
@@ -95,6 +97,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "its length."),
     ("out-of-bounds", "__shared__", "Compare the index with the array's length, for the last thread of a block and for "
      "the largest step of a loop."),
+    ("barrier", "a block has the barriers", "A barrier's number is an operand of `bar.sync`; __syncthreads() is number "
+     "0."),
     ("barrier", "mask", "The mask of a _sync operation must name exactly the lanes that reach it."),
     ("barrier", "tensor-core", "All 32 threads of a warp must call it together: no divergent branch around it, no "
      "earlier return, and a block size that is a multiple of 32."),
@@ -121,6 +125,10 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "add to it."),
     ("uninitialised", "__local__", "An array without `__shared__` is private to each thread: no thread sees the writes "
      "of another one."),
+    ("endless-loop", "blocks at once", "A block starts when an earlier one has ended: it must not wait for all others. "
+     "Let the last block that arrives do the rest, or leave the rest to the next launch."),
+    ("endless-loop", "a change that no thread makes", "Which thread makes this change? It must get there without "
+     "waiting itself. A lock must be released, also in the last iteration."),
     ("endless-loop", "had not ended after", _TOO_SLOW),
     ("endless-loop", "ran too long", _TOO_SLOW),
 )  # fmt: skip
@@ -201,12 +209,15 @@ _ERROR_LINE = re.compile(
 )
 
 
-# NVRTC suggests a compiler option that a student cannot set.
-_HOST_CODE = re.compile(r"is considered a host (function|variable)")
-_HOST_CODE_HINT = (
-    "A submission holds device code only: leave out main() and its helpers. Mark functions that kernels call with "
-    "__device__, and variables at file scope with __device__ or __constant__."
-)
+_COMPILER_HINTS = (
+    # NVRTC suggests a compiler option that a student cannot set
+    (r"is considered a host (function|variable)", "A submission holds device code only: leave out main() and its "
+     "helpers. Mark functions that kernels call with __device__, and variables at file scope with __device__ or "
+     "__constant__."),
+    ("device-side kernel launch|kernel launch from __device__", "A kernel of this exercise cannot launch another one. "
+     "Call a `__device__` function without `<<<...>>>` instead."),
+)  # fmt: skip
+"""A pattern in a compiler's message, and the hint for it."""
 
 
 _NOT_ENDED = re.compile(f"^{NOT_ENDED}\\b", re.M)
@@ -220,7 +231,7 @@ def _of_diagnostics(diagnostics: str) -> Finding:
     if first is None:
         return finding("compile-error", "The file does not compile.", "", diagnostics.splitlines(), hint)
     what = f"The file does not compile: {first['text']}"
-    hint = _HOST_CODE_HINT if _HOST_CODE.search(first["text"]) else hint
+    hint = next((hint for pattern, hint in _COMPILER_HINTS if re.search(pattern, first["text"])), hint)
     where = f"{first['file']}:{first['line']}" if first["line"] else ""
     return finding("compile-error", what, where, diagnostics.splitlines(), hint)
 

@@ -357,6 +357,7 @@ ABORTED = "ptxas fatal   : Ptx assembly aborted due to errors"
         (f"a.cu(2): warning #177-D: unused\n{ABORTED}", True),  # it says no more when memory ends
         (f"ptxas application ptx input, line 25; error   : Not a name\n{ABORTED}", False),
         (f"ptxas error   : Entry function 'f' uses too much shared data\n{ABORTED}", False),
+        (f"ptxas application ptx input, line 9; fatal   : Parsing error near '.x'\n{ABORTED}", False),
         ("a.cu(1): catastrophic error: #error directive: catastrophic error: out of memory", False),
     ],
 )

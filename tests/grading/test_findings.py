@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.protocol import CompileError, Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns
-from pytest_gpulab.grading.findings import HINTS, NO_VALUE, hint_of
+from pytest_gpulab.grading.findings import HINTS, NO_VALUE, hint_of, of_error
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult
 from pytest_gpulab.grading.grader import Grader
 
@@ -298,7 +298,29 @@ HAZARDS = {
         "multiple of 32",
     ),
     "Divergent threads in block: barrier 1 expects 64 threads, but more arrive": ("barrier", "same thread count"),
+    "Invalid arguments: barrier 31; a block has the barriers 0 to 15": ("barrier", "operand of `bar.sync`"),
+    "The kernel does not end: it waits for a change that no thread makes": ("endless-loop", "must be released"),
+    "It waits for a change that no thread makes, and the GPU holds 9 of its 20 blocks at once": (
+        "endless-loop",
+        "must not wait for all others",
+    ),
+    "The address is a null pointer; malloc() or new had returned null, because the heap was full": (
+        "out-of-bounds",
+        "free each block",
+    ),
 }
+
+
+COMPILERS = {
+    'error: calling a __host__ function("f()") is considered a host function': "Mark functions",
+    "error: device-side kernel launch could not be processed": "cannot launch another one",
+    "error: kernel launch from __device__ or __global__ functions requires separate compilation mode": "without `<<<",
+}
+
+
+@pytest.mark.parametrize(("message", "hint"), COMPILERS.items())
+def test_a_compilers_message_has_a_hint_that_fits(message: str, hint: str) -> None:
+    assert hint in of_error(CompileError(f"kernel.cu(3): {message}"))[1].hint
 
 
 @pytest.mark.parametrize(("what", "expected"), HAZARDS.items())

@@ -49,6 +49,6 @@ def test_errors_of_python_are_not_gradable(
 def test_a_file_with_huge_variables_is_refused_before_they_take_memory() -> None:
     device = SimulatedDevice()
     source = "__device__ char big[1 << 30]; __global__ void f(char *x) { big[threadIdx.x] = x[0]; }"
-    with pytest.raises(CompileError, match="take 1073741824 bytes, more than the 134217728 bytes") as caught:
+    with pytest.raises(CompileError, match="take 1,073,741,824 bytes, more than the 134,217,728 bytes") as caught:
         device.compile(source, "big.cu")
     assert caught.value.diagnostics.startswith("big.cu: error: ")

@@ -90,6 +90,16 @@ def test_an_endless_loop_says_whether_it_waits(run: Run) -> None:
     ]
 
 
+def test_a_wait_for_blocks_that_have_no_room_says_so(run: Run) -> None:
+    """Each of 132 multiprocessors holds two blocks of 1,024 threads."""
+    source = "__global__ void f(int *x) { if (threadIdx.x) return; atomicAdd(x, 1); while (*(volatile int *)x < 999); }"
+    x = np.zeros(1, np.int32)
+    run(source.replace("999", "264"), x, grid=(264,), block=(1024,))
+    assert x == [264]
+    with pytest.raises(KernelFault, match=r"no thread makes, and the GPU holds 264 of its 999 blocks at once"):
+        run(source, np.zeros(1, np.int32), grid=(999,), block=(1024,))
+
+
 ENDING = {
     "counts in a register": ("for (int i = 0; i < 5000; ++i) sum = sum * 3 + in[i % 64];", False),
     "counts in shared memory": (

@@ -62,7 +62,7 @@ class ProgramModule(SimulatedModule):
         """Return the limit of threads per block by the kernel's launch bounds, if it has any."""
         return self._bounds.get(self._entry(kernel).name)
 
-    def _check_assembly(self) -> None:
+    def _check_assembly(self, ptx: str) -> None:
         """No-op: nvcc has assembled it."""
 
     def _binary(self, architecture: str) -> MachineBinary:

@@ -65,7 +65,7 @@ class SimulatedModule:
         self._bounds = launch_bounds(ptx)
         self._binaries: dict[str, nvrtc.MachineBinary] = {}
         if "begin inline asm" in ptx:
-            self._check_assembly()
+            self._check_assembly(ptx)
         self._machine_kernels: dict[str, MachineKernel | None] = {}
         self._joined: dict[str, Joined] = {}
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
@@ -85,13 +85,18 @@ class SimulatedModule:
         self.has_state = self._variables.may_keep(ptx)
         """True if a launch may leave something behind, which only a used variable can hold."""
 
-    def _check_assembly(self) -> None:
+    def _check_assembly(self, ptx: str) -> None:
         """Assemble the module: only the assembler knows the instructions of the modelled GPU.
 
         Raises:
             CompileError: it rejects one.
         """
-        self._binary(self._device.gpu.architecture)
+        try:
+            self._binary(self._device.gpu.architecture)
+        except CompileError as error:
+            from .ptx.messages import at_source_lines
+
+            raise CompileError(at_source_lines(error.diagnostics, ptx)) from None
 
     def reset_variables(self) -> None:
         """Give every variable the contents that it has by the source."""

@@ -38,8 +38,8 @@ class Variables:
         declared = {name: v for name, v in module.variables.items() if v.space in ("global", "const")}
         total = sum(variable.nbytes for variable in declared.values())
         if total > MAX_VARIABLE_BYTES:
-            limit = f"{MAX_VARIABLE_BYTES} bytes of the simulated GPU"
-            raise CompileError(f"{filename}: error: the file's variables take {total} bytes, more than the {limit}")
+            limit = f"{MAX_VARIABLE_BYTES:,} bytes of the simulated GPU"
+            raise CompileError(f"{filename}: error: the file's variables take {total:,} bytes, more than the {limit}")
         self._allocations = {name: arena.allocate(variable.nbytes) for name, variable in declared.items()}
         self.addresses = {name: allocation.base for name, allocation in self._allocations.items()}
         self.reset()

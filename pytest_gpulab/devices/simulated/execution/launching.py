@@ -244,7 +244,8 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
         idle = idle + 1 if state == seen else 0
         seen = state
         if idle >= (1 if all(scheduler.is_endless for scheduler in active) else MAX_IDLE_ROUNDS):
-            raise active[0].endless()
+            absent = f", and the GPU holds {resident:,} of its {prod(launch.grid):,} blocks at once" if waiting else ""
+            raise active[0].endless(absent)
 
 
 def _hazards_until(launch: LaunchState, fault: KernelFault) -> tuple[Hazard, ...]:

@@ -303,11 +303,15 @@ class Scheduler:
         group, block = self._at
         return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0))
 
-    def endless(self) -> KernelFault:
-        """Return the fault of an endless launch, at the first group that waits."""
+    def endless(self, absent: str = "") -> KernelFault:
+        """Return the fault of an endless launch, at the first group that waits.
+
+        Args:
+            absent: a clause about blocks that have not started.
+        """
         (_, block), groups = min(self.ready.items())
         waits = any(step.spins for step in self.steps if block in step.targets)
-        return self._endless(groups[0], block, NO_WAITED_FOR if waits else NO_CHANGE)
+        return self._endless(groups[0], block, NO_WAITED_FOR + absent if waits else NO_CHANGE)
 
     def _endless(self, group: Group, block: int, reason: str) -> KernelFault:
         said, lane = f"the kernel does not end: {reason}", lane_at(group.lanes, 0)

@@ -94,6 +94,8 @@ class Heap:
     def __init__(self, arena: Arena, fill: int) -> None:
         self._arena, self._fill = arena, fill
         self._parts: list[HeapPart] = []
+        self.has_refused = False
+        """True if a block was refused because the heap was full."""
         self.rewind()
 
     def rewind(self) -> None:
@@ -117,6 +119,7 @@ class Heap:
         size = np.minimum(wanted, np.uint64(2 * HEAP_BYTES)).astype(np.int64)
         units = -(-size // _UNIT) + 1
         fits = _UNIT * (self._used + np.cumsum(units)) <= HEAP_BYTES
+        self.has_refused |= not fits.all()
         units, size = units[fits], size[fits]
         if not self._parts[-1].has_space(int(units.sum())):
             self._add_part(site)

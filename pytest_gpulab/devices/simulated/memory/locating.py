@@ -38,6 +38,8 @@ def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]
     if isinstance(fault, OutOfBounds):
         location = locate(launch, fault.site, fault.space, fault.address)
         what = f"{fault.what}: {location or fault.nowhere}"
+        if location is None and fault.address < NULL_BYTES and launch.heap is not None and launch.heap.has_refused:
+            what += "; malloc() or new had returned null, because the heap was full"
     return KernelFault(fault.code, what, fault.where, fault.lane, launch.output, location, hazards=hazards)
 
 

@@ -3,5 +3,6 @@
 - `syntax`: modules, functions, variables, instructions.
 - `lexer`, `declarations`, `reader`: from text to this data.
 - `placing`: source lines of loads that the compiler moved.
+- `messages`: source lines of the assembler's messages.
 - `collector`: pauses garbage collection while millions of objects are created.
 """
