@@ -7,6 +7,7 @@ import pytest
 from places import Run, marked
 
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, LaunchProfile, Schedule
+from pytest_gpulab.devices.simulated.hazards import fences
 
 HAZARDS = "pytest_gpulab.devices.simulated.hazards"
 LAST = """
@@ -125,6 +126,38 @@ def test_a_check_that_is_cut_short_says_so(
         "if (b != -1) __threadfence();", "__threadfence(); if (t == 5) atomicAdd(out + t, x);"
     )
     assert unseen in check(run, source, grid=100).unchecked
+
+
+VOLATILE_TREE = """
+__global__ void f(int *out) {{
+    __shared__ volatile int tile[64]; int t = threadIdx.x, b = blockIdx.x;
+    tile[t] = t;
+    for (int stride = 32; stride; stride /= 2) {{
+        if ({synced}) __syncthreads();
+        if (t < stride) tile[t] = tile[t] + tile[t + stride]; // HERE
+    }}
+    if (t == 0) out[b] = tile[0];
+}}
+"""
+
+
+@pytest.mark.parametrize(("synced", "racing_blocks"), [("true", 0), ("false", 200), ("b % 50 != 7", 4)])
+def test_one_block_is_replayed_for_all_that_synchronise_alike(
+    run: Run, monkeypatch: pytest.MonkeyPatch, synced: str, racing_blocks: int
+) -> None:
+    source, replayed, step = VOLATILE_TREE.format(synced=synced), list[int](), fences._Replay.step
+
+    def counting(self: fences._Replay, record: fences.Record) -> None:
+        replayed.append(record.lanes.n)
+        step(self, record)
+
+    monkeypatch.setattr(fences._Replay, "step", counting)
+    found = races(check(run, source, grid=200))
+    lanes = sum(replayed)
+    monkeypatch.setattr(fences, "representatives", lambda records: None)
+    assert found == races(check(run, source, grid=200))
+    assert sum(replayed) - lanes >= 20 * lanes
+    assert max((hazard.count for hazard in found), default=0) == 32 * racing_blocks
 
 
 PUBLISH = """

@@ -24,6 +24,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 from .accesses import PHASES, split_phase
+from .alike_blocks import records_of, representatives
 from .classes import Accessors, Classes, threads_of
 
 MAX_RECORDS = 100_000  # bounds the memory and the time of a replay
@@ -44,6 +45,10 @@ class Questions(NamedTuple):
     first: Accessors
     second: Accessors
     both_strong: npt.NDArray[np.bool_]
+
+    def at(self, chosen: IndexArray) -> Questions:
+        """Return a selection of the questions."""
+        return Questions(self.first.at(chosen), self.second.at(chosen), self.both_strong[chosen])
 
 
 class Record(NamedTuple):
@@ -92,6 +97,19 @@ class Fences:
         self._lanes += lanes.n
         self.times.append(time)
         self._records.append(Record(time, what, lanes, address, memory))
+
+    def of_different_blocks(self) -> tuple[Fences, IndexArray | None]:
+        """Return the records of one block of those that synchronise alike, and the block that stands for each.
+
+        All records and None if blocks may synchronise with each other.
+        """
+        alike = None if self.is_overflown else representatives(self._records)
+        if alike is None:
+            return self, None
+        reduced = Fences()
+        for record in records_of(self._records, np.unique(alike)):
+            reduced.add(*record)
+        return reduced, alike
 
     def exposed(self, first: Accessors, second: Accessors) -> npt.NDArray[np.bool_]:
         """Return a mask of pairs: the reader `second` may see a later write before the strong write `first`.

@@ -20,7 +20,7 @@ from .accesses import AccessPiece, Event, MemoryAccess
 
 if TYPE_CHECKING:  # imported with the first race
     from .classes import Accessors
-    from .fences import Fences
+    from .fences import Fences, Questions
     from .sweep import RacingLanes
 
 MAX_RACING = 1 << 18  # racing lanes, after which the search stops
@@ -123,11 +123,7 @@ class Reporter:
         first, second = (Accessors(*map(np.concatenate, zip(*of, strict=True)))
                          for of in ([p.first for p in deferred], [p.second for p in deferred]))  # fmt: skip
         both_strong = np.concatenate([np.full(len(pairs.second.time), pairs.both_strong) for pairs in deferred])
-        is_unordered = np.ones(len(both_strong), np.bool_)
-        is_unordered[both_strong] = self.fences.exposed(first.at(both_strong), second.at(both_strong))
-        undecided = np.flatnonzero(is_unordered)
-        questions = Questions(first.at(undecided), second.at(undecided), both_strong[undecided])
-        is_unordered[undecided] = ~self.fences.answers(questions)
+        is_unordered = ~_are_ordered(self.fences, Questions(first, second, both_strong))
         if self.fences.is_overflown:
             self.add_unchecked("the order that its fences establish")
         ends = np.cumsum([len(pairs.second.time) for pairs in deferred])
@@ -271,6 +267,25 @@ class EarlierAccesses:
         event = self._events[int(self.at[i])]
         assert isinstance(event, MemoryAccess)
         return event
+
+
+def _are_ordered(fences: Fences, questions: Questions) -> npt.NDArray[np.bool_]:
+    """Return the answer to each question; see `Fences.answers`. Blocks that synchronise alike have the same answers."""
+    reduced, alike = fences.of_different_blocks()
+    ordered = np.zeros(len(questions.both_strong), np.bool_)
+    possible = np.arange(len(ordered))
+    if alike is not None:  # then nothing orders different blocks
+        possible = np.flatnonzero(questions.first.block == questions.second.block)
+        blocks = alike[questions.first.block]
+        questions = questions._replace(
+            first=questions.first._replace(block=blocks), second=questions.second._replace(block=blocks)
+        )
+    strong = possible[questions.both_strong[possible]]
+    ordered[strong] = ~reduced.exposed(questions.first.at(strong), questions.second.at(strong))
+    open_questions = possible[~ordered[possible]]
+    ordered[open_questions] = reduced.answers(questions.at(open_questions))
+    fences.is_overflown |= reduced.is_overflown
+    return ordered
 
 
 def _relation(same_block: bool, same_warp: bool, missing: str) -> str:
