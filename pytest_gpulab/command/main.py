@@ -14,6 +14,7 @@ from . import CommandError
 
 SUBCOMMANDS = {
     "run": "run a whole CUDA program, with no GPU",
+    "explain": "run a submission on one small input and show its result",
     "new": "write a new exercise from a template",
     "check": "check exercises before a student meets them",
     "course": "write a course repository with the shipped exercises",
@@ -36,7 +37,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if words is None else list(words)
     chosen, parser = _parser(given)
-    arguments = parser.parse_args(given)
+    arguments, more = parser.parse_known_args(given)
+    if more and not hasattr(arguments, "more"):  # `explain` has an option per input of an exercise
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    arguments.more = more
     if chosen is None:
         parser.print_help()
         return 0

@@ -8,8 +8,8 @@ texts are never null but may be empty. A new key keeps the version; removing a k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from .thresholds import OWN
@@ -32,6 +32,28 @@ CheckKind = Literal["compile", "correct", "safe", "uses", "speedup"]
 
 
 @dataclass(frozen=True)
+class SmallestInput:
+    """The smallest input that was found to fail in the same way, on the simulated GPU.
+
+    Attributes:
+        what: the input and the failure, such as `n = 3, in = [0 0 1]: out should be [1], is [0]`.
+        rule: the sizes that fail, as far as sizes were tried, such as `fails for every n that is no multiple of 256;
+            right for all others tried`; empty if no rule holds.
+        command: the command that runs the submission on this input.
+    """
+
+    what: str
+    rule: str
+    command: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of a report."""
+        rule = (self.rule,) if self.rule else ()
+        return (f"smallest failing input: {self.what}", *rule, f"run it: {self.command}")
+
+
+@dataclass(frozen=True)
 class Finding:
     """The reason why a check did not pass.
 
@@ -46,6 +68,7 @@ class Finding:
         hidden: whether only an instructor's hidden case shows it, so that the texts may reveal that case.
         line: the source line at `where`, trimmed; empty if it is not in the submission.
         bits: for a wrong result, the strength of its pattern, at most 64: by chance it holds once in 2**bits.
+        smallest: the smallest failing input; None if none was looked for or found.
     """
 
     code: str
@@ -58,6 +81,22 @@ class Finding:
     hidden: bool = False
     line: str = ""
     bits: int = 0
+    smallest: SmallestInput | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Finding:
+        """Return the finding of a plain-data form; unknown keys are ignored."""
+        smallest = data.get("smallest")
+        rebuilt = {
+            "evidence": tuple(data["evidence"]),
+            "smallest": None if smallest is None else SmallestInput(**_known(SmallestInput, smallest)),
+        }
+        return cls(**_known(cls, data) | rebuilt)
+
+    def without(self, shown: Collection[object]) -> Finding:
+        """Return the finding without its hint and its smallest input if these were shown before."""
+        hint = "" if self.hint in shown else self.hint
+        return replace(self, hint=hint, smallest=None if self.smallest in shown else self.smallest)
 
     @property
     def quote(self) -> str:
@@ -185,7 +224,7 @@ class CheckResult:
         measured, listing = data["measurement"], data.get("listing")
         rebuilt = {
             "listing": None if listing is None else _listing(listing),
-            "findings": tuple(_finding(finding) for finding in data["findings"]),
+            "findings": tuple(map(Finding.from_dict, data["findings"])),
             "measurement": None if measured is None else _measurement(measured),
         }
         return cls(**_known(cls, data) | rebuilt)
@@ -260,10 +299,6 @@ class Grade:
         return cls(
             data["submission"], data["exercise"], checks, provenance, data.get("student", ""), data.get("swept", {})
         )
-
-
-def _finding(data: Mapping[str, Any]) -> Finding:
-    return Finding(**_known(Finding, data) | {"evidence": tuple(data["evidence"])})
 
 
 def _listing(data: Mapping[str, Any]) -> Listing:

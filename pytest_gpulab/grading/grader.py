@@ -28,12 +28,13 @@ from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 from .catalogue import LoadedExercise
 from .checks import Check, CheckGrader, checks_of, correct_name, visible_first
 from .findings import because_of, of_error
-from .grade import CheckResult, Finding, Grade, Provenance, Verdict
+from .grade import CheckResult, Finding, Grade, Provenance, SmallestInput, Verdict
 from .time_limits import TIME_LIMIT, TimeBudget
 
 if TYPE_CHECKING:  # each kind of check imports its modules when the first check of the kind runs
     from pytest_gpulab.grading.compilation.source_quotes import Quotes
     from pytest_gpulab.grading.correctness.safety import Outcomes
+    from pytest_gpulab.grading.correctness.shrinking import Shrinker
     from pytest_gpulab.grading.speed.costs import Costs
     from pytest_gpulab.grading.usage.checks import Usages
 
@@ -73,6 +74,8 @@ class Grader(CheckGrader):
         self._counted: Usages | None = None
         self._quotes: Quotes | None = None
         self._has_failed = False
+        self._is_shrinking = limits.smallest and device.info.kind == "simulated"
+        self._shrinker: Shrinker | None = None
         self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
         self._annotator = self._new_annotator() if annotate else None
         self._provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
@@ -180,16 +183,27 @@ class Grader(CheckGrader):
             if not self._has_failed and findings == outcome.findings:  # pytest -x shows only the first failure
                 findings = self._cases.with_likely_cause(case, findings)
             self._has_failed = True
+            findings = (self._with_smallest(case, findings[0]), *findings[1:])
         return check.result(outcome.verdict, findings, printed=outcome.printed)
+
+    def _with_smallest(self, case: Case, found: Finding, hazard: str = "") -> Finding:
+        """Return a finding with the smallest failing input, which only the simulated GPU searches."""
+        if not self._is_shrinking:
+            return found
+        from pytest_gpulab.grading.correctness.shrinking import Shrinker, same_hazard
+
+        if self._shrinker is None:
+            self._shrinker = Shrinker(self._loaded, self._path, self._builds, self._cases, self._seed)
+        return self._shrinker.added_to(case, found, same_hazard(hazard, found) if hazard else None)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
         """Fail on any hazard of the kind, and if no case is correct: an empty kernel earns nothing."""
         from pytest_gpulab.grading.correctness.safety import harmless, not_checked, unsafe
 
         outcomes = self._outcomes()
-        findings = unsafe(safe.kind, outcomes)
-        if findings:
-            return check.result("failed", findings)
+        found = unsafe(safe.kind, outcomes)
+        if found:
+            return check.result("failed", tuple(self._with_smallest(case, each, safe.kind) for each, case in found))
         if all(outcome.verdict == "failed" for _, outcome in outcomes):
             return _dependent(check, *outcomes[0])
         ungraded = [each for each in outcomes if each[1].verdict == "not gradable"]
@@ -352,6 +366,17 @@ def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_
         details=dict(info.details),
         thresholds=exercise.thresholds.source,
     )
+
+
+def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | None:
+    """Return the smallest failing input of a submission's first failing check that has one."""
+    grader = Grader(exercise, path, device, seed)
+    for check in checks_of(exercise.exercise):
+        if check.kind in ("compile", "correct", "safe") and not check.hidden:
+            found = (finding.smallest for finding in grader.run(check).findings)
+            if (smallest := next(filter(None, found), None)) is not None:
+                return smallest
+    return None
 
 
 def _dependent(check: Check, case: Case, outcome: CaseOutcome) -> CheckResult:

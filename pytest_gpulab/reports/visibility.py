@@ -54,7 +54,7 @@ def _shown_finding(finding: Finding, check: CheckResult, names: Mapping[str, str
         what = f"Not graded, because `{name}` did not pass."
         return replace(finding, what=what, where="", line="", evidence=(), because=name)
     if finding.hidden or (check.hidden and not finding.because):
-        return replace(finding, what=SEEN_HIDDEN, where="", line="", evidence=(), hidden=True)
+        return replace(finding, what=SEEN_HIDDEN, where="", line="", evidence=(), hidden=True, smallest=None)
     return replace(finding, evidence=()) if finding.code in _GRADERS_MISTAKES else finding
 
 

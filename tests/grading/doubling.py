@@ -26,6 +26,7 @@ from pytest_gpulab.exercise import (
 )
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 
@@ -95,7 +96,7 @@ class Bench:
         path = self.folder / "student.cu"
         path.write_bytes(submission if isinstance(submission, bytes) else submission.encode())
         loaded = LoadedExercise("twice", self.folder, replace(EXERCISE, **changes))
-        return Grader(loaded, path, self.device, seed, "student")
+        return Grader(loaded, path, self.device, seed, "student", CaseLimits(smallest=False))
 
     def results(self, submission: Program | str | bytes, **changes: Any) -> dict[str, CheckResult]:
         return {check.name: check for check in self.grader(submission, **changes).grade().checks}

@@ -200,6 +200,8 @@ def test_a_wrong_result_stays_what_it_is(bench: Class) -> None:
     (finding,) = results(bench, KERNEL.replace("2 *", "3 *"))["correct[n=31]"].findings
     assert finding.code == "wrong-result"
     assert finding.evidence[-1].startswith("the same case on the simulated GPU: `out`: ")
+    assert finding.smallest is not None
+    assert finding.smallest.what == "n = 1, in = [1]: out should be [2], is [3]"
 
 
 LARGE = 'cases=(Case("n=2^22", 1 << 22, 60),),'

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, SmallestInput
 
 pytestmark = pytest.mark.unit
 
-FINDING = Finding("too-slow", "Slow.", "a.cu:3", ("first", "second"), "Think.", "compile")
+SMALLEST = SmallestInput("n = 1, in = [0]: out should be [0], is [1]", "fails for every n", "gpulab explain a.cu --n 1")
+FINDING = Finding("too-slow", "Slow.", "a.cu:3", ("first", "second"), "Think.", "compile", smallest=SMALLEST)
 KERNELS = (
     KernelOccupancy("up", "sm_90", 256, 40, 2048, 6, 48, 0.75, ("registers",), 384),
     KernelOccupancy("down", "sm_90", 64, None, 0, 32, 64, 1.0, ("warps", "blocks"), None),

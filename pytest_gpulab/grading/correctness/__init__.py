@@ -2,6 +2,8 @@
 
 - `cases`, `judging`: the runs of each case, and their verdict.
 - `safety`: the `safe` checks, from the hazards of all runs.
+- `shrinking`: the smallest failing inputs.
+- `trials`, `requests`: runs at other sizes and on other inputs, chosen by the search or by a user.
 - `baselines`: outputs of the baselines, compared before their times count.
 - `checked_launches`: launches that are counted or costed; their outputs are compared, too.
 """

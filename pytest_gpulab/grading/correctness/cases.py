@@ -60,12 +60,14 @@ class CaseLimits:
         max_elements: the largest product of a case's extents; larger cases are not run. None: no limit.
         again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
         beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
+        smallest: True to search the smallest failing inputs.
     """
 
     time: TimeLimits = DEFAULT_LIMITS
     max_elements: int | None = None
     again: bool = True
     beside_a_gpu: bool = False
+    smallest: bool = True
 
 
 USUAL = CaseLimits()
@@ -81,11 +83,13 @@ class CaseOutcome:
         verdict: `passed`, `failed`, `not gradable`, or that of a failed build.
         findings: the reasons if it did not pass.
         runs: its replays, without outputs.
+        pattern: the input pattern that did not pass; empty if all passed.
     """
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
     runs: tuple[Run, ...] = ()
+    pattern: str = ""
 
     @property
     def hazards(self) -> tuple[Hazard, ...]:
@@ -203,6 +207,19 @@ class CaseRuns:
         fault = KernelFault(found.code, found.what, SourceLine(file, int(line)) if file else None)
         self._outcomes[case.name] = CaseOutcome("failed", (found,), (Run(error=fault),))
 
+    def failing_pattern(self, case: Case) -> str:
+        """Return the input pattern that did not pass; the first one if none is known."""
+        outcome = self._outcomes.get(case.name)
+        return (outcome.pattern if outcome else "") or case.patterns[0]
+
+    def trial(self, case: Case, problem: Problem, build: Build, prepared: Prepared) -> CaseOutcome:
+        """Run a case's kernel on other data, and judge it as a case; the outputs are kept."""
+        runs: list[Run] = []
+        decoy = self._decoy(case, problem, prepared) if build.module.has_state else None
+        verdict, findings = self._run_pattern(build, prepared, decoy, runs)
+        source = build.source if self._is_simulated else None
+        return CaseOutcome(verdict, _explained(findings, (), runs, source), tuple(runs))
+
     def _run(self, case: Case, build: Build) -> CaseOutcome:
         runs: list[Run] = []
         try:
@@ -223,7 +240,7 @@ class CaseRuns:
                     if verdict != "passed":
                         source = build.source if self._is_simulated else None
                         explained = _explained(with_rereads(findings, reread), _notes(case, pattern), runs, source)
-                        return CaseOutcome(verdict, explained, _without_outputs(runs))
+                        return CaseOutcome(verdict, explained, _without_outputs(runs), pattern)
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
         return CaseOutcome("passed", (), _without_outputs(runs))

@@ -50,14 +50,14 @@ class _Sighting:
         return replace(found, hidden=all(case.hidden for case in self.cases))
 
 
-def unsafe(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
-    """Return the findings of a kind in the outcomes, one per source line."""
+def unsafe(kind: str, outcomes: Outcomes) -> tuple[tuple[Finding, Case], ...]:
+    """Return the findings of a kind in the outcomes, one per source line, each with the first case that shows it."""
     sightings: dict[tuple[str, str], _Sighting] = {}
     for case, outcome in outcomes:
         for code, sighting in _sighted(kind, outcome):
             sightings.setdefault((code, sighting.where or sighting.what), sighting).add(case)
     found = (
-        sighting.found(code, sighting.what[:1].upper() + sighting.what[1:], sighting.hint)
+        (sighting.found(code, sighting.what[:1].upper() + sighting.what[1:], sighting.hint), sighting.cases[0])
         for (code, _), sighting in sightings.items()
     )
     return tuple(found)[:MAX_FINDINGS]

@@ -145,7 +145,9 @@ class CrossCheck:
             return (replace(named, evidence=tuple(dict.fromkeys(evidence))), *others)
         line = f"{which} on the simulated GPU: {_summary(seen)}"
         where = seen.findings[0].where if seen is simulated and seen.findings else ""
-        return (replace(first, evidence=(*first.evidence, line), where=first.where or where), *others)
+        smallest = seen.findings[0].smallest if seen.findings else None
+        explained = replace(first, evidence=(*first.evidence, line), where=first.where or where, smallest=smallest)
+        return (explained, *others)
 
     def _traced(self, result: CheckResult) -> tuple[Finding, ...]:
         first, *others = result.findings

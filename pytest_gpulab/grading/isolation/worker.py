@@ -99,7 +99,7 @@ class _RequestHandler:
         self._grader = Grader(loaded, self._path, self.device, self._seed, None, limits, task.get("annotate", False))
         self._printed = printed
         for name, found in task["known"].items():
-            self._grader.record_failure(self._checks[name], Finding(**found | {"evidence": tuple(found["evidence"])}))
+            self._grader.record_failure(self._checks[name], Finding.from_dict(found))
 
     def answer(self, request: _Request) -> dict[str, Any]:
         if "run_timed" in request:

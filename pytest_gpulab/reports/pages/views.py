@@ -51,12 +51,12 @@ class GradeView:
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        """Reasons why checks did not pass, similar ones together, each hint once."""
-        hints: set[str] = set()
+        """Reasons why checks did not pass, similar ones together, each hint and input once."""
+        said: set[object] = set()
         shown = []
         for reason in condensed(reasons(self.grade, set(self.expected))):
-            finding = replace(reason.finding, hint="") if reason.finding.hint in hints else reason.finding
-            hints.add(finding.hint)
+            finding = reason.finding.without(said)
+            said |= {finding.hint, finding.smallest}
             shown.append(replace(reason, finding=replace(finding, what=_WORDS.get(finding.what, finding.what))))
         return shown
 

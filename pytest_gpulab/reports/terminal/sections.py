@@ -38,7 +38,8 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
     for finding in findings:
         lines.append(f"{finding.code}: {finding.what}")
         details = [f"  at {finding.where}"] if finding.where and not finding.because else []
-        details += _details(finding, indent="  ")
+        is_new = all(finding.smallest != other.smallest for other in already_shown)
+        details += _details(finding if is_new else replace(finding, smallest=None), indent="  ")
         lines += ["  (details above)"] if details and finding in already_shown else details
         already_shown.add(finding)
     return "\n".join(lines)
@@ -157,7 +158,7 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
 
 
 def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
-    hints: set[str] = set()
+    shown: set[object] = set()
     is_verbose, has_printed = verbosity > 0, False
     found = reasons(grade, expected)
     for reason in found if is_verbose else condensed(found):
@@ -165,8 +166,8 @@ def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity
         if reason.is_minor and not is_verbose:
             yield from _headline(heading, finding)
         else:
-            yield from _finding_lines(heading, replace(finding, hint="") if finding.hint in hints else finding)
-            hints.add(finding.hint)
+            yield from _finding_lines(heading, finding.without(shown))
+            shown |= {finding.hint, finding.smallest}
         if reason.printed and (is_verbose or not has_printed):
             has_printed = True
             yield from _printed(reason, None if is_verbose else MAX_PRINTED)
@@ -202,6 +203,9 @@ def _details(finding: Finding, indent: str) -> Iterator[str]:
     for line in finding.evidence:
         parts = line.splitlines()  # more than one: a tool's own layout
         yield from wrapped(line, indent, f"{indent}  ") if len(parts) == 1 else (indent + part for part in parts)
+    if finding.smallest is not None:
+        for line in finding.smallest.lines:
+            yield from wrapped(line, indent, f"{indent}  ")
     if finding.hint:
         yield from wrapped(f"hint: {finding.hint}", indent, f"{indent}  ")
 

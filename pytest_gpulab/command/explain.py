@@ -1,0 +1,128 @@
+"""`gpulab explain`: run a submission on one small input and show its result."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import CommandError
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.protocol import Device
+    from pytest_gpulab.grading.catalogue import LoadedExercise
+    from pytest_gpulab.grading.correctness.requests import Request
+    from pytest_gpulab.grading.correctness.trials import Trial
+
+FAILED = 1
+SEED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.allow_abbrev = False  # an input's name may look like the start of an option
+    parser.usage = "gpulab explain FILE.cu [--case NAME] [--n N | --size 3x2] [--INPUT VALUES ...] [OPTIONS]"
+    parser.add_argument("file", metavar="FILE.cu", type=Path, help="a submission")
+    parser.add_argument("--case", default="", metavar="NAME", help="a case of the exercise, such as n=33")
+    parser.add_argument("--n", type=int, metavar="N", help="the number of elements")
+    parser.add_argument("--size", metavar="3x2", help="the extents, where a size has several")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"the seed of random input data (default: {SEED})")
+    parser.add_argument("--exercises", type=Path, metavar="FOLDER", help="the exercises' folder (default: exercises)")
+    parser.epilog = (
+        "Each input of the exercise has an option of its name: --in 1,2,3. A list may hold repeated values (0*256,1) "
+        "and ranges (1..257). Without a size and values, the smallest failing input is shown. Exit code: 0 if the "
+        "result is right, 1 if not, 2 for wrong arguments."
+    )
+    parser.set_defaults(more=[])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the result of the submission on the chosen input; return 1 if it is wrong."""
+    from pytest_gpulab.devices import open_device
+    from pytest_gpulab.grading.compilation.builds import BuildFailed
+    from pytest_gpulab.grading.correctness.requests import RequestError
+    from pytest_gpulab.grading.plans.prepare import InstructorsMistake
+
+    loaded = _exercise(arguments)
+    device, _ = open_device("sim")
+    try:
+        trial = _trial(arguments, loaded, device)
+    except RequestError as error:
+        raise CommandError(str(error)) from None
+    except BuildFailed as failed:
+        raise CommandError(f"{arguments.file}: {failed.finding.what}") from None
+    except InstructorsMistake as mistake:
+        raise CommandError(f"the exercise does not accept this input: {mistake.finding.what}") from None
+    return _report(arguments, trial)
+
+
+def _exercise(arguments: argparse.Namespace) -> LoadedExercise:
+    from pytest_gpulab.grading.catalogue import Catalogue
+
+    file: Path = arguments.file
+    if not file.is_file():
+        raise CommandError(f"no such file: {file}")
+    near = [Path.cwd(), *file.resolve().parents, *Path.cwd().parents]
+    folders = [arguments.exercises] if arguments.exercises else [folder / "exercises" for folder in near]
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None:
+        raise CommandError("no exercises folder: run from the course's folder, or name it with --exercises FOLDER")
+    catalogue = Catalogue(folder.resolve())
+    name = catalogue.exercise_of(file.resolve())
+    if name is None:
+        raise CommandError(
+            f"{file} belongs to no exercise: its name or its folder's must be one of {', '.join(catalogue.names)}"
+        )
+    return catalogue.load(name)
+
+
+def _trial(arguments: argparse.Namespace, loaded: LoadedExercise, device: Device) -> Trial:
+    """Run the requested input, or the smallest failing one."""
+    from pytest_gpulab.grading.compilation.builds import Builds
+    from pytest_gpulab.grading.correctness.cases import CaseRuns
+    from pytest_gpulab.grading.correctness.requests import requested
+    from pytest_gpulab.grading.correctness.trials import Trials
+    from pytest_gpulab.grading.grader import smallest_failing
+    from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TimeBudget
+
+    request = _request(arguments)
+    if request.is_empty:
+        smallest = smallest_failing(loaded, arguments.file, device, arguments.seed)
+        request = _of_command(smallest.command) if smallest else request
+    budget = TimeBudget(DEFAULT_LIMITS)
+    builds = Builds(arguments.file, loaded, device, budget)
+    trials = Trials(loaded, builds, CaseRuns(loaded, device, builds, arguments.seed, budget), arguments.seed, budget)
+    return trials.run(*requested(loaded.exercise, trials, request))
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    from pytest_gpulab.grading.correctness.requests import Request
+
+    words: list[str] = arguments.more
+    names = words[::2]
+    if len(words) % 2 or not all(name.startswith("--") for name in names):
+        raise CommandError(f"not understood: {shlex.join(words)}; write each input as --NAME VALUES, after the file")
+    try:
+        size = tuple(map(int, arguments.size.split("x"))) if arguments.size else ()
+    except ValueError:
+        raise CommandError(f"--size {arguments.size}: write the extents as 3x2") from None
+    values = {name.removeprefix("--"): word for name, word in zip(names, words[1::2], strict=True)}
+    return Request(arguments.case, size or (() if arguments.n is None else (arguments.n,)), values)
+
+
+def _of_command(command: str) -> Request:
+    """Return the request of a finding's own command."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    arguments, arguments_more = parser.parse_known_args(shlex.split(command)[2:])
+    arguments.more = arguments_more
+    return _request(arguments)
+
+
+def _report(arguments: argparse.Namespace, trial: Trial) -> int:
+    from pytest_gpulab.reports.terminal.explained import trial_lines
+
+    sys.stdout.write("\n".join([f"{arguments.file}, case {trial.case.name}", *trial_lines(trial)]) + "\n")
+    return FAILED if trial.outcome.verdict == "failed" else 0

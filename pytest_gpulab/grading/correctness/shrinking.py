@@ -1,0 +1,291 @@
+"""The smallest failing input: fewer elements, then simpler values, as long as a submission fails in the same way.
+
+All trials run on the simulated GPU. Their number is bounded, so that the result depends on the seed only. The time
+limit is for kernels that are slow at every size.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+from pytest_gpulab.exercise import Case, Plan, Size
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
+from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
+from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
+from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
+from pytest_gpulab.grading.grade import Finding, SmallestInput
+from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
+
+from .cases import CaseRuns
+from .safety import unsafe
+from .trials import Trial, Trials, given_words, wrong_words
+
+MAX_SEARCHES = 3  # per submission: each kind of failure is shrunk once
+MAX_WORK = {"sizes": 60, "values": 80, "rule": 40}  # trials of one search by purpose; a large trial counts more
+WORK_ELEMENTS = 4096
+MAX_SHARE = 10  # of a single trial
+SAFETY_S = 4.0
+MAX_SAMPLED = 5000  # elements of a case that shows the range of valid values
+MAX_SIMPLIFIED = 24  # elements of random inputs that are simplified one by one
+SHRUNK = (
+    *WRONG_RESULTS, "input-changed", "out-of-bounds", "misaligned", "barrier", "deadlock", "endless-loop", "race",
+    "uninitialised", "assert", "trap",
+)  # fmt: skip
+"""Codes of failures that are shrunk."""
+
+Same = Callable[[Trial], "Finding | None"]
+"""Returns a trial's finding if the trial fails in the same way."""
+
+
+def same_failure(found: Finding) -> Same:
+    """Return the comparison with the first finding of a `correct` check."""
+
+    def same(trial: Trial) -> Finding | None:
+        first = next(iter(trial.outcome.findings), None)
+        is_same = first is not None and (first.code, first.where) == (found.code, found.where)
+        return first if is_same else None
+
+    return same
+
+
+def same_hazard(kind: str, found: Finding) -> Same:
+    """Return the comparison with a finding of a `safe` check."""
+
+    def same(trial: Trial) -> Finding | None:
+        seen = [other for other, _ in unsafe(kind, ((trial.case, trial.outcome),))]
+        return next((other for other in seen if (other.code, other.where) == (found.code, found.where)), None)
+
+    return same
+
+
+class Shrinker:
+    """The smallest failing inputs of one submission, each searched once.
+
+    Args:
+        loaded: the exercise.
+        path: the submission, for the command that repeats a failure.
+        builds: its builds.
+        cases: the runs of its cases.
+        seed: the seed of all input data.
+    """
+
+    def __init__(self, loaded: LoadedExercise, path: Path, builds: Builds, cases: CaseRuns, seed: int) -> None:
+        self._loaded, self._path, self._builds, self._cases, self._seed = loaded, path, builds, cases, seed
+        self._found: dict[tuple[str, str], SmallestInput | None] = {}
+
+    def added_to(self, case: Case, found: Finding, same: Same | None = None) -> Finding:
+        """Return a finding of a visible case with the smallest input that fails in this way, if there is one."""
+        if case.hidden or found.hidden or found.because or found.code not in SHRUNK:
+            return found
+        key = (found.code, found.where)
+        if key not in self._found:
+            if len(self._found) >= MAX_SEARCHES:
+                return found
+            self._found[key] = self._search(case, found, same or same_failure(found))
+        return replace(found, smallest=self._found[key])
+
+    def _search(self, case: Case, found: Finding, same: Same) -> SmallestInput | None:
+        try:
+            search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same)
+            trial = search.smallest()
+        except (BuildFailed, InstructorsMistake):
+            return None
+        if trial is None:
+            return None
+        return SmallestInput(search.words(trial, found), search.rule(), self._command(case, trial, search.pattern))
+
+    def _command(self, case: Case, trial: Trial, pattern: str) -> str:
+        size = trial.problem.size
+        words = ["gpulab", "explain", self._path.name, "--case", case.name]
+        words += ["--size", "x".join(map(str, size))] if isinstance(size, tuple) else ["--n", str(size)]
+        for name, values in trial.prepared.inputs.items():
+            words += [f"--{name}", as_option(values) or pattern]
+        words += [] if all(map(as_option, trial.prepared.inputs.values())) else ["--seed", str(self._seed)]
+        return shlex.join(words)
+
+
+class _Search:
+    """One search; see the module."""
+
+    def __init__(
+        self, loaded: LoadedExercise, builds: Builds, cases: CaseRuns, seed: int, case: Case, same: Same
+    ) -> None:
+        self._case, self._same = case, same
+        self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S))
+        self._trials = Trials(loaded, builds, cases, seed, self._budget)
+        self._is_mixable = loaded.exercise.mixable
+        build = builds.of(case.variant)
+        self._own: Size = case.problem(build.tunables).size
+        visible = [each for each in loaded.exercise.cases if not each.hidden]
+        self._known = [(each, each.problem(build.tunables).size) for each in visible]
+        self.pattern = cases.failing_pattern(case)
+        _, prepared = self._trials.prepared(case, self._own, self.pattern)
+        self._edges = _edges(prepared.plan)
+        self._axes = axes_of([size for _, size in self._known], self._edges)
+        self._names = self._trials.names(case)
+        self._tried: dict[Extents, Trial | None] = {}
+        self._failed: dict[Extents, bool] = {}
+        self._left = MAX_WORK["sizes"]
+
+    def smallest(self) -> Trial | None:
+        """Return the smallest failing trial, or None if no trial fails."""
+        extents = self._smallest_extents()
+        self._left = MAX_SHARE
+        trial = self._at(extents)
+        if trial is None:
+            return None
+        self._left = MAX_WORK["values"]
+        simple = self._simplest(extents, trial)
+        self._left = MAX_WORK["rule"]
+        self._try_more_sizes(extents)
+        return simple
+
+    def words(self, trial: Trial, original: Finding) -> str:
+        """Return the input, and the failure if it is another than the original one."""
+        found = self._same(trial)
+        given = given_words(trial.problem, trial.prepared, trial.names)
+        what = wrong_words(trial) if original.code in WRONG_RESULTS else ""
+        if not what and found is not None and found.what != original.what:
+            what = found.what
+        return f"{given}: {what}" if what else given
+
+    def rule(self) -> str:
+        """Return the sizes that fail, as far as sizes were tried; empty if no rule holds."""
+        words = rule(self._failed, self._names, self._edges)
+        if not words:
+            return ""
+        if all(self._failed.values()) or " but " in words:
+            return f"fails for {words}"
+        return f"fails for {words}; right for all others tried"
+
+    # --- sizes --------------------------------------------------------------------------------------------------
+
+    def _smallest_extents(self) -> Extents:
+        best = extents_of(self._own)
+        if len(best) > 1:  # sizes with equal extents first: few trials, and most mistakes show in them
+            for low in sorted({extent for axis in self._axes for extent in axis.candidates()}):
+                square = tuple(min(max(low, axis.lowest), own) for axis, own in zip(self._axes, best, strict=True))
+                if all(map(Axis.allows, self._axes, square)) and self._at(square) is not None:
+                    best = square
+                    break
+        for _ in range(2 if len(best) > 1 else 1):
+            for axis in range(len(best)):
+                best = self._smallest_along(axis, best)
+        return best
+
+    def _smallest_along(self, axis: int, best: Extents) -> Extents:
+        """Return the extents with the smallest one that fails in the place of one of them."""
+
+        def changed(extent: int) -> Extents:
+            return (*best[:axis], extent, *best[axis + 1 :])
+
+        passed = self._axes[axis].lowest - 1
+        for extent in self._axes[axis].candidates():
+            if extent >= best[axis]:
+                break
+            if self._at(changed(extent)) is not None:
+                return changed(self._between(axis, passed, extent, changed))
+            passed = extent
+        return changed(self._between(axis, passed, best[axis], changed))
+
+    def _between(self, axis: int, passed: int, fails: int, changed: Callable[[int], Extents]) -> int:
+        """Return a failing extent above one that passes, as if all above it failed."""
+        while fails - passed > 1:
+            middle = (passed + fails) // 2
+            allowed = [n for n in range(passed + 1, fails) if self._axes[axis].allows(n)]
+            if not allowed or self._is_spent:
+                break
+            middle = min(allowed, key=lambda n: abs(n - middle))
+            if self._at(changed(middle)) is not None:
+                fails = middle
+            else:
+                passed = middle
+        return fails
+
+    def _try_more_sizes(self, smallest: Extents) -> None:
+        """Try further sizes, so that a rule does not rest on a few."""
+        self._at(smallest)
+        for axis, candidates in enumerate(axis.candidates() for axis in self._axes):
+            for extent in candidates:
+                self._at((*smallest[:axis], extent, *smallest[axis + 1 :]))
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._left <= 0 or self._budget.is_used_up
+
+    def _at(self, extents: Extents) -> Trial | None:
+        """Return the failing trial of a size with the case's input pattern; None if it does not fail."""
+        if extents not in self._tried:
+            self._tried[extents] = None
+            size: Size = extents if isinstance(self._own, tuple) else extents[0]
+            trial = self._trial(size)
+            if trial is not None:
+                fails = self._same(trial) is not None
+                if fails or trial.outcome.verdict == "passed":
+                    self._failed[extents] = fails
+                self._tried[extents] = trial if fails else None
+        return self._tried[extents]
+
+    # --- values -------------------------------------------------------------------------------------------------
+
+    def _simplest(self, extents: Extents, trial: Trial) -> Trial:
+        if not self._is_mixable:
+            return trial
+        own, best = trial.prepared.inputs, trial
+        bounds = bounds_of(self._samples())
+
+        def fails(inputs: Mapping[str, Array]) -> bool:
+            nonlocal best
+            tried = self._trial(trial.problem.size, inputs)
+            is_failing = tried is not None and self._same(tried) is not None
+            best = tried if tried is not None and is_failing else best
+            return is_failing
+
+        found = next((inputs for inputs in simple_inputs(own, bounds) if fails(inputs)), None)
+        small = sum(values.size for values in own.values()) <= MAX_SIMPLIFIED
+        if found is not None or small:
+            simplified(own if found is None else found, bounds, fails)
+        return best
+
+    def _samples(self) -> Iterator[Mapping[str, Array]]:
+        """Yield the inputs of the variant's small cases, and of this one."""
+        for case, size in self._known:
+            is_small = prod(extents_of(size)) <= MAX_SAMPLED and case.variant is self._case.variant
+            if is_small or case is self._case:
+                with suppress(InstructorsMistake):
+                    yield from (self._trials.prepared(case, size, pattern)[1].inputs for pattern in case.patterns)
+
+    def _trial(self, size: Size, inputs: Mapping[str, Array] | None = None) -> Trial | None:
+        """Return a trial, or None if it is too large, takes too long, or is no valid input."""
+        if self._is_spent:
+            return None
+        try:
+            change = dict if inputs is None else (lambda _: inputs)
+            problem, prepared = self._trials.prepared(self._case, size, self.pattern, change)
+        except InstructorsMistake:
+            return None
+        work = 1 + _elements(prepared.plan) // WORK_ELEMENTS
+        if work > MAX_SHARE:
+            return None
+        self._left -= work
+        trial = self._trials.run(self._case, problem, prepared)
+        return None if any(fault.code == TIME_LIMIT for fault in trial.outcome.faults) else trial
+
+
+def _elements(plan: Plan) -> int:
+    """Return the elements and threads of a plan."""
+    threads = sum(prod(launch.grid) * prod(launch.block) for launch in plan.launches)
+    return threads + sum(prod(buffer.shape) for buffer in plan.buffers)
+
+
+def _edges(plan: Plan) -> tuple[int, ...]:
+    """Return the extents of the plan's blocks."""
+    extents = {extent for launch in plan.launches for extent in (*launch.block, prod(launch.block))}
+    return tuple(sorted(extents - {1}))

@@ -1,0 +1,100 @@
+"""`gpulab explain`: a submission on one small input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.command import main
+
+ROOT = Path(__file__).resolve().parents[2]
+RIGHT = ROOT / "solutions" / "reduction" / "08_shared_sequential.cu"
+WRONG = ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu"
+FIELD = ROOT / "solutions" / "constant_memory" / "01_constant.cu"
+
+
+@pytest.fixture(autouse=True)
+def course(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def explain(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """Return the exit code and the lines printed as one."""
+    code = main.main(["explain", *map(str, words)])
+    printed = capsys.readouterr()
+    return code, " ".join((printed.out + printed.err).split())
+
+
+def test_values_of_a_students_own_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, RIGHT, "--in", "-1,2*3,5..7")
+    assert code == 0
+    assert "n = 7, in = [-1 2 2 2 5 6 7] out is [23], as it should be" in printed
+
+
+def test_a_wrong_result_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, WRONG, "--case", "n=33", "--n", "4", "--in", "1,2,3,4")
+    assert code == 1
+    assert "case n=33 n = 4, in = [1 2 3 4] out should be [10], is [4] wrong-result:" in printed
+
+
+def test_without_an_input_the_smallest_failing_one_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, WRONG)
+    assert (code, "n = 2, in = [0 1] out should be [1], is [0]" in printed) == (1, True)
+
+
+def test_without_an_input_a_right_kernel_runs_its_first_case(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, RIGHT, "--seed", "4")
+    assert code == 0 and ", case n=1 n = 1, in = [" in printed
+
+
+def test_sizes_of_several_extents(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, FIELD, "--size", "2x1x1", "--vectors", "0,0.5")
+    assert code == 0
+    assert "width = 2, height = 1, count = 1, vectors = [[0 0.5]] out is [[0.25 1.25]]" in printed
+
+
+def test_an_input_pattern_of_the_exercise(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, RIGHT, "--n", "3", "--in", "equal")
+    assert code == 0 and "in = [-7 -7 -7] out is [-21]" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((RIGHT, "--in", "1,2", "--n", "3"), "--in lists 2 values; this size needs 3"),
+        ((RIGHT, "--in", "1,x"), "--in 1,x: could not convert"),
+        ((RIGHT, "--x", "1,2"), "--x is no input of this exercise; its inputs are in"),
+        ((RIGHT, "--in"), "not understood: --in; write each input as --NAME VALUES, after the file"),
+        ((RIGHT, "--case", "n=7"), "no case is called 'n=7'; there are n=1, n=2,"),
+        ((RIGHT, "--size", "2x3"), "a size of this exercise has 1 positive extents"),
+        ((RIGHT, "--n", "0"), "a size of this exercise has 1 positive extents"),
+        ((FIELD, "--size", "wide"), "--size wide: write the extents as 3x2"),
+        ((RIGHT, "--n", "3", "--in", "odd"), "the exercise does not accept this input: "),
+        ((FIELD, "--vectors", "random", "--more", "equal"), "one input pattern for all inputs, not equal and random"),
+        ((ROOT / "none.cu",), "no such file"),
+        ((ROOT / "tests" / "benchmarks" / "kernels.cu",), "belongs to no exercise: its name or its folder's must be"),
+        ((ROOT / "tests" / "wrong" / "reduction" / "compile_error.cu", "--n", "3"), "The file does not compile"),
+    ],
+)
+def test_wrong_words_are_one_line(words: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, *words)
+    assert code == main.USAGE_ERROR
+    assert printed.startswith("gpulab explain: ") and message in printed
+
+
+def test_a_file_far_from_any_exercise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reduction.cu").write_text(RIGHT.read_text())
+    code, printed = explain(capsys, "reduction.cu", "--n", "2")
+    assert code == main.USAGE_ERROR and "no exercises folder: run from the course's folder" in printed
+    assert explain(capsys, "reduction.cu", "--n", "2", "--exercises", ROOT / "exercises")[0] == 0
+
+
+def test_other_subcommands_refuse_unknown_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main.main(["include", "--in", "1"])
+    assert end.value.code == main.USAGE_ERROR
+    assert "unrecognized arguments: --in 1" in capsys.readouterr().err

@@ -1,0 +1,233 @@
+"""The smallest failing input of wrong kernels, on the simulated GPU; each is run again by its own command."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import block_sums
+import numpy as np
+import pytest
+
+from pytest_gpulab.command import main
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Case, Exercise, Expected, SafeCheck
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.correctness import shrinking
+from pytest_gpulab.grading.grade import CheckResult, SmallestInput
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.reports.visibility import for_student
+from pytest_gpulab.single_kernel import single_kernel
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    return open_device("sim")[0]
+
+
+def correct_and_safe(grader: Grader, exercise: Exercise) -> list[CheckResult]:
+    return [grader.run(check) for check in checks_of(exercise) if check.kind in ("compile", "correct", "safe")]
+
+
+def smallest(device: Device, path: Path, seed: int = 20) -> SmallestInput:
+    """Return the smallest failing input of the first finding."""
+    loaded = Catalogue(ROOT / "exercises").load(path.parent.name)
+    results = correct_and_safe(Grader(loaded, path, device, seed), loaded.exercise)
+    return next(finding.smallest for result in results for finding in result.findings if finding.smallest)
+
+
+WRONG = {
+    "reduction/stops_at_two": (
+        "n = 2, in = [0 1]: out should be [1], is [0]",
+        "fails for every n that is at least 2; right for all others tried",
+    ),
+    "reduction/padded_with_zero": ("n = 1, in = [-1]: out should be [-1], is [0]", None),
+    "reduction/misaligned_vector": (
+        "n = 5, in = [0 0 0 0 0]",
+        "",
+    ),
+    "scan/offset_of_own_block": (
+        "n = 257, in = [0 (256 times) 1]: out[256] should be 1, is 2",
+        "fails for every n that is at least 257; right for all others tried",
+    ),
+    "scan/guard_off_by_one": ("n = 1, in = [0]: out should be [0], was never written", None),
+    "divergence/no_guard": (
+        "n = 1, in = [1]",
+        "fails for every n that is no multiple of 256; right for all others tried",
+    ),
+    "divergence/missing_barrier": (
+        "n = 2, in = [1 1]: out should be [2.75527763 8.86366463], is [2.75527763 nan]",
+        None,
+    ),
+    "constant_memory/swapped_guard": (
+        "width = 2, height = 1, count = 1, vectors = [[0 0]]: Invalid __global__ write of size 4 bytes: `out[2]` "
+        "written, `out` has 2 elements",
+        "fails for every size where width and height differ; right for all others tried",
+    ),
+    "constant_memory/transposed": (
+        "width = 2, height = 2, count = 1, vectors = [[0 1]]: out should be [[1 2] [0 1]], is [[1 0] [2 1]]",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_smallest_failing_input_of_a_wrong_kernel(
+    name: str, device: Device, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ROOT / "tests" / "wrong" / f"{name}.cu"
+    what, rule = WRONG[name]
+    found = smallest(device, path)
+    assert found.what == what
+    assert rule is None or found.rule == rule
+    words = shlex.split(found.command)
+    assert words[:3] == ["gpulab", "explain", path.name]
+    monkeypatch.chdir(path.parent)
+    assert main.main(words[1:]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    given, _, failure = found.what.partition(": ")
+    assert given in printed and failure in printed
+
+
+def test_the_same_seed_gives_the_same_input(device: Device) -> None:
+    path = ROOT / "tests" / "wrong" / "scan" / "int_temporary.cu"
+    assert smallest(device, path, 7) == smallest(device, path, 7)
+
+
+RACE = block_sums.changed(
+    block_sums.TREE, "GPULAB_T(0);\n    __syncthreads();", "GPULAB_T(0);"
+)  # the result is right in lockstep
+SAFE = (SafeCheck("memory", 5), SafeCheck("race", 5))
+
+
+def test_a_race_has_the_smallest_input_that_shows_it(device: Device, tmp_path: Path) -> None:
+    found = block_sums.graded(tmp_path, device, RACE, replace(block_sums.EXERCISE, safe=SAFE))
+    (finding,) = found["safe[race]"].findings
+    assert finding.smallest is not None
+    assert finding.smallest.what == "n = 1, in = [1], weight = [4]"
+    assert "--weight 4" in finding.smallest.command
+
+
+def test_nothing_is_searched_for_a_right_kernel(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shrinking, "_Search", None)
+    found = block_sums.graded(tmp_path, device, block_sums.TREE)
+    assert {result.verdict for name, result in found.items() if "speedup" not in name} == {"passed"}
+
+
+WRONG_SUM = block_sums.changed(block_sums.TREE, "s > 0", "s > 1")
+
+
+def test_hidden_cases_are_not_shrunk(device: Device, tmp_path: Path) -> None:
+    first, *others = block_sums.EXERCISE.cases
+    hidden = (first, *(replace(case, hidden=True) for case in others))
+    found = block_sums.graded(tmp_path, device, WRONG_SUM, replace(block_sums.EXERCISE, cases=hidden))
+    assert {name for name, result in found.items() if result.verdict == "failed"} > {"correct[n=block]"}
+    assert {finding.smallest for result in found.values() for finding in result.findings} == {None}
+
+
+def test_a_hidden_case_does_not_get_the_input_of_a_visible_one(device: Device, tmp_path: Path) -> None:
+    first, second, third = block_sums.EXERCISE.cases
+    cases = (first, second, replace(third, hidden=True))
+    found = block_sums.graded(tmp_path, device, WRONG_SUM, replace(block_sums.EXERCISE, cases=cases))
+    smallest = {
+        name: result.findings[0].smallest
+        for name, result in found.items()
+        if name.startswith("correct[n=") and result.findings
+    }
+    assert smallest["correct[n=block]"] is not None and smallest["correct[n=300]"] is None
+
+
+def test_each_kind_of_failure_is_searched_once(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    search = shrinking.Shrinker._search
+
+    def noted(self: Any, case: Case, *more: Any) -> Any:
+        searched.append(case.name)
+        return search(self, case, *more)
+
+    monkeypatch.setattr(shrinking.Shrinker, "_search", noted)
+    found = block_sums.graded(tmp_path, device, WRONG_SUM)
+    assert searched == ["n=block"]
+    shown = {found[name].findings[0].smallest for name in ("correct[n=block]", "correct[n=300]")}
+    assert len(shown) == 1 and None not in shown
+
+
+def test_values_that_depend_on_each_other_are_not_replaced(device: Device, tmp_path: Path) -> None:
+    found = block_sums.graded(tmp_path, device, WRONG_SUM, replace(block_sums.EXERCISE, mixable=False))
+    smallest = found["correct[n=block]"].findings[0].smallest
+    assert smallest is not None and smallest.command.endswith("--in 3,3 --weight 2")
+
+
+def test_a_search_is_bounded_by_its_number_of_trials(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials: list[Any] = []
+    run = shrinking.Trials.run
+    monkeypatch.setattr(shrinking.Trials, "run", lambda *words: trials.append(words) or run(*words))
+    block_sums.graded(tmp_path, device, WRONG_SUM)
+    assert 10 < len(trials) <= sum(shrinking.MAX_WORK.values()) + shrinking.MAX_SHARE
+
+
+TRANSPOSE = """#include <gpulab.cuh>
+GPULAB_TUNABLE(TILE_X, 8)
+GPULAB_TUNABLE(TILE_Y, 4)
+__global__ void transpose(const float *in, const float *more, float *out, int width, int height)
+{
+    int x = blockIdx.x * TILE_X + threadIdx.x, y = blockIdx.y * TILE_Y + threadIdx.y;
+    if (x < width && y < height)
+        out[x * height + y] = in[y * width + x] + more[LOADED];
+}
+"""
+
+
+def test_an_exercise_of_one_kernel_with_two_inputs_and_two_extents(device: Device, tmp_path: Path) -> None:
+    exercise = single_kernel(
+        "transpose",
+        "transpose",
+        inputs={"in": np.float32, "more": np.float32},
+        output=np.float32,
+        reference=lambda given, more: (given + more).T.reshape(given.shape),
+        tolerance=lambda given, more: np.full(given.shape, 1e-5),
+        speed={2: 20},
+        dimensions=2,
+    )
+    path = tmp_path / "transpose.cu"
+    path.write_text(TRANSPOSE.replace("LOADED", "y * width"))
+    grader = Grader(LoadedExercise("transpose", tmp_path, exercise), path, device, 1)
+    results = correct_and_safe(grader, exercise)
+    found = next(finding for result in results for finding in result.findings)
+    assert found.smallest is not None
+    assert found.smallest.what == (
+        "width = 2, height = 1, in = [[0 0]], more = [[0 1]]: out should be [[0 1]], is [[0 0]]"
+    )
+
+
+def test_an_exercise_that_refuses_other_sizes_and_values_keeps_its_case(device: Device, tmp_path: Path) -> None:
+    def reference(problem: Any, inputs: Any) -> Expected:
+        if problem.size != 300 or inputs["in"].max() < 2:
+            raise ValueError("no such input")
+        return block_sums.reference(problem, inputs)
+
+    cases = (Case("n=1", 1, 10, variant=block_sums.INTS), Case("n=300", 300, 40, variant=block_sums.INTS))
+    exercise = replace(block_sums.EXERCISE, cases=cases, reference=reference)
+    found = block_sums.graded(tmp_path, device, WRONG_SUM, exercise)
+    smallest = found["correct[n=300]"].findings[0].smallest
+    assert smallest is not None and smallest.command.endswith("--in random --weight 3 --seed 3")
+
+
+def test_students_see_no_input_of_a_hidden_case(device: Device) -> None:
+    shown = SmallestInput("n = 3", "", "gpulab explain")
+    result = CheckResult("correct[a]", "correct", "failed", 0.0, 1.0, hidden=True)
+    from pytest_gpulab.grading.grade import Finding, Grade, Provenance
+
+    finding = Finding("wrong-result", "wrong", smallest=shown)
+    grade = Grade("a.cu", "x", (replace(result, findings=(finding,)),), Provenance("", "", "", "", 1, "", "", ""))
+    assert for_student(grade).checks[0].findings[0].smallest is None
