@@ -53,6 +53,23 @@ def test_order_of_the_warps(run: Run) -> None:
     assert orders == {"warps": [0, 1, 2, 3], "warps-reversed": [3, 2, 1, 0]}
 
 
+@pytest.mark.parametrize("schedule", ["warps", "warps-reversed"])
+def test_a_block_may_have_fewer_warps_left_than_another_one(run: Run, schedule: str) -> None:
+    """The atomic makes the order of blocks matter: they take turns, warp by warp."""
+    source = """
+    __global__ void f(int *sum, int n) {
+        __shared__ int ones[128];
+        ones[threadIdx.x] = 1;
+        if (blockIdx.x * blockDim.x + threadIdx.x >= n) return;
+        __syncthreads();
+        atomicAdd(sum, ones[threadIdx.x]);
+    }
+    """
+    total = np.zeros(1, np.int32)
+    run(source, total, np.int32(129), grid=(2,), block=(128,), options=LaunchOptions(schedule=schedule))
+    assert total.tolist() == [129]
+
+
 def test_tree_reduction_without_its_barrier(run: Run) -> None:
     source = """
     __global__ void f(const int *in, int *out) {{

@@ -148,11 +148,12 @@ class Scheduler:
         if self.launch.program.sees_order:
             barriers = sum(step.end == "barrier" for step in self.steps[:block])
             late = (lanes.columns + (barriers if sign == 1 else min(barriers, 1))) % 2
-        return [
+        turns = [
             (sign * number + turn * MAX_WARPS, lanes.crossing(warp == number, late == turn))
             for number in np.unique(warp).tolist()
             for turn in np.unique(late).tolist()
         ]
+        return [turn for turn in turns if turn[1].lanes.n]  # exited threads may leave blocks of different warps
 
     def _push(self, group: Group, block: int) -> None:
         key = (group.tag, block)
