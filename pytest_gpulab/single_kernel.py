@@ -2,7 +2,8 @@
 
 The kernel's parameters are the inputs, `out`, and the extents as `int`: `n`, or `width` and `height`. Arrays of two
 dimensions are stored by rows: `in[y * width + x]`. There is at least one thread per element of the size, in blocks of
-the student's `BLOCK_SIZE`, or of `TILE_X` x `TILE_Y`.
+the student's `BLOCK_SIZE`, or of `TILE_X` x `TILE_Y`. With a tunable `ITEMS_PER_THREAD`, each block covers
+that many times as many elements, or rows.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ from .exercise import (
 
 Array = npt.NDArray[Any]
 Reference = Callable[..., Array]
+Values = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 SAFE = tuple(SafeCheck(kind, 2.5) for kind in ("memory", "barrier", "race", "uninitialised"))
 EDGES = (32, 64, 128, 256, 512, 1024), (1, 2, 4, 8, 16, 32)
-TIMED_SIZES: Mapping[int, tuple[Size, Size]] = {1: (2**25, 2**20), 2: ((8192, 4096), (1024, 1024))}
+TIMED_SIZES: Mapping[int, tuple[Size, Size]] = {1: (2**25, 2**22), 2: ((8192, 2048), (2048, 2048))}
 """Sizes of the speed checks by dimension: on a GPU, and on the simulated one."""
 
 
@@ -65,7 +67,7 @@ def single_kernel(
     speed: Mapping[float, float],
     uses: Sequence[UsesCheck] = (),
     dimensions: int = 1,
-    values: Callable[[np.random.Generator, tuple[int, ...]], Array] | None = None,
+    values: Values | Mapping[str, Values] | None = None,
     patterns: Sequence[str] = ("random", "needle"),
     **more: Any,
 ) -> Exercise:
@@ -81,8 +83,8 @@ def single_kernel(
         speed: points by required speedup over `naive.cu`; the first is required, the others are bonuses.
         uses: the `uses` checks.
         dimensions: 1 or 2.
-        values: function from a generator and a shape to input values; those of `numerics.fill` if None.
-        patterns: input patterns, as in `numerics.fill`.
+        values: function from a generator and a shape to input values, or one per pattern; `numerics.fill` if None.
+        patterns: input patterns, as in `numerics.fill`, unless `values` has its own.
         more: further attributes of `Exercise`, in place of the defaults.
 
     The points that `uses` and `speed` leave are for correctness: 2.5 for each kind of hazard, the rest for the cases.
@@ -96,15 +98,16 @@ def single_kernel(
         dimensions,
         values,
     )
+    names = tuple(values) if isinstance(values, Mapping) else tuple(patterns)
     points = sum(speed.values()) + sum(check.points for check in uses) + sum(check.points for check in SAFE)
     defaults: dict[str, Any] = {
-        "cases": _cases(dimensions, 100 - points, tuple(patterns)),
+        "cases": _cases(dimensions, 100 - points, names),
         "safe": SAFE,
         "uses": tuple(uses),
         "speed": _tiers(speed, dimensions),
         "tunables": tuple(Tunable(name, EDGES[dimensions - 1]) for name in made.tunables),
         "min_bytes": made.least_bytes,
-        "mixable": values is None and made.output.shape is None,
+        "mixable": values is None,
     }
     return Exercise(title, made.plan, made.contents, made.expected, **{**defaults, **more})
 
@@ -119,7 +122,7 @@ class _SingleKernel:
     reference: Reference
     tolerance: float | Callable[..., Array]
     dimensions: int
-    values: Callable[[np.random.Generator, tuple[int, ...]], Array] | None
+    values: Values | Mapping[str, Values] | None
 
     @property
     def tunables(self) -> tuple[str, ...]:
@@ -129,18 +132,20 @@ class _SingleKernel:
     def plan(self, problem: Problem) -> Plan:
         """Return the plan: one launch with a thread per element."""
         extents, block = _extents(problem.size), tuple(problem.tunables[name] for name in self.tunables)
+        covered = (*block[:-1], block[-1] * _items(problem.tunables))
         shape, out = extents[::-1], self.output
         out_shape = shape if out.shape is None else out.shape(*extents)
         buffers = [Buffer(name, "input", dtype, shape) for name, dtype in self.inputs.items()]
         buffers.append(Buffer("out", "output", out.dtype, out_shape, zeroed=out.zeroed))
-        grid = tuple(-(-extent // threads) for extent, threads in zip(extents, block, strict=True))
+        grid = tuple(-(-extent // elements) for extent, elements in zip(extents, covered, strict=True))
         arguments = (*self.inputs, "out", *map(np.int32, extents))
         return Plan(tuple(buffers), (Launch(self.kernel, grid, block, arguments),))
 
     def contents(self, problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
         """Return the inputs' contents."""
         shape = _extents(problem.size)[::-1]
-        return {name: _values(self.values, pattern, shape, dtype, rng) for name, dtype in self.inputs.items()}
+        own = self.values[pattern] if isinstance(self.values, Mapping) else self.values
+        return {name: _values(own, pattern, shape, dtype, rng) for name, dtype in self.inputs.items()}
 
     def expected(self, problem: Problem, arrays: Mapping[str, Array]) -> Expected:
         """Return the reference and its tolerance."""
@@ -153,12 +158,24 @@ class _SingleKernel:
         return sum(buffer.nbytes for buffer in self.plan(problem).buffers)
 
 
+def _items(tunables: Mapping[str, int]) -> int:
+    return tunables.get("ITEMS_PER_THREAD", 1)
+
+
+def _elements(tunables: Mapping[str, int]) -> int:
+    return tunables["BLOCK_SIZE"] * _items(tunables)
+
+
+def _rows(tunables: Mapping[str, int]) -> int:
+    return tunables["TILE_Y"] * _items(tunables)
+
+
 def _extents(size: Size) -> tuple[int, ...]:
     return size if isinstance(size, tuple) else (size,)
 
 
 def _values(
-    values: Callable[[np.random.Generator, tuple[int, ...]], Array] | None,
+    values: Values | None,
     pattern: str,
     shape: tuple[int, ...],
     dtype: npt.DTypeLike,
@@ -196,9 +213,9 @@ _LINES: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
     "n=1": 1,
     "n=31": 31,
     "n=33": 33,
-    "n=block-1": lambda tunables: tunables["BLOCK_SIZE"] - 1,
-    "n=block": lambda tunables: tunables["BLOCK_SIZE"],
-    "n=block+1": lambda tunables: tunables["BLOCK_SIZE"] + 1,
+    "n=block-1": lambda tunables: _elements(tunables) - 1,
+    "n=block": _elements,
+    "n=block+1": lambda tunables: _elements(tunables) + 1,
     "n=1025": 1025,
     "n=4099": 4099,
 }
@@ -206,8 +223,8 @@ _FIELDS: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
     "1x1": (1, 1),
     "37x1": (37, 1),
     "1x37": (1, 37),
-    "whole tiles": lambda tunables: (2 * tunables["TILE_X"], 3 * tunables["TILE_Y"]),
-    "tile+1 by 2 tiles-1": lambda tunables: (tunables["TILE_X"] + 1, 2 * tunables["TILE_Y"] - 1),
+    "whole tiles": lambda tunables: (2 * tunables["TILE_X"], 3 * _rows(tunables)),
+    "tile+1 by 2 tiles-1": lambda tunables: (tunables["TILE_X"] + 1, 2 * _rows(tunables) - 1),
     "97x61": (97, 61),
     "61x97": (61, 97),
     "127x129": (127, 129),

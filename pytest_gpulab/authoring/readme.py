@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_gpulab.exercise import Exercise
+from pytest_gpulab.exercise import Exercise, UsesCheck
 from pytest_gpulab.exercise_rules import points_by_kind
 
 from .defects import Defect
@@ -44,16 +44,26 @@ def readme_problems(exercise: Exercise, readme: Path) -> Iterator[Defect]:
 
 def points_table(exercise: Exercise) -> str:
     """Return the points table of an exercise, as `readme_problems` expects it."""
+    hazards = ", ".join(f"`safe[{check.kind}]`" for check in exercise.safe)
     rows = [
-        ("`compile`", [exercise.compile_points] if exercise.compile_points else []),
-        (f"`correct[...]`: {len(exercise.cases)} sizes", [sum(case.points for case in exercise.cases)]),
-        (", ".join(f"`safe[{c.kind}]`" for c in exercise.safe), [sum(check.points for check in exercise.safe)]),
-        *((f"`uses[{check.name}]`{_bonus(check.required)}", [check.points]) for check in exercise.uses),
-        *((f"`speedup[{tier.name}]`{_bonus(tier.required)}", [tier.points]) for tier in exercise.speed),
+        ("`compile`", exercise.compile_points),
+        (f"`correct[...]`: {len(exercise.cases)} sizes", sum(case.points for case in exercise.cases)),
+        (f"{hazards}: no such hazard in any of them", sum(check.points for check in exercise.safe)),
+        *((f"`uses[{uses.name}]` ({_bounds(uses)}): {_kind(uses.required)}", uses.points) for uses in exercise.uses),
+        *(
+            (f"`speedup[{tier.name}]` over `{tier.baseline}`: {_kind(tier.required)}", tier.points)
+            for tier in exercise.speed
+        ),
     ]
-    lines = [f"| {what} | {', '.join(f'{number:g}' for number in points)} |" for what, points in rows if any(points)]
+    lines = [f"| {what} | {points:g} |" for what, points in rows if points]
     return "\n".join(("| check | points |", "|---|---|", *lines))
 
 
-def _bonus(required: bool) -> str:
-    return "" if required else ": bonus"
+def _bounds(uses: UsesCheck) -> str:
+    upper = {bound.what: f"{bound.at_most:g} or less" for bound in uses.bounds if bound.at_most is not None}
+    lower = {bound.what: f"{bound.at_least:g} or more" for bound in uses.bounds if bound.at_least is not None}
+    return ", ".join(f"{what}: {limit}" for what, limit in {**lower, **upper}.items())
+
+
+def _kind(is_required: bool) -> str:
+    return "required" if is_required else "bonus"

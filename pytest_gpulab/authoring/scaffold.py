@@ -22,7 +22,7 @@ README = """# $title
 
 Write the kernel `$name` in `$name.cu`. The comment there has the task; `naive.cu` is a slow solution.
 
-## Points
+## Grading
 
 $points
 

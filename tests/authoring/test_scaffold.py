@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_gpulab import concepts
+from pytest_gpulab.authoring.readme import points_table
 from pytest_gpulab.authoring.scaffold import TEMPLATES
 from pytest_gpulab.command import main, new
-from pytest_gpulab.exercise import Problem
+from pytest_gpulab.exercise import Problem, Tunable, UsesCheck
 from pytest_gpulab.single_kernel import Output, single_kernel
 
 
@@ -81,3 +83,55 @@ def test_an_output_may_have_another_shape_and_extents_are_parameters() -> None:
     (launch,) = plan.launches
     assert (launch.grid, launch.block, launch.args) == ((4, 8), (32, 8), ("in", "out", 97, 61))
     assert exercise.version == "7"
+
+
+def test_a_tunable_for_items_enlarges_the_tiles_and_the_cases_around_them() -> None:
+    exercise = single_kernel(
+        "Copy",
+        "copy",
+        inputs={"in": np.int32},
+        output=np.int32,
+        reference=np.copy,
+        speed={1.5: 25},
+        dimensions=2,
+        tunables=(Tunable("TILE_X", (32,)), Tunable("TILE_Y", (8,)), Tunable("ITEMS_PER_THREAD", (1, 4), default=1)),
+    )
+    tunables = {"TILE_X": 32, "TILE_Y": 8, "ITEMS_PER_THREAD": 4}
+    (launch,) = exercise.plan(Problem((97, 61), tunables)).launches
+    assert (launch.grid, launch.block) == ((4, 2), (32, 8))
+    sizes = {case.name: case.problem(tunables).size for case in exercise.cases}
+    assert (sizes["whole tiles"], sizes["tile+1 by 2 tiles-1"]) == ((64, 96), (33, 63))
+
+
+def test_values_may_depend_on_the_pattern() -> None:
+    exercise = single_kernel(
+        "Copy",
+        "copy",
+        inputs={"in": np.uint8},
+        output=np.uint8,
+        reference=np.copy,
+        values={"low": lambda rng, shape: rng.integers(0, 9, shape), "high": lambda rng, shape: np.full(shape, 255)},
+        speed={1.5: 25},
+    )
+    assert {case.patterns for case in exercise.cases} == {("low", "high")}
+    problem, rng = Problem(100, {"BLOCK_SIZE": 32}), np.random.default_rng(1)
+    low, high = (exercise.inputs(problem, pattern, rng)["in"] for pattern in ("low", "high"))
+    assert low.max() < 9 and high.min() == 255 and low.dtype == high.dtype == np.uint8
+
+
+def test_the_points_table_states_bounds_and_required_checks() -> None:
+    uses = [
+        UsesCheck("tile", (concepts.shared_reads(4), concepts.global_traffic(1.5)), 5, (64, 64)),
+        UsesCheck("conflict-free", (concepts.bank_conflicts(0.1),), 5, (64, 64), required=False),
+    ]
+    exercise = single_kernel(
+        "Copy", "copy", inputs={"in": np.int32}, output=np.int32, reference=np.copy, uses=uses, speed={1.5: 20, 3: 5}
+    )
+    assert points_table(exercise).splitlines()[2:] == [
+        "| `correct[...]`: 8 sizes | 55 |",
+        "| `safe[memory]`, `safe[barrier]`, `safe[race]`, `safe[uninitialised]`: no such hazard in any of them | 10 |",
+        "| `uses[tile]` (reads per warp: 4 or more, times the minimum: 1.5 or less): required | 5 |",
+        "| `uses[conflict-free]` (per access to shared memory: 0.1 or less): bonus | 5 |",
+        "| `speedup[1.5x]` over `naive.cu`: required | 20 |",
+        "| `speedup[3x]` over `naive.cu`: bonus | 5 |",
+    ]
