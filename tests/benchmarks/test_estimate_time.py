@@ -20,7 +20,12 @@ from pytest_gpulab.grading.speed.costs import pattern_of
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 2.0
-SIZES = {"constant_memory": (8192, 4096, 20), "divergence": 2**25, "reduction": 2**25, "scan": 2**25}
+MATRIX, LINE = (8192, 4096), 2**25
+SIZES = {
+    "constant_memory": (*MATRIX, 20),
+    **dict.fromkeys(("divergence", "histogram", "reduction", "scan"), LINE),
+    **dict.fromkeys(("matrix_sum", "stencil", "transpose"), MATRIX),
+}
 SOLUTIONS = sorted(path for path in ROOT.glob("solutions/*/*.cu"))
 
 

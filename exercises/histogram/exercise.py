@@ -1,0 +1,27 @@
+"""Histogram of bytes: atomics on global memory collide, so each block counts in shared memory first."""
+
+import numpy as np
+
+from pytest_gpulab import concepts
+from pytest_gpulab.exercise import Tunable, UsesCheck
+from pytest_gpulab.single_kernel import EDGES, Output, single_kernel
+
+BINS = 256
+
+exercise = single_kernel(
+    "Histogram of bytes",
+    "histogram",
+    inputs={"in": np.uint8},
+    output=Output(np.uint32, lambda n: (BINS,), zeroed=True),
+    reference=lambda x: np.bincount(x, minlength=BINS).astype(np.uint32),
+    values={
+        "skewed": lambda rng, shape: rng.binomial(BINS - 1, 0.3, shape),
+        "uniform": lambda rng, shape: rng.integers(0, BINS, shape),
+        "one value": lambda rng, shape: np.full(shape, BINS - 1),
+        "empty bins": lambda rng, shape: rng.choice([0, 31, 32, 200], shape),
+    },
+    mixable=True,
+    tunables=(Tunable("BLOCK_SIZE", EDGES[0]), Tunable("ITEMS_PER_THREAD", range(1, 65), default=1)),
+    uses=[UsesCheck("private-bins", (concepts.atomics(0.05), concepts.shared_use(1)), 10, 2**16)],
+    speed={5: 10, 60: 10},
+)

@@ -1,0 +1,14 @@
+// Wrong: adds in half precision.
+#include <cuda_fp16.h>
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(TILE_X, 32)
+GPULAB_TUNABLE(TILE_Y, 8)
+
+__global__ void matrix_sum(const float *a, const float *b, float *out, int width, int height)
+{
+    int x = blockIdx.x * TILE_X + threadIdx.x;
+    int y = blockIdx.y * TILE_Y + threadIdx.y;
+    if (x < width && y < height)
+        out[y * width + x] = __half2float(__hadd(__float2half(a[y * width + x]), __float2half(b[y * width + x])));
+}

@@ -1,0 +1,20 @@
+// Wrong: the results are right, but all reads are from global memory.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(TILE_X, 16)
+GPULAB_TUNABLE(TILE_Y, 16)
+
+constexpr int RADIUS = 5;
+
+__global__ void stencil(const int *in, int *out, int width, int height)
+{
+    int x = blockIdx.x * TILE_X + threadIdx.x;
+    int y = blockIdx.y * TILE_Y + threadIdx.y;
+    if (x >= width || y >= height)
+        return;
+    int sum = 0;
+    for (int v = y - RADIUS; v <= y + RADIUS; ++v)
+        for (int u = x - RADIUS; u <= x + RADIUS; ++u)
+            sum += u >= 0 && u < width && v >= 0 && v < height ? __ldg(in + v * width + u) : 0;
+    out[y * width + x] = sum;
+}
