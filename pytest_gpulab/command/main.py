@@ -15,6 +15,7 @@ from . import CommandError
 SUBCOMMANDS = {
     "run": "run a whole CUDA program, with no GPU",
     "explain": "run a submission on one small input and show its result",
+    "grade": "grade one student's files for a learning platform",
     "new": "write a new exercise from a template",
     "check": "check exercises before a student meets them",
     "course": "write a course repository with the shipped exercises",

@@ -15,7 +15,10 @@ from typing import Any
 
 MAX_SEED = 2**32 - 1
 MAX_WORKERS = 1024  # a larger number is a typing error
-REPORT_FORMATS = ("json", "csv", "gradescope", "classroom50", "prairielearn", "ctrf", "html", "annotated", "feedback")
+REPORT_FORMATS = (
+    *("json", "csv", "gradescope", "classroom50", "prairielearn", "github"),
+    *("ctrf", "html", "annotated", "feedback"),
+)
 _ANNOTATED_FORMATS = ("html", "annotated", "feedback")
 WITH_A_VALUE = (
     *("device", "exercises", "seed", "gpu", "arch", "timeout", "calibration", "calibrate_fraction", "feedback"),

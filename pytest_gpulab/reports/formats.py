@@ -25,6 +25,7 @@ MODULES: Mapping[str, str] = {
     "gradescope": "files.gradescope",
     "classroom50": "files.classroom50",
     "prairielearn": "files.prairielearn",
+    "github": "files.github",
     "ctrf": "files.ctrf",
     "html": "instructor.page",
     "annotated": "pages.annotated_html",
@@ -83,6 +84,24 @@ def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None
         with suppress(OSError):
             if path.is_file():
                 path.unlink()
+        raise _cannot_write(path, error) from None
+
+
+def write_not_graded(name: str, path: Path, text: str, context: Context) -> None:
+    """Write the file of a platform for a submission that could not be graded, by no fault of the student.
+
+    Args:
+        name: `gradescope`, `classroom50`, `prairielearn` or `github`.
+        path: the file.
+        text: the reason, for the student.
+        context: the run.
+
+    Raises:
+        ReportError: it cannot be written.
+    """
+    try:
+        write_text(path, _module(name).not_graded(text, context))
+    except OSError as error:
         raise _cannot_write(path, error) from None
 
 

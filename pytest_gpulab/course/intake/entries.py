@@ -156,16 +156,43 @@ def of_folder(folder: Path) -> Iterator[Entry]:
     Raises:
         OSError: the folder itself cannot be read.
     """
-    with os.scandir(folder) as children:
-        students = sorted(children, key=lambda child: child.name)
-    for child in students:
+    for child in _children_of(folder):
         if not is_litter(child.name):
             yield from _of_student(child)
 
 
-def _of_student(child: os.DirEntry[str]) -> Iterator[Entry]:
+def of_paths(paths: Iterable[Path], student: str, skipped: Path) -> Iterator[Entry]:
+    """Yield the entries of one student: the named files, and everything in the named folders. Missing ones have none.
+
+    Args:
+        paths: files and folders.
+        student: the first part of each entry.
+        skipped: a folder that is left out, such as that of the exercises in a copy of the course; resolved.
+    """
+    for path in paths:
+        is_folder = path.is_dir() and not path.is_symlink()
+        top = (path if is_folder else path.parent).resolve()
+        for child in _children_of(path) if is_folder else _named(path):
+            if not is_litter(child.name):
+                found = _of_student(child, (student,))
+                yield from (each for each in found if not top.joinpath(*each.parts[1:]).is_relative_to(skipped))
+
+
+def _children_of(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as children:
+        return sorted(children, key=lambda child: child.name)
+
+
+def _named(path: Path) -> list[os.DirEntry[str]]:
+    if not path.parent.is_dir():
+        return []
+    with os.scandir(path.parent) as children:
+        return [child for child in children if child.name == path.name]
+
+
+def _of_student(child: os.DirEntry[str], above: tuple[str, ...] = ()) -> Iterator[Entry]:
     """Yield one child of the folder and everything below it; only the child, with a fault, if that is too much."""
-    found = list(islice(_walked(child, ()), MAX_FILES + 1))
+    found = list(islice(_walked(child, above), MAX_FILES + 1))
     yield from found if len(found) <= MAX_FILES else [replace(found[0], fault=too_many_files())]
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 from pytest_gpulab.grading.grade import Finding
 
 from .archive import BadArchive, CannotUnpack, Unpacker
-from .entries import MAX_SOURCE_BYTES, Entry, of_folder, opened_for_reading, printable, suffix_of
+from .entries import MAX_SOURCE_BYTES, Entry, of_folder, of_paths, opened_for_reading, printable, suffix_of
 
 MAX_NAMED = 10
 MAX_NAMED_AT_ONCE = 3  # per sentence
@@ -32,6 +32,8 @@ _OF_BLACKBOARD = re.compile(r".+_(?P<student>[^_]+)_attempt_(?P<time>\d{4}(?:-\d
 _OTHER_ARCHIVE = re.compile(r"(?P<student>.+?)\.(?:7z|rar|tgz|txz|tbz2?|tar(?:\.(?:gz|bz2|xz|zst))?)", re.IGNORECASE)
 _MACHINES = ("unreadable",)
 
+ONE_STUDENT = "submission"
+"""The name of a student who is graded alone."""
 LATE = "late"
 """Code of the finding for late submissions."""
 NOTHING = "nothing-handed-in"
@@ -139,6 +141,27 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
     submissions = tuple(submission for student in students for submission in student.submissions())
     problems += (problem for student in students for problem in student.problems())
     return Collection(submissions, tuple(dict.fromkeys(problems)), tuple(student.name for student in students))
+
+
+def handed_in_by_one(paths: Sequence[Path], exercises: Iterable[str], skipped: Path, scratch: Path) -> Collection:
+    """Find one student's submission to each exercise.
+
+    Args:
+        paths: the student's files, or folders of them, `<exercise>.cu` or `<exercise>/*.cu`; they need not exist.
+        exercises: their names.
+        skipped: a folder that is not searched, also if it is in one of the student's; resolved.
+        scratch: a private folder of the caller for unpacked files; needed as long as submissions are read.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    unpacker, name = Unpacker(scratch), ONE_STUDENT
+    found: list[Entry] = []
+    for entry in of_paths(paths, name, skipped):
+        is_packed = entry.suffix == ".zip" and entry.path is not None
+        found += _unpacked(unpacker, entry) if is_packed else (entry,)
+    student = _Student.of(name, found, {exercise.casefold(): exercise for exercise in exercises})
+    return Collection(tuple(student.submissions()), tuple(student.problems()), (name,))
 
 
 def _entries(source: Path, exercises: Names[str], scratch: Path) -> Iterator[Entry]:

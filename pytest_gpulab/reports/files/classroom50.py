@@ -67,6 +67,21 @@ def document(row: Row, context: Context) -> dict[str, Any]:
     if graded_points(row) is None:
         raise ReportError(why_no_score(row))
     tests = _tests(row)
+    return {
+        **_heading(context),
+        "score": sum(test["score"] for test in tests),
+        "max-score": sum(test["max-score"] for test in tests),
+        "tests": tests,
+    }
+
+
+def not_graded(text: str, context: Context) -> str:
+    """Return the file for a submission without a grade: 0 of 0 points."""
+    test = {"test-name": "not graded", "passed": False, "score": 0, "max-score": 0, "message": cleaned(text)}
+    return json_text({**_heading(context), "score": 0, "max-score": 0, "tests": [test]})
+
+
+def _heading(context: Context) -> dict[str, Any]:
     environment = context.environment
     given = {key: environment[name] for key, name in OPTIONAL_VARIABLES.items() if environment.get(name)}
     return {
@@ -75,9 +90,6 @@ def document(row: Row, context: Context) -> dict[str, Any]:
         **given,
         "review": environment.get("REVIEW_URL") or environment["COMMIT_URL"],
         "datetime": context.finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "score": sum(test["score"] for test in tests),
-        "max-score": sum(test["max-score"] for test in tests),
-        "tests": tests,
     }
 
 

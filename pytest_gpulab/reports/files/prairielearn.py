@@ -7,6 +7,7 @@ that does not compile is gradable: it is wrong.
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from .json_report import json_text
 MAX_BYTES = 1_000_000
 """PrairieLearn's limit for the file."""
 CUT = "\n(cut: PrairieLearn takes 1 MB)"
+TELL = "Tell your instructor."
 _OUTPUT_LIMITS = (40_000, 10_000, 2_500, 600, 150, 0)
 
 
@@ -59,6 +61,14 @@ def document(row: Row) -> dict[str, Any]:
     }
 
 
+def not_graded(text: str, context: Context) -> str:
+    """Return the file for a submission without a grade, as HTML: PrairieLearn may show it as such."""
+    note = (
+        f"Not graded, by no fault of yours. {html.escape(cleaned(text))} No attempt is charged. Tell your instructor."
+    )
+    return json_text({"gradable": False, "format_errors": [note]})
+
+
 def _why_not(row: Row) -> list[str]:
     """Return the failures in the grader's own words only: PrairieLearn may show them as HTML."""
     exercises = sorted({grade.exercise for grade in row.grades})
@@ -70,7 +80,7 @@ def _why_not(row: Row) -> list[str]:
     much = f"{points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points"
     if points.graded:
         text = f"{much}{graded} could not be graded{why}, so there is no score."
-        return [f"{text} Tell your instructor. No attempt is charged."]
+        return [f"{text} {TELL} No attempt is charged."]
     return [f"The grader failed{why}: nothing{graded} could be graded, by no fault of yours. No attempt is charged."]
 
 

@@ -1,0 +1,135 @@
+"""Grade a submission; a result file is written in any case."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_gpulab.course.intake.archive import CannotUnpack
+from pytest_gpulab.course.intake.submissions import Collection, handed_in_by_one
+from pytest_gpulab.reports import formats
+from pytest_gpulab.reports.context import Context, ReportError
+from pytest_gpulab.reports.files.github import SUMMARY
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.students import Points, points_text, the_only_row
+
+from . import child
+from .platforms import PLATFORMS
+from .result import NotGraded, gradebook
+
+STOPPED = "The grader was stopped from outside before it had finished."
+
+
+@dataclass(frozen=True)
+class Request:
+    """A submission to grade for a platform.
+
+    Attributes:
+        platform: a name in `PLATFORMS`.
+        submission: the student's files or folders.
+        exercises: the folder of the exercises.
+        names: the exercises that count.
+        result: the path of the result file.
+        device: as for `--gpulab-device`.
+        limit_s: time limit of grading.
+    """
+
+    platform: str
+    submission: tuple[Path, ...]
+    exercises: Path
+    names: tuple[str, ...]
+    result: Path
+    device: str = "auto"
+    limit_s: float = 540.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of grading.
+
+    Attributes:
+        code: the exit code for the platform.
+        line: the points, or the reason why there are none.
+        log: pytest's output, as far as the readers of this command's output may see it.
+        notes: of several files for an exercise, the one that counts.
+    """
+
+    code: int
+    line: str
+    log: str
+    notes: tuple[str, ...] = ()
+
+
+def grade(request: Request) -> Outcome:
+    """Grade the submission and write the result file.
+
+    The file exists from the start with the reason that grading was stopped, in case this process is killed. A file of
+    that name that the student handed in is replaced.
+
+    Raises:
+        ReportError: the result file cannot be written at all.
+    """
+    platform, context = PLATFORMS[request.platform], Context(environment=os.environ)
+    request.result.parent.mkdir(parents=True, exist_ok=True)
+    if request.result.is_symlink():
+        request.result.unlink()  # a link of the student's
+    formats.check(request.platform, request.result, context)
+    formats.write_not_graded(request.platform, request.result, STOPPED, Context(environment=_without_summary()))
+    try:
+        book, log = _graded(request)
+        formats.write(request.platform, request.result, book, context)
+    except (NotGraded, ReportError) as error:
+        text = error.text if isinstance(error, NotGraded) else _as_sentence(request, error)
+        formats.write_not_graded(request.platform, request.result, text, context)
+        return Outcome(platform.not_graded, f"not graded: {text}", error.log if isinstance(error, NotGraded) else "")
+    points = Points.of(the_only_row(book).checks)
+    line = f"{points_text(points.earned)} of {points_text(points.graded)} points"
+    code = 0 if _has_passed(book) else platform.failed
+    return Outcome(code, line, log if platform.is_log_private else "", book.problems)
+
+
+def _graded(request: Request) -> tuple[Gradebook, str]:
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as name:
+        folder = Path(name)
+        unpacked, graded = folder / "unpacked", folder / "submission"
+        unpacked.mkdir()
+        graded.mkdir()
+        try:
+            files = handed_in_by_one(request.submission, request.names, request.exercises, unpacked)
+            sources = _copies(files, request.names, graded)
+        except (OSError, CannotUnpack) as error:
+            raise NotGraded(f"The submission cannot be read: {error}.") from error
+        report = folder / "grades.json"
+        ended = child.run(sources, graded, report, request.exercises, request.device, request.limit_s)
+        return gradebook(report, ended, request.limit_s, files, request.names), ended.log
+
+
+def _copies(files: Collection, exercises: Sequence[str], folder: Path) -> list[Path]:
+    """Copy the file of each exercise into a folder with nothing else; an exercise without one has an empty file."""
+    contents = dict.fromkeys(exercises, b"") | {each.exercise: each.read() for each in files.submissions}
+    copies = [folder / f"{exercise}.cu" for exercise in contents]
+    for copy, source in zip(copies, contents.values(), strict=True):
+        copy.write_bytes(source)
+    return copies
+
+
+def _without_summary() -> dict[str, str]:
+    """Return the environment for a file that is replaced later; GitHub's summary can only grow."""
+    return {name: value for name, value in os.environ.items() if name != SUMMARY}
+
+
+def _has_passed(book: Gradebook) -> bool:
+    row = the_only_row(book)
+    return all(check.verdict in ("passed", "inconclusive", "missed") for check in row.checks)
+
+
+def _as_sentence(request: Request, error: ReportError) -> str:
+    """Return the reason of a report writer without the path of the file."""
+    reason = str(error).removeprefix(f"cannot write the report {request.result}: ")
+    with suppress(IndexError):
+        reason = reason[0].upper() + reason[1:]
+    return reason if reason.endswith(".") else f"{reason}."

@@ -1,0 +1,99 @@
+"""The pytest process that grades.
+
+It starts in a private folder, with its own rootdir and an empty configuration, and without any other plugin. Python
+ignores its environment variables and imports nothing from a working folder. So no file of a student is configuration or
+code, whatever its name. The process may be killed for its memory or its time without any effect on its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import site
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest_gpulab
+from pytest_gpulab.devices.system.memory_kills import memory_kills
+
+CHECK_LIMIT_S = 120.0
+"""Time limit of a check, unless all of the time is shorter."""
+_KILLABLE = "250"  # if memory runs out, Linux kills a worker first (500), then this process, then its parent (0)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of the process.
+
+    Attributes:
+        code: its exit code; negative for a signal; None if it was stopped because its time was over.
+        log: its output.
+        lacked_memory: whether Linux killed a process meanwhile, because memory ran out.
+    """
+
+    code: int | None
+    log: str
+    lacked_memory: bool = False
+
+
+def run(files: Sequence[Path], folder: Path, report: Path, exercises: Path, device: str, limit_s: float) -> Ended:
+    """Grade files and return the end of the process.
+
+    Args:
+        files: submissions, in `folder`.
+        folder: the private folder that the process starts in.
+        report: the file for the grades, in the JSON format of `--gpulab-report`.
+        exercises: the exercises folder.
+        device: as for `--gpulab-device`.
+        limit_s: time limit of the process.
+    """
+    options = [
+        *("-c", os.devnull, f"--rootdir={folder}", "--noconftest", "-p", "gpulab", "-p", "no:cacheprovider"),
+        *("--gpulab", f"--gpulab-exercises={exercises}", f"--gpulab-device={device}"),
+        *(f"--gpulab-timeout={min(CHECK_LIMIT_S, limit_s):.3f}", f"--gpulab-report=json:{report}"),
+        *("-q", "--color=no"),
+    ]
+    command = [sys.executable, _isolation(), "-m", "pytest", *options, *map(str, files)]
+    log = folder.with_name("log.txt")
+    kills = memory_kills()
+    with log.open("wb") as output:
+        code = _run(command, folder, output.fileno(), limit_s)
+    return Ended(code, log.read_text(encoding="utf-8", errors="replace"), memory_kills() > kills)
+
+
+def _isolation() -> str:
+    """Return Python's option: `-I`, but `-E` if the plugin is installed in the user's own site-packages."""
+    package = Path(pytest_gpulab.__file__)
+    is_users = bool(site.ENABLE_USER_SITE) and package.is_relative_to(site.getusersitepackages())
+    return "-E" if is_users else "-I"
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST_"))}
+    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+def _run(command: Sequence[str], folder: Path, output: int, limit_s: float) -> int | None:
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    with suppress(OSError):  # not Linux, or /proc is read-only
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text(_KILLABLE)
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
