@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from running import gpulab
+from running import PROGRAMS, gpulab
 
 from pytest_gpulab.command.main import main
 from pytest_gpulab.devices.errors import CompileError
@@ -112,14 +112,75 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
     (tmp_path / "blas.cu").write_text("#include <cublas_v2.h>\nint main() {}\n")
     ran = gpulab(tmp_path, "blas.cu")
     assert ran.code == 2
-    assert "cuBLAS is not available with no GPU (`cublas" in ran.err
+    *_, reason, last = ran.err.splitlines()
+    assert reason == "cuBLAS is not available with no GPU (`cublas_v2.h`)"
+    assert last == "gpulab run: blas.cu does not compile"
 
 
 @pytest.mark.unit
-def test_a_missing_function_of_a_library_is_named() -> None:
-    messages = "program.o: in function `main':\nprogram.cu:(.text+0x1f): undefined reference to `cufftPlan1d'\n"
-    assert with_reason(messages).startswith("cuFFT is not available with no GPU (`cufftPlan1d`)\n")
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("(.text+0x1f): undefined reference to `cufftPlan1d'", "cuFFT is not available with no GPU (`cufftPlan1d`)"),
+        ("ld: cannot find -lcurand: No such file", "cuRAND is not available with no GPU (`curand`)"),
+        ("a.cu:2:10: fatal error: GL/gl.h: No such file", "OpenGL is not installed (`GL/gl.h`)"),
+        ("a.cu:2:10: fatal error: GL/freeglut.h: No such file", "GLUT is not installed (`GL/freeglut.h`)"),
+        ("a.cu:2:10: fatal error: opencv2/core.hpp: No such file", "OpenCV is not installed (`opencv2/core.hpp`)"),
+        ("(.text+0x1f): undefined reference to `MPI_Init'", "MPI is not installed (`MPI_Init`)"),
+        (
+            "a.cu:2:10: fatal error: helper_cuda.h: No such file or directory",
+            "helper_cuda.h is part of NVIDIA's cuda-samples: add --nvcc=-IFOLDER with their folder Common",
+        ),
+    ],
+)
+def test_the_last_line_names_what_is_not_available(message: str, reason: str) -> None:
+    assert with_reason(f"{message}\n") == f"{message}\n{reason}\n"
+
+
+@pytest.mark.unit
+def test_each_missing_library_is_named_once() -> None:
+    calls = ("cublasCreate_v2", "cublasSgemm_v2", "curandGenerate", "main_of_mine")
+    messages = "".join(f"(.text+0x1f): undefined reference to `{call}'\n" for call in calls)
+    assert with_reason(messages).splitlines()[len(calls) :] == [
+        "cuBLAS is not available with no GPU (`cublasCreate_v2`)",
+        "cuRAND is not available with no GPU (`curandGenerate`)",
+    ]
     assert with_reason("program.cu(3): error: expected a `;`\n") == "program.cu(3): error: expected a `;`\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (
+            "__global__ void down(int n) { if (n) down<<<1, 1>>>(n - 1); }",
+            "kernels that launch kernels (dynamic parallelism) are not simulated",
+        ),
+        ("texture<float, 2> image;", "CUDA 12 has removed texture references: use cudaCreateTextureObject"),
+        (
+            "__global__ void sum(int *x) { *x = __shfl_down(*x, 1); }",
+            "GPUs since Volta have no __shfl: use __shfl_sync and its variants",
+        ),
+    ],
+)
+def test_the_last_line_names_what_cannot_be_compiled(tmp_path: Path, code: str, reason: str) -> None:
+    (tmp_path / "old.cu").write_text(f"{code}\nint main() {{}}\n")
+    assert gpulab(tmp_path, "--nvcc=-rdc=true", "old.cu").err.splitlines()[-2:] == [
+        reason,
+        "gpulab run: old.cu does not compile",
+    ]
+
+
+@pytest.mark.parametrize("call", ["cuInit(0)", "cuMemGetAddressRange(0, 0, 0)", "cuStreamSynchronize(0)"])
+def test_a_function_of_the_driver_is_named(tmp_path: Path, call: str) -> None:
+    (tmp_path / "driver.cu").write_text(f"#include <cuda.h>\nint main() {{ return {call}; }}\n")
+    ran = gpulab(tmp_path, "driver.cu")
+    assert ran.code == 125
+    assert f"missing-function: {call.partition('(')[0]} is not available with no GPU: the program was ended" in ran.err
+
+
+def test_a_default_stream_per_thread_is_accepted() -> None:
+    ran = gpulab(PROGRAMS, "--nvcc=--default-stream=per-thread", "threads.cu")
+    assert (ran.out, ran.code) == ("0 failures\n", 0), ran.err
 
 
 def test_relocatable_device_code_of_several_files_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ def ran(name: str) -> Ran:
     return gpulab(PROGRAMS, name)
 
 
-@pytest.mark.parametrize("name", ["launch_calls.cu", "texture_calls.cu", "graph_calls.cu", "threads.cu"])
+@pytest.mark.parametrize(
+    "name", ["launch_calls.cu", "texture_calls.cu", "graph_calls.cu", "threads.cu", "earlier_cuda.cu"]
+)
 def test_calls_do_what_the_manual_says(name: str) -> None:
     end = ran(name)
     assert (end.out, end.code) == ("0 failures\n", 0), end.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,13 +19,29 @@ _FOR_SIMULATION = ("-cudart", "none", "-no-compress", "-lineinfo", "-O1", "-Xcom
 _AS_GRADED = ("--expt-relaxed-constexpr", "-I", str(Path(__file__).parents[2] / "include"))  # finds gpulab.cuh
 _RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c")
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
-_NO_HEADER = re.compile(r"fatal error: ([\w./-]+): No such file")
-_UNDEFINED = re.compile(r"undefined reference to `(\w+)")
-_LIBRARIES = {
+_NAMED = (
+    re.compile(r"fatal error: ([\w./+-]+): No such file"),
+    re.compile(r"undefined reference to `(\w+)"),
+    re.compile(r"cannot find -l:?(?:lib)?([\w.+-]+)"),
+)
+_OF_NVIDIA = {
     "cublas": "cuBLAS", "cufft": "cuFFT", "curand": "cuRAND", "cusparse": "cuSPARSE", "cusolver": "cuSOLVER",
     "cudnn": "cuDNN", "nvrtc": "NVRTC", "npp": "NPP", "nccl": "NCCL", "nvml": "NVML", "cutensor": "cuTENSOR",
-    "nvjpeg": "nvJPEG", "mpi": "MPI",
+    "nvjpeg": "nvJPEG", "nvshmem": "NVSHMEM",
 }  # fmt: skip
+_OF_OTHERS = {
+    "mpi": "MPI", "cutlass": "CUTLASS", "nvtoolsext": "NVTX 2", "gl/": "OpenGL", "glut": "GLUT", "gl/freeglut": "GLUT",
+    "glfw": "GLFW", "glew": "GLEW", "glad": "GLAD", "vulkan": "Vulkan", "egl": "EGL", "x11/": "X11", "sdl": "SDL",
+    "sfml": "SFML", "opencv": "OpenCV", "freeimage": "FreeImage",
+}  # fmt: skip
+"""By the beginning of a header's, function's or library's name, in lower case."""
+_OF_SAMPLES = re.compile(r"(?:helper|exception)(?:_\w+)?\.h")
+_KNOWN_ERRORS = {
+    "kernel launch from __device__": "kernels that launch kernels (dynamic parallelism) are not simulated",
+    "texture is not a template": "CUDA 12 has removed texture references: use cudaCreateTextureObject",
+    'identifier "__shfl': "GPUs since Volta have no __shfl: use __shfl_sync and its variants",
+}
+"""By a part of the compiler's error."""
 
 Say = Callable[[str], object]
 
@@ -57,9 +73,10 @@ def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path
         DeviceUnavailable: the stand-in does not compile here.
     """
     program = _without_relocation(program)
-    objects = stand_in(toolchain, headers_of(toolchain))
+    linked = stand_in(toolchain, headers_of(toolchain))
     architecture = ("-gencode", f"arch=compute_{target},code=compute_{target}")
-    return _built(program, toolchain, (*_FOR_SIMULATION, *architecture, *map(str, objects)), say)
+    words = ("-I", str(linked.headers), *map(str, linked.objects))
+    return _built(program, toolchain, (*_FOR_SIMULATION, *architecture, *words), say)
 
 
 def _without_relocation(program: Program) -> Program:
@@ -133,11 +150,21 @@ def _files(options: Sequence[str]) -> Iterator[Path]:
 
 
 def with_reason(messages: str) -> str:
-    """Return the compiler's messages, preceded by a sentence if they are about a library that is not available."""
-    names = [*_NO_HEADER.findall(messages), *_UNDEFINED.findall(messages)]
-    for name in names:
-        low = name.rpartition("/")[2].lower()
-        known = next((shown for prefix, shown in _LIBRARIES.items() if low.startswith(prefix)), None)
-        if known is not None:
-            return f"{known} is not available with no GPU (`{name}`)\n{messages}"
-    return messages
+    """Return the compiler's messages, followed by a line for each thing that is not available."""
+    reasons: dict[str, str] = {}
+    for name in (name for pattern in _NAMED for name in pattern.findall(messages)):
+        if _OF_SAMPLES.fullmatch(name):
+            reasons[""] = f"{name} is part of NVIDIA's cuda-samples: add --nvcc=-IFOLDER with their folder Common"
+        elif library := _library(name, _OF_NVIDIA):
+            reasons.setdefault(library, f"{library} is not available with no GPU (`{name}`)")
+        elif library := _library(name, _OF_OTHERS):
+            reasons.setdefault(library, f"{library} is not installed (`{name}`)")
+    known = [reason for text, reason in _KNOWN_ERRORS.items() if text in messages]
+    return "\n".join([messages.rstrip("\n"), *reasons.values(), *known]) + "\n"
+
+
+def _library(name: str, of: Mapping[str, str]) -> str:
+    """Return the library of a header, function or library file; empty if unknown."""
+    words = (name.lower(), name.rpartition("/")[2].lower())
+    found = [prefix for prefix in of if any(word.startswith(prefix) for word in words)]
+    return of[max(found, key=len)] if found else ""

@@ -6,6 +6,7 @@ import ctypes
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -22,11 +23,42 @@ _MOST_CODES = 1000
 _UNKNOWN = "unrecognized error code"
 _DECLARED = re.compile(r"\b(cu(?:da)?[A-Z]\w+)\s*\(")
 _DEFINED = re.compile(r"\b(_*cuda[A-Z]\w+)\(")
+_VERSIONED = re.compile(r"# *define cu[A-Z]\w+ +(?:__CUDA_API_PT(?:DS|SZ)\()?(cu[A-Z]\w+_v\d)\b")
+_PER_THREAD = re.compile(r"# *define (cuda\w+) +__CUDART_API_PT(DS|SZ)\(\1\)")
+_JUMPS = """
+#ifdef __x86_64__
+#define SAME(name, as) __asm__(".text\\n.globl " #name "\\n" #name ": jmp " #as);
+#else
+#define SAME(name, as) __asm__(".text\\n.globl " #name "\\n" #name ": b " #as);
+#endif
+SAME(__cudaLaunchKernel_ptsz, __cudaLaunchKernel)
+"""
 _HEADERS = ("cuda_runtime_api.h", "cuda.h")
+_WRAPPED = ("cuda_runtime.h", "cuda_runtime_api.h", "builtin_types.h")  # the last is what nvcc's own code includes
+_EARLIER = "earlier_cuda.h"
+_PROPERTIES = re.compile(r"(struct __device_builtin__ cudaDeviceProp\b.*?\bint +reserved\[)(\d+)(\];)", re.DOTALL)
+_REMOVED = (
+    "clockRate", "deviceOverlap", "kernelExecTimeoutEnabled", "computeMode", "maxTexture1DLinear", "memoryClockRate",
+    "singleToDoublePrecisionPerfRatio", "cooperativeMultiDeviceLaunch",
+)  # fmt: skip
+"""Members of `cudaDeviceProp` in CUDA 12 that CUDA 13 lacks: its release notes, "Removed Fields"."""
 
 
-def stand_in(toolchain: Toolchain, include: Path) -> tuple[Path, ...]:
-    """Return the object files to link a program with.
+@dataclass(frozen=True)
+class StandIn:
+    """The stand-in, compiled.
+
+    Attributes:
+        objects: the object files to link it with.
+        headers: a folder of headers to find before CUDA's own.
+    """
+
+    objects: tuple[Path, ...]
+    headers: Path
+
+
+def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
+    """Return the stand-in; compile it if the cache has none.
 
     Args:
         toolchain: the compilers.
@@ -44,13 +76,31 @@ def stand_in(toolchain: Toolchain, include: Path) -> tuple[Path, ...]:
         units = [f'#include "{path.name}"\n' for path in sources if path.suffix == ".cpp"]
         (folder / "all.cpp").write_text("".join(units))
         (folder / "missing.c").write_text(_stubs(include, sources))
-        options = (f"-I{folder}", f"-I{SOURCES}", f"-I{include}")
+        _write_headers(folder / "include", include)
+        options = (f"-I{folder}", f"-I{SOURCES}", f"-I{folder / 'include'}", f"-I{include}")
         _compile(toolchain, folder, "all.cpp", *OPTIONS, *options)
         _compile(toolchain, folder, "missing.c", "-xc", "-w", "-O1", "-fPIC", "-c")
-        return (*sources, *(include / name for name in _HEADERS))
+        return (Path(__file__), *sources, *(include / name for name in (*_HEADERS, "driver_types.h")))
 
-    folder = built(("stand-in", *toolchain.identity, str(SOURCES), str(include), *OPTIONS), produce)
-    return folder / "all.o", folder / "missing.o"
+    names = (path.name for path in sources)
+    folder = built(("stand-in", *toolchain.identity, str(SOURCES), *names, str(include), *OPTIONS), produce)
+    return StandIn((folder / "all.o", folder / "missing.o"), folder / "include")
+
+
+def _write_headers(folder: Path, include: Path) -> None:
+    """Write headers that include CUDA's own and add what programs for CUDA 12 use; none if this is CUDA 12."""
+    folder.mkdir()
+    types = _text(include / "driver_types.h")
+    properties = _PROPERTIES.search(types)
+    if properties is None or "clockRate" in properties[1]:
+        return
+    start, left, end = properties.groups()
+    declared = f"{start.removesuffix('reserved[')}{', '.join(_REMOVED)}, reserved[{int(left) - len(_REMOVED)}{end}"
+    (folder / "earlier_types.h").write_text(types.replace(properties[0], declared))
+    (folder / _EARLIER).write_text(_text(SOURCES / _EARLIER))
+    for name in _WRAPPED:
+        functions = f'#include "{_EARLIER}"\n' if name != "builtin_types.h" else ""
+        (folder / name).write_text(f'#include "earlier_types.h"\n#include_next <{name}>\n{functions}')
 
 
 def _compile(toolchain: Toolchain, folder: Path, name: str, *options: str) -> None:
@@ -78,12 +128,20 @@ def error_texts() -> Iterator[tuple[int, str, str]]:
 
 
 def _stubs(include: Path, sources: Iterable[Path]) -> str:
-    """Return C code that defines every other function of CUDA's headers: it ends the program with its name."""
-    declared = {name for header in _HEADERS for name in _DECLARED.findall(_text(include / header))}
+    """Return C code that defines every other function of CUDA's headers: it ends the program with its name.
+
+    With `--default-stream=per-thread` functions have a suffix; here they are the same.
+    """
+    texts = [_text(include / header) for header in _HEADERS]
+    declared = {name for text in texts for pattern in (_DECLARED, _VERSIONED) for name in pattern.findall(text)}
     defined = {name for path in sources for name in _DEFINED.findall(_text(path))}
-    lines = ["void gpulab_missing(const char *);"]
-    for name in sorted(declared - defined):
-        lines.append(f'__attribute__((weak)) void {name}(void) {{ gpulab_missing("{name}"); }}')
+    suffixed = _PER_THREAD.findall(texts[0])
+    same = {f"{name}_pt{kind.lower()}": name for name, kind in suffixed if name in declared | defined}
+    lines = ["void gpulab_missing(const char *);", _JUMPS]
+    lines += [f"SAME({name}, {of})" for name, of in same.items()]
+    for name in sorted(declared - defined - same.keys()):
+        shown = name.partition("_v")[0]
+        lines.append(f'__attribute__((weak)) void {name}(void) {{ gpulab_missing("{shown}"); }}')
     return "\n".join(lines) + "\n"
 
 

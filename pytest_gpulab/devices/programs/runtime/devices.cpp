@@ -63,9 +63,11 @@ const char *cudaGetErrorString(cudaError_t error)
 }
 
 cudaError_t cudaDeviceSynchronize(void) { return ask(__func__).error; }
-cudaError_t cudaThreadSynchronize(void) { return ask("cudaDeviceSynchronize").error; }
 cudaError_t cudaDeviceReset(void) { return ask(__func__).error; }
+#if CUDART_VERSION < 13000  // see earlier_cuda.h
+cudaError_t cudaThreadSynchronize(void) { return ask("cudaDeviceSynchronize").error; }
 cudaError_t cudaThreadExit(void) { return ask("cudaDeviceReset").error; }
+#endif
 
 cudaError_t cudaGetDeviceCount(int *count) { return *count = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int *device) { return *device = 0, cudaSuccess; }
@@ -176,12 +178,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     p->reservedSharedMemPerBlock = (size_t)attribute(cudaDevAttrReservedSharedMemoryPerBlock);
     p->hostRegisterSupported = attribute(cudaDevAttrHostRegisterSupported);
     p->memoryPoolsSupported = attribute(cudaDevAttrMemoryPoolsSupported);
-#if CUDART_VERSION < 13000
     p->clockRate = attribute(cudaDevAttrClockRate);
     p->memoryClockRate = attribute(cudaDevAttrMemoryClockRate);
-    p->deviceOverlap = 1;
+    p->deviceOverlap = attribute(cudaDevAttrGpuOverlap);
+    p->maxTexture1DLinear = attribute(cudaDevAttrMaxTexture1DLinearWidth);
     p->singleToDoublePrecisionPerfRatio = attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio);
-#endif
     return name.error;
 }
 
