@@ -286,6 +286,7 @@ class UsesCheck:
         size: the size at which the simulated GPU counts, also if a real GPU grades the rest.
         required: whether missing it fails; otherwise it is a bonus.
         variant: the variant to compile.
+        extra: whether the points come on top of the exercise's 100; such a check is not required.
     """
 
     name: str
@@ -294,6 +295,7 @@ class UsesCheck:
     size: Size
     required: bool = True
     variant: Variant = DEFAULT_VARIANT
+    extra: bool = False
 
     @property
     def all_bounds(self) -> tuple[Bound, ...]:
@@ -315,6 +317,7 @@ class SpeedTier:
         simulated_threshold: required speedup on the simulated GPU, if its estimates are known to be off (None: the
             same).
         variant: the variant of both sides.
+        extra: whether the points come on top of the exercise's 100; such a tier is not required.
     """
 
     threshold: float
@@ -325,6 +328,7 @@ class SpeedTier:
     simulated_size: Size | None = None
     simulated_threshold: float | None = None
     variant: Variant = DEFAULT_VARIANT
+    extra: bool = False
 
     @property
     def name(self) -> str:
@@ -358,7 +362,8 @@ class Exercise:
         plan: function from the problem to the plan.
         inputs: function from (problem, pattern, rng) to the contents of every input buffer, by name.
         reference: function from (problem, inputs) to the expected outputs, in float64 or exact integers.
-        cases, safe, uses, speed: the checks. Points total 100; correctness (cases and safe) is at least half.
+        cases, safe, uses, speed: the checks. Points total 100, `extra` ones aside; correctness (cases and safe) is at
+            least half.
         tunables: compile-time choices of submissions.
         compile_points: points for compiling (usually 0).
         hidden_points: points of hidden cases that this copy of the exercise lacks; `gpulab handout` writes them.

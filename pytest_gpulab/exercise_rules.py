@@ -127,6 +127,8 @@ def _uses(exercise: Exercise) -> Iterator[str]:
         if not check.bounds:
             yield f"UsesCheck({check.name!r}) has no bound, so that every kernel passes it"
         yield from _size(f"UsesCheck({check.name!r})", "size", check.size)
+        if check.extra and check.required:
+            yield f"UsesCheck({check.name!r}) is required and extra; write required=False"
 
 
 def _speed(exercise: Exercise) -> Iterator[str]:
@@ -136,6 +138,8 @@ def _speed(exercise: Exercise) -> Iterator[str]:
             if threshold is not None and not threshold > 0:
                 yield f"{where}: the threshold {threshold!r} is not above 0"
         yield from _size(where, "size", tier.size)
+        if tier.extra and tier.required:
+            yield f"{where} is required and extra; write required=False"
         if tier.simulated_size is not None:
             yield from _size(where, "simulated_size", tier.simulated_size)
 
@@ -166,12 +170,20 @@ def _repeated(exercise: Exercise) -> Iterator[str]:
 
 def _points(exercise: Exercise) -> Iterator[str]:
     kinds = points_by_kind(exercise)
-    total, correctness = sum(kinds.values()), sum(kinds[kind] for kind in ("compile", "correct", "safe"))
+    extra = extra_points(exercise)
+    total, correctness = sum(kinds.values()) - extra, sum(kinds[kind] for kind in ("compile", "correct", "safe"))
     if abs(total - TOTAL_POINTS) > 1e-9:
         parts = ", ".join(f"{kind} {points:g}" for kind, points in kinds.items())
-        yield f"the checks' points add up to {total:g}, not {TOTAL_POINTS}: {parts}"
+        besides = f" and {extra:g} extra" if extra else ""
+        yield f"the checks' points add up to {total:g}{besides}, not {TOTAL_POINTS}{besides}: {parts}"
     if correctness < LEAST_CORRECTNESS:
         yield f"correctness earns {correctness:g} of {TOTAL_POINTS} points; it must be at least half"
+
+
+def extra_points(exercise: Exercise) -> float:
+    """Return the points that come on top of the 100."""
+    groups = (exercise.uses, exercise.speed)
+    return float(sum(check.points for checks in groups for check in checks if check.extra))
 
 
 def points_by_kind(exercise: Exercise) -> dict[str, float]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_gpulab.exercise import Exercise, UsesCheck
+from pytest_gpulab.exercise import Exercise, SpeedTier, UsesCheck
 from pytest_gpulab.exercise_rules import points_by_kind
 
 from .defects import Defect
@@ -49,9 +49,9 @@ def points_table(exercise: Exercise) -> str:
         ("`compile`", exercise.compile_points),
         (f"`correct[...]`: {len(exercise.cases)} sizes", sum(case.points for case in exercise.cases)),
         (f"{hazards}: no such hazard in any of them", sum(check.points for check in exercise.safe)),
-        *((f"`uses[{uses.name}]` ({_bounds(uses)}): {_kind(uses.required)}", uses.points) for uses in exercise.uses),
+        *((f"`uses[{uses.name}]` ({_bounds(uses)}): {_kind(uses)}", uses.points) for uses in exercise.uses),
         *(
-            (f"`speedup[{tier.name}]` over `{tier.baseline}`: {_kind(tier.required)}", tier.points)
+            (f"`speedup[{tier.name}]` over `{tier.baseline}`: {_kind(tier)}", tier.points)
             for tier in exercise.speed
         ),
     ]
@@ -65,5 +65,5 @@ def _bounds(uses: UsesCheck) -> str:
     return ", ".join(f"{what}: {limit}" for what, limit in {**lower, **upper}.items())
 
 
-def _kind(is_required: bool) -> str:
-    return "required" if is_required else "bonus"
+def _kind(check: UsesCheck | SpeedTier) -> str:
+    return "required" if check.required else "extra" if check.extra else "bonus"

@@ -19,6 +19,7 @@ class Check:
         name: as in the pytest id, such as `correct[n=1023]`; unique in the exercise.
         max_points: points for passing.
         required: False for a bonus, which is missed instead of failed.
+        extra_points: points for passing that are not among the possible ones.
         subject: the instructor's description; None for `compile`.
     """
 
@@ -27,6 +28,7 @@ class Check:
     max_points: float
     required: bool
     subject: Case | SafeCheck | UsesCheck | SpeedTier | None
+    extra_points: float = 0.0
 
     @property
     def hidden(self) -> bool:
@@ -44,7 +46,7 @@ class Check:
 
         Noise never costs a point: an inconclusive check earns full points.
         """
-        points = self.max_points if verdict in ("passed", "inconclusive") else 0.0
+        points = self.max_points + self.extra_points if verdict in ("passed", "inconclusive") else 0.0
         return CheckResult(
             self.name,
             self.kind,
@@ -88,9 +90,14 @@ def checks_of(exercise: Exercise) -> tuple[Check, ...]:
             for case in visible_first(exercise.cases)
         ),
         *(Check(f"safe[{safe.kind}]", "safe", float(safe.points), True, safe) for safe in exercise.safe),
-        *(Check(f"uses[{uses.name}]", "uses", float(uses.points), uses.required, uses) for uses in exercise.uses),
-        *(Check(f"speedup[{t.name}]", "speedup", float(t.points), t.required, t) for t in exercise.speed),
+        *(_with_extra(f"uses[{uses.name}]", "uses", uses) for uses in exercise.uses),
+        *(_with_extra(f"speedup[{tier.name}]", "speedup", tier) for tier in exercise.speed),
     )
+
+
+def _with_extra(name: str, kind: CheckKind, subject: UsesCheck | SpeedTier) -> Check:
+    points, extra = (0.0, float(subject.points)) if subject.extra else (float(subject.points), 0.0)
+    return Check(name, kind, points, subject.required, subject, extra)
 
 
 def visible_first(cases: Iterable[Case]) -> tuple[Case, ...]:

@@ -181,7 +181,7 @@ class CheckResult:
 
     Attributes:
         name: as in the pytest id: `compile`, `correct[n=1023]`, `speedup[1.5x]`.
-        points, max_points: earned and possible.
+        points, max_points: earned and possible. Extra points are earned where `max_points` is 0.
         required: False for a bonus tier.
         duration_s: wall time of grading it.
         printed: output of printf in the kernel (capped).
@@ -255,12 +255,28 @@ class Student:
 
 
 @dataclass(frozen=True)
+class Adjustment:
+    """Points that the instructor adds to a student's exercise, or takes away, with a comment for the student."""
+
+    points: float
+    comment: str
+
+    @property
+    def text(self) -> str:
+        """Points and comment in words: `-5 points: two days late`."""
+        number = f"{self.points:+.4f}".rstrip("0").rstrip(".")
+        unit = "point" if abs(self.points) == 1 else "points"
+        return f"{number} {unit}" + (f": {self.comment}" if self.comment else "")
+
+
+@dataclass(frozen=True)
 class Grade:
     """The result of one submission; `to_dict` and `from_dict` are each other's inverse.
 
     Attributes:
         student: the id of the student; empty if unknown.
         swept: tunables with the values that a sweep gave them; empty for the file as it is.
+        adjustment: the instructor's; None without one.
     """
 
     submission: str
@@ -269,11 +285,13 @@ class Grade:
     provenance: Provenance
     student: str = ""
     swept: Mapping[str, int] = field(default_factory=dict)
+    adjustment: Adjustment | None = None
 
     @property
     def points(self) -> float:
-        """Points earned."""
-        return sum(check.points for check in self.checks)
+        """Points earned, at least 0, with the instructor's adjustment."""
+        earned = sum(check.points for check in self.checks)
+        return earned if self.adjustment is None else max(0.0, earned + self.adjustment.points)
 
     @property
     def max_points(self) -> float:
@@ -296,9 +314,10 @@ class Grade:
             raise ValueError(f"grade of schema version {data['schema_version']}; this is version {SCHEMA_VERSION}")
         checks = tuple(map(CheckResult.from_dict, data["checks"]))
         provenance = Provenance(**_known(Provenance, data["provenance"]))
-        return cls(
-            data["submission"], data["exercise"], checks, provenance, data.get("student", ""), data.get("swept", {})
-        )
+        adjusted = data.get("adjustment")
+        adjustment = Adjustment(**_known(Adjustment, adjusted)) if adjusted else None
+        names, more = (data["submission"], data["exercise"]), (data.get("student", ""), data.get("swept", {}))
+        return cls(*names, checks, provenance, *more, adjustment)
 
 
 def _listing(data: Mapping[str, Any]) -> Listing:

@@ -20,6 +20,7 @@ from .settings import ClassSettings, SettingsError, shown
 from .summary import REPORTCHARS
 
 if TYPE_CHECKING:
+    from pytest_gpulab.course.intake.adjustments import Adjustments
     from pytest_gpulab.course.intake.roster import Roster
     from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Unusable
     from pytest_gpulab.grading.catalogue import Catalogue
@@ -47,11 +48,27 @@ class ClassRun:
         try:
             self._roster = _roster(course.roster)
             self.collection = _collection(self.source, catalogue, Path(self._scratch.name))
+            gradebook.adjustments = self._adjustments(course.adjust, catalogue)
         except BaseException:
             self._scratch.cleanup()
             raise
         self._note_problems()
         config.args = [Path(config.rootpath.anchor).as_posix()]  # one folder, which `collector` replaces by the class
+
+    def _adjustments(self, path: Path | None, catalogue: Catalogue) -> Adjustments:
+        from pytest_gpulab.course.intake.adjustments import AdjustmentsError, read_adjustments
+
+        try:
+            return {} if path is None else read_adjustments(path, catalogue.names, self._named_student)
+        except AdjustmentsError as error:
+            raise SettingsError(str(error)) from None
+
+    def _named_student(self, name: str) -> str | None:
+        """Return the id of the student with a name in the table of adjustments: an id, or the name of a folder."""
+        student = None if self._roster is None else self._roster.student(name)
+        if student is not None or name in self.collection.students:
+            return self.student_id(name)
+        return name if name in map(self.student_id, self.collection.students) else None
 
     def _note_problems(self) -> None:
         book, students = self._gradebook, self.collection.students

@@ -93,6 +93,7 @@ class GradingHooks:
         if not self.is_worker:
             self.files.check(settings)
         self.session = config.stash[GRADING_SESSION] = GradingSession.prepare(settings)
+        self.gradebook.weights = settings.weights
         self.parallel = self._parallel_run()
         self.class_run = self._class_run()
         if self.class_run is None:

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
 ASKS_FOR_GRADES = (
     *("--gpulab-submissions", "--gpulab-workers", "--gpulab-scheduler", "--gpulab-roster", "--gpulab-store"),
-    *("--gpulab-regrade", "--gpulab-report", "--gpulab-feedback", "--gpulab-annotate", "--gpulab-sweep"),
+    *(
+        "--gpulab-adjust",
+        "--gpulab-regrade",
+        "--gpulab-report",
+        "--gpulab-feedback",
+        "--gpulab-annotate",
+        "--gpulab-sweep",
+    ),
 )
 """Options that require `--gpulab`; the others only configure grading."""
 
@@ -122,6 +129,11 @@ def _add_class_options(group: pytest.OptionGroup) -> None:
     group.addoption("--gpulab-scheduler", metavar="ADDRESS", help="grade on the workers of this Dask cluster instead")
     group.addoption("--gpulab-roster", metavar="CSV", help="the list of the class: ids and names")
     group.addoption(
+        "--gpulab-adjust",
+        metavar="CSV",
+        help="points to add to students' exercises: student, exercise, points, comment",
+    )
+    group.addoption(
         "--gpulab-store",
         metavar="PATH",
         help="keep grades in this file, so that a run can be resumed (default for a class: in pytest's cache)",
@@ -139,4 +151,5 @@ def _add_ini_keys(parser: pytest.Parser) -> None:
     parser.addini("gpulab_arch", "as --gpulab-arch", default="")
     parser.addini("gpulab_timeout", "as --gpulab-timeout", default="")
     parser.addini("gpulab_calibration", "as --gpulab-calibration, relative to rootdir", default="")
+    parser.addini("gpulab_weights", "EXERCISE = NUMBER, a line each: weights in totals", type="linelist", default=[])
     parser.addini("gpulab_expected", "TOML files of expected verdicts", type="paths", default=[])

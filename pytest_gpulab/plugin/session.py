@@ -55,7 +55,7 @@ class GradingSession:
         """Read the exercises folder and the expected verdicts.
 
         Raises:
-            SettingsError: a file of expected verdicts is wrong.
+            SettingsError: a file of expected verdicts or the weight of an exercise is wrong.
         """
         from pytest_gpulab.grading.calibration.choice import DeviceThresholds
         from pytest_gpulab.grading.catalogue import Catalogue
@@ -65,8 +65,12 @@ class GradingSession:
             expectations = Expectations.load(settings.expected)
         except ExpectationError as error:
             raise SettingsError(str(error)) from None
+        catalogue = Catalogue(settings.exercises)
+        if unknown := sorted(set(settings.weights) - set(catalogue.names)):
+            there = ", ".join(catalogue.names)
+            raise SettingsError(f"gpulab_weights: there is no exercise {unknown[0]!r}; exercises: {there}")
         thresholds = DeviceThresholds(settings.calibration, settings.exercises, settings.calibrate)
-        return cls(settings, Catalogue(settings.exercises), expectations, thresholds)
+        return cls(settings, catalogue, expectations, thresholds)
 
     def check_arguments(self, paths: Iterable[Path]) -> None:
         """Refuse files that can never be graded; pytest itself reports missing ones.

@@ -22,7 +22,7 @@ REPORT_FORMATS = (
 _ANNOTATED_FORMATS = ("html", "annotated", "feedback")
 WITH_A_VALUE = (
     *("device", "exercises", "seed", "gpu", "arch", "timeout", "calibration", "calibrate_fraction", "feedback"),
-    *("submissions", "workers", "scheduler", "roster", "store"),
+    *("submissions", "workers", "scheduler", "roster", "store", "adjust"),
 )
 CALIBRATED_FRACTION = 0.85
 """Default share of the reference solution's speedup that a calibrated threshold requires."""
@@ -53,6 +53,7 @@ class ClassSettings:
         submissions: the folder or ZIP of the submissions; None if files are given as paths.
         workers: number of grading processes; None for one per core.
         roster: the list of the class.
+        adjust: the instructor's adjustments of points.
         store: the file of stored grades; None for the default, which only a class has.
         regrade: whether to ignore stored grades.
         scheduler: the address of the Dask cluster that grades; None for this machine.
@@ -61,6 +62,7 @@ class ClassSettings:
     submissions: Path | None = None
     workers: int | None = None
     roster: Path | None = None
+    adjust: Path | None = None
     store: Path | None = None
     regrade: bool = False
     scheduler: str | None = None
@@ -94,6 +96,7 @@ class Settings:
         fraction: of the reference solution's speedup, for the thresholds of a new calibration.
         course: how a class is graded.
         sweep: the tunables to sweep over, with their values; empty to grade.
+        weights: of exercises in totals; 1 for others.
     """
 
     device: str
@@ -113,6 +116,7 @@ class Settings:
     seed_given: bool = False
     course: ClassSettings = ClassSettings()
     sweep: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -157,6 +161,7 @@ class Settings:
             **_calibration(option, ini, rootdir, working_folder, shared),
             seed_given=bool(seed),
             course=_class(option, working_folder),
+            weights=dict(map(_weight, ini("gpulab_weights"))),
             sweep=_sweep(option("gpulab_sweep")),
         )
         _refuse_with_sweep(settings)
@@ -219,6 +224,13 @@ def _seed(text: str | None) -> int:
     return int(text)
 
 
+def _weight(line: str) -> tuple[str, float]:
+    name, equals, number = map(str.strip, line.partition("="))
+    if not name or not equals or not re.fullmatch(r"\d+(\.\d+)?", number, re.ASCII):
+        raise SettingsError(f"gpulab_weights: {line!r} is no weight: write EXERCISE = NUMBER, such as scan = 1.5")
+    return name, float(number)
+
+
 def _timeout_s(text: str | None) -> float | None:
     if not text:
         return None
@@ -228,7 +240,7 @@ def _timeout_s(text: str | None) -> float | None:
 
 
 def _class(option: Callable[[str], Any], working_folder: Path) -> ClassSettings:
-    given = {name: option(f"gpulab_{name}") for name in ("submissions", "roster", "store")}
+    given = {name: option(f"gpulab_{name}") for name in ("submissions", "roster", "store", "adjust")}
     paths = {name: working_folder / path if path else None for name, path in given.items()}
     asked = ClassSettings(
         **paths,
@@ -240,6 +252,8 @@ def _class(option: Callable[[str], Any], working_folder: Path) -> ClassSettings:
         raise SettingsError("--gpulab-workers starts processes on this machine: leave it out with --gpulab-scheduler")
     if asked.roster and not asked.submissions:
         raise SettingsError("--gpulab-roster lists the students of a class: it needs --gpulab-submissions")
+    if asked.adjust and not asked.submissions:
+        raise SettingsError("--gpulab-adjust changes points of a class: it needs --gpulab-submissions")
     if asked.regrade and not (asked.submissions or asked.store):
         raise SettingsError("--gpulab-regrade needs a store of grades: --gpulab-submissions has one, or --gpulab-store")
     return asked

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade
 
-from .standings import Standing, exercises_of, share_of
+from .standings import FULL_POINTS, Standing, exercises_of, share_of
 
 BINS = 10
 TOTAL = "total"
@@ -23,7 +23,7 @@ class Scores:
     Attributes:
         title: the exercise, or `TOTAL`.
         max_points: the most that could be earned.
-        shares: of the points possible, 0 to 1, one a submission or student, ascending.
+        shares: of the points possible, one per submission or student, ascending; above 1 with extra points.
     """
 
     title: str
@@ -107,7 +107,10 @@ def scores(grades: Sequence[Grade], everyone: Sequence[Standing]) -> list[Scores
     most = exercises_of(grades)
     found = [Scores(name, most[name], _shares(share_of(g) for g in grades if g.exercise == name)) for name in most]
     if len(most) > 1 and any(len(each.row.grades) > 1 for each in everyone):
-        found.append(Scores(TOTAL, sum(most.values()), _shares(each.share for each in everyone)))
+        weights = everyone[0].row.weights
+        adjusted = {name: FULL_POINTS for each in everyone for name in each.row.adjusted}
+        total = sum(points * weights.get(name, 1) for name, points in (adjusted | most).items())
+        found.append(Scores(TOTAL, total, _shares(each.share for each in everyone)))
     return [each for each in found if each.shares]
 
 

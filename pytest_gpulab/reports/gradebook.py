@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pytest_gpulab.grading.grade import Finding, Grade, Student
+from pytest_gpulab.grading.grade import Adjustment, Finding, Grade, Student
 
 RECORD = "gpulab"
 VERDICT = "gpulab_verdict"
@@ -102,6 +102,8 @@ class Gradebook:
             None if unknown.
         left_out: of each student what was handed in and counts for no exercise, by name, and why.
         chosen: ids of the students that this run grades.
+        adjustments: the instructor's, by the student's id and the exercise.
+        weights: of exercises in totals; 1 for others.
     """
 
     ungraded: dict[str, Finding] = field(default_factory=dict)
@@ -115,6 +117,8 @@ class Gradebook:
     handed_in: Mapping[str, Mapping[str, bool]] | None = None
     left_out: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
     chosen: frozenset[str] = frozenset()
+    adjustments: Mapping[tuple[str, str], Adjustment] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
     _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 
@@ -140,8 +144,13 @@ class Gradebook:
     @property
     def grades(self) -> tuple[Grade, ...]:
         """One grade per submission, sorted by exercise and then by name in natural order (2 before 10)."""
-        grades = map(_joined, self._parts.values())
+        grades = map(self._joined, self._parts.values())
         return tuple(sorted(grades, key=lambda grade: (grade.exercise, natural_sort_key(grade.submission))))
+
+    def _joined(self, parts: Mapping[int, Grade]) -> Grade:
+        in_order = [parts[position] for position in sorted(parts)]
+        first, checks = in_order[0], tuple(grade.checks[0] for grade in in_order)
+        return replace(first, checks=checks, adjustment=self.adjustments.get((first.student, first.exercise)))
 
     def is_part(self, grade: Grade) -> bool:
         """Return whether a grade lacks checks of its exercise."""
@@ -150,11 +159,6 @@ class Gradebook:
     def part_of(self, grade: Grade) -> str:
         """Return how many of an exercise's checks a grade has, such as `2 of 33 checks`; empty if it has all."""
         return f"{len(grade.checks)} of {self._numbers[grade.exercise]} checks" if self.is_part(grade) else ""
-
-
-def _joined(parts: dict[int, Grade]) -> Grade:
-    in_order = [parts[position] for position in sorted(parts)]
-    return replace(in_order[0], checks=tuple(grade.checks[0] for grade in in_order))
 
 
 def natural_sort_key(name: str) -> list[tuple[int, int, str]]:

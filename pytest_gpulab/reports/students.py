@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Student
+from pytest_gpulab.grading.grade import Adjustment, CheckResult, Finding, Grade, Student
 
 from .context import Context, ReportError
 from .gradebook import Gradebook, natural_sort_key
@@ -42,6 +42,8 @@ class Row:
         exercises: exercises with a submission, and whether it can be graded; None if unknown.
         left_out: files that count for no exercise, by name, with the reason.
         is_part: whether a grade lacks checks of its exercise.
+        adjusted: the instructor's adjustments of exercises without a grade.
+        weights: of exercises in totals; 1 for others.
     """
 
     student: Student
@@ -51,11 +53,26 @@ class Row:
     exercises: Mapping[str, bool] | None = None
     left_out: Mapping[str, Finding] = field(default_factory=dict)
     is_part: bool = False
+    adjusted: Mapping[str, Adjustment] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def handed_in(self) -> bool:
-        """True if the student handed in anything."""
-        return bool(self.grades or self.ungraded)
+    def has_result(self) -> bool:
+        """True if the student handed in anything, or has points from the instructor."""
+        return bool(self.grades or self.ungraded or self.adjusted)
+
+    @property
+    def points(self) -> Points:
+        """The weighted points of all exercises with a grade or an adjustment."""
+        parts = [(Points.of_grade(grade), grade.exercise) for grade in self.grades]
+        parts += [(Points(max(0.0, each.points), 0, 0), exercise) for exercise, each in self.adjusted.items()]
+        return Points.total(points.times(self.weights.get(exercise, 1)) for points, exercise in parts)
+
+    @property
+    def notes_of_adjustments(self) -> list[tuple[str, Adjustment]]:
+        """All adjustments with their exercises."""
+        graded = [(grade.exercise, grade.adjustment) for grade in self.grades if grade.adjustment]
+        return sorted([*graded, *self.adjusted.items()], key=lambda entry: entry[0])
 
     def gap(self, exercise: str, interrupted: bool = False) -> str:
         """Return the reason why there is no grade for an exercise, as far as a stopped run knows it."""
@@ -93,6 +110,30 @@ class Points:
             math.fsum(float(check.max_points) for check in checks if check.verdict == "not gradable"),
         )
 
+    @classmethod
+    def of_grade(cls, grade: Grade) -> Points:
+        """Add up a grade's checks and its adjustment, at least 0.
+
+        An adjustment settles a grade of which too little could be graded: the instructor has graded it by hand.
+        """
+        points = cls.of(grade.checks)
+        if grade.adjustment is None:
+            return points
+        earned = max(0.0, points.earned + grade.adjustment.points)
+        if points.is_score:
+            return replace(points, earned=earned)
+        return cls(earned, points.graded + points.ungraded, 0)
+
+    @classmethod
+    def total(cls, parts: Iterable[Points]) -> Points:
+        """Return the sum."""
+        parts = list(parts)
+        return cls(*(math.fsum(getattr(part, name) for part in parts) for name in ("earned", "graded", "ungraded")))
+
+    def times(self, weight: float) -> Points:
+        """Return the points multiplied."""
+        return Points(self.earned * weight, self.graded * weight, self.ungraded * weight)
+
     @property
     def is_score(self) -> bool:
         """True if all but a small share of the points could be graded."""
@@ -100,8 +141,8 @@ class Points:
 
     @property
     def share(self) -> float | None:
-        """Earned share of the graded points, 0 to 1; None where too few could be graded."""
-        return min(1.0, self.earned / self.graded) if self.is_score else None
+        """Earned share of the graded points, above 1 with extra points; None where too few could be graded."""
+        return self.earned / self.graded if self.is_score else None
 
 
 def rows(gradebook: Gradebook) -> list[Row]:
@@ -114,7 +155,8 @@ def rows(gradebook: Gradebook) -> list[Row]:
     for submission, finding in sorted(gradebook.ungraded.items()):
         ungraded.setdefault(gradebook.owners.get(submission, submission), []).append((submission, finding))
     absent = {student.id for student in gradebook.absent}
-    keys = sorted({*names, *gradebook.chosen, *grades, *ungraded}, key=natural_sort_key)
+    adjusted = {student for student, _ in gradebook.adjustments}
+    keys = sorted({*names, *gradebook.chosen, *grades, *ungraded, *adjusted}, key=natural_sort_key)
     return [
         Row(
             names.get(key, Student(key)),
@@ -126,9 +168,26 @@ def rows(gradebook: Gradebook) -> list[Row]:
                 name: why for name, why in gradebook.left_out.get(key, {}).items() if name not in dict(of_student)
             },
             is_part=any(map(gradebook.is_part, best)),
+            adjusted=_without_a_grade(gradebook, key, {grade.exercise for grade in best}),
+            weights=gradebook.weights,
         )
         for key in keys
     ]
+
+
+def _without_a_grade(gradebook: Gradebook, student: str, graded: Collection[str]) -> dict[str, Adjustment]:
+    """Return a student's adjustments of exercises for which nothing gradable was handed in.
+
+    A run that grades none of a student's submissions has no row for the student.
+    """
+    to_be_graded = {name for name, is_gradable in (gradebook.handed_in or {}).get(student, {}).items() if is_gradable}
+    if to_be_graded and not graded:
+        return {}
+    return {
+        exercise: adjustment
+        for (owner, exercise), adjustment in gradebook.adjustments.items()
+        if owner == student and exercise not in {*graded, *to_be_graded}
+    }
 
 
 def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:
@@ -177,7 +236,8 @@ def the_only_row(gradebook: Gradebook) -> Row:
         raise ReportError("nothing was graded")
     student = next(iter(named), "")
     known = next((each for each in gradebook.roster if each.id == student), Student(student))
-    return Row(known, grades, tuple(sorted(gradebook.ungraded.items())))
+    adjusted = _without_a_grade(gradebook, student, exercises)
+    return Row(known, grades, tuple(sorted(gradebook.ungraded.items())), adjusted=adjusted, weights=gradebook.weights)
 
 
 def graded_points(row: Row) -> Points | None:
@@ -185,12 +245,13 @@ def graded_points(row: Row) -> Points | None:
 
     A student with nothing but files for no exercise has earned no point.
     """
-    points = Points.of(row.checks)
+    points = row.points
     if unscored(row.grades):
         return None
     faults = {finding.code for _, finding in row.ungraded}
     is_students_fault = bool(faults) and faults.isdisjoint(_GRADERS_FAULTS)
-    return points if points.graded > 0 or (not row.grades and is_students_fault) else None
+    has_points = points.graded > 0 or bool(row.adjusted)
+    return points if has_points or (not row.grades and is_students_fault) else None
 
 
 def why_no_score(row: Row) -> str:
@@ -200,7 +261,7 @@ def why_no_score(row: Row) -> str:
 
 def unscored(grades: Iterable[Grade]) -> list[str]:
     """Return a sentence per grade without a score: too many of its points could not be graded."""
-    found = ((grade, Points.of(grade.checks)) for grade in grades)
+    found = ((grade, Points.of_grade(grade)) for grade in grades)
     return [
         f"{grade.submission}: {points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points "
         "could not be graded, so there is no score; see the findings"
@@ -217,6 +278,12 @@ def shown_checks(row: Row) -> list[tuple[str, CheckResult]]:
         for grade in map(for_student, row.grades)
         for check in grade.checks
     ]
+
+
+def weights_text(weights: Mapping[str, float]) -> str:
+    """Return the weights other than 1 as a sentence; empty if there are none."""
+    others = [f"{exercise} x {weight:g}" for exercise, weight in sorted(weights.items()) if weight != 1]
+    return f"Weights in the total: {', '.join(others)}." if others else ""
 
 
 def points_text(points: float) -> str:

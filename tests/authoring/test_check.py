@@ -49,6 +49,18 @@ DATA = {
         ("(32, 64, 128, 256))", "(32, 64, 128, 256), default=100)"),
         "Tunable('BLOCK_SIZE'): the default 100 is not among the allowed values",
     ),
+    "a tier that is required and extra": (
+        ("SpeedTier(40, 10, 1 << 17)", "SpeedTier(40, 10, 1 << 17, required=True, extra=True)"),
+        "SpeedTier(40) is required and extra; write required=False",
+    ),
+    "a use that is required and extra": (
+        ("10, 4096)", "10, 4096, extra=True)"),
+        "UsesCheck('coalesced') is required and extra; write required=False",
+    ),
+    "extra points among the 100": (
+        ("SpeedTier(40, 10, 1 << 17)", "SpeedTier(40, 10, 1 << 17, extra=True)"),
+        "the checks' points add up to 90 and 10 extra, not 100 and 10 extra: compile 0, correct 48",
+    ),
     "a reference that is no function": (("reference=reference", "reference=None"), "`reference` must be a function"),
     "an Exercise under another name": (
         ("exercise = Exercise(", "shift = Exercise("),

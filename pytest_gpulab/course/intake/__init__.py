@@ -2,6 +2,7 @@
 
 - `archive`, `entries`: ZIP exports and folders.
 - `submissions`: the file that counts per student and exercise.
-- `roster`: students, ids and their folders.
+- `roster`, `adjustments`: students, ids and their folders; points that an instructor adds.
+- `tables`: tables in CSV files.
 - `similarity`: near-identical sources.
 """

@@ -6,11 +6,7 @@ between the cells.
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +15,8 @@ from pathlib import Path
 from pytest_gpulab.grading.grade import Student
 
 from .entries import fault_of_name, printable
+from .tables import TableMistake, header_of, key_of, records, text_of
 
-SEPARATORS = ",;\t"
 MAX_MISTAKES = 20  # a table in another format has one per line
 
 # Titles of columns, the preferred one first, as Moodle, Canvas, Gradescope, PrairieLearn and GitHub write them.
@@ -71,8 +67,8 @@ class Roster:
         self.students = tuple(row.student for row in found)
         self._owners = _only_owners((row.student.name, row.student) for row in found)
         self._owners |= _only_owners((alias, row.student) for row in found for alias in row.aliases)
-        self._owners |= {_key(student.id): student for student in self.students}
-        self._owners |= {_key(row.folder): row.student for row in found if row.folder}
+        self._owners |= {key_of(student.id): student for student in self.students}
+        self._owners |= {key_of(row.folder): row.student for row in found if row.folder}
 
     @classmethod
     def read(cls, path: Path) -> Roster:
@@ -82,8 +78,8 @@ class Roster:
             RosterError: it is no such table, or one of its lines is wrong.
         """
         try:
-            rows, mistakes = _rows(_text(path))
-        except _Mistake as mistake:
+            rows, mistakes = _rows(text_of(path))
+        except TableMistake as mistake:
             rows, mistakes = [], [str(mistake)]
         if mistakes:
             more = len(mistakes) - MAX_MISTAKES
@@ -93,7 +89,7 @@ class Roster:
 
     def student(self, folder: str) -> Student | None:
         """Return the student of a folder; None if it matches no one on the roster."""
-        keys = map(_key, _names(folder))
+        keys = map(key_of, _names(folder))
         return next((self._owners[key] for key in keys if key in self._owners), None)
 
     def absent(self, folders: Iterable[str]) -> tuple[Student, ...]:
@@ -119,12 +115,8 @@ def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:
     """Return the students by the names that only one of them has."""
     owners: dict[str, set[Student]] = defaultdict(set)
     for name, student in named:
-        owners[_key(name)].add(student)
+        owners[key_of(name)].add(student)
     return {name: next(iter(students)) for name, students in owners.items() if name and len(students) == 1}
-
-
-class _Mistake(Exception):
-    """A mistake in the file or in one of its lines."""
 
 
 def _names(folder: str) -> Iterator[str]:
@@ -140,89 +132,60 @@ def _names(folder: str) -> Iterator[str]:
         yield folder[hyphen.end() :]
 
 
-def _key(name: str) -> str:
-    return unicodedata.normalize("NFC", " ".join(name.split())).casefold()
-
-
-def _text(path: Path) -> str:
-    try:
-        contents = path.read_bytes()
-    except OSError as error:
-        raise _Mistake(f"cannot be read: {error.strerror}") from None
-    try:
-        return contents.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = contents.count(b"\n", 0, error.start) + 1
-        raise _Mistake(f"line {line}: this is not UTF-8; save the table as CSV in UTF-8") from None
-
-
 def _rows(text: str) -> tuple[list[_Row], list[str]]:
     """Return the students, and the mistakes in other lines.
 
     Raises:
-        _Mistake: the header is wrong, or the table ends within a cell.
+        TableMistake: the header is wrong, or the table ends within a cell.
     """
-    (header_line, header), separator = _header(text)
-    records = [
+    (header_line, header), separator = header_of(text, _is_known)
+    listed = [
         (line, cells)
-        for line, cells in _records(text, separator)
-        if line != header_line and not any(_key(cell) in _NO_STUDENT for cell in cells)
+        for line, cells in records(text, separator)
+        if line != header_line and not any(key_of(cell) in _NO_STUDENT for cell in cells)
     ]
     columns = _columns(header_line, header)
     ids = _id_columns(header)
-    columns["id"] = _filled(ids, [cells for _, cells in records])
+    columns["id"] = _filled(ids, [cells for _, cells in listed])
     aliases = [at for at in ids if at != columns["id"]]
     rows: list[_Row] = []
     mistakes: list[str] = []
     lines: dict[tuple[str, str], int] = {}
-    for line, cells in records:
+    for line, cells in listed:
         try:
             rows.append(_row(line, cells, columns, aliases, len(header)))
             _note_line(rows[-1], lines)
-        except _Mistake as mistake:
+        except TableMistake as mistake:
             mistakes.append(f"line {line}: {mistake}")
     if not rows and not mistakes:
-        raise _Mistake("there is no student below the header")
+        raise TableMistake("there is no student below the header")
     return rows, mistakes
 
 
-def _header(text: str) -> tuple[tuple[int, list[str]], str]:
-    """Return the first record with its line, and the separator that yields most known columns."""
-    readings = []
-    for separator in SEPARATORS:
-        with contextlib.suppress(_Mistake):  # quotes may be valid with another separator only
-            record = next(_records(text, separator), (1, [""]))
-            readings.append((sum(map(_is_known, record[1])), record, separator))
-    if not readings:
-        raise _Mistake("line 1: a quote in the header is not closed")
-    _, record, separator = max(readings, key=lambda reading: reading[0])
-    return record, separator
-
-
 def _is_known(title: str) -> bool:
-    return any(_key(title) in titles for titles in COLUMNS.values())
+    return any(key_of(title) in titles for titles in COLUMNS.values())
 
 
 def _columns(line: int, header: list[str]) -> dict[str, int]:
     """Return the index of each kind of column."""
-    titles = [_key(cell) for cell in header]
+    titles = [key_of(cell) for cell in header]
     found = {}
     for kind, known in COLUMNS.items():
         title = next((title for title in known if title in titles), None)
         if title is not None and titles.count(title) > 1:
-            raise _Mistake(f"line {line}: two columns are called {title}")
+            raise TableMistake(f"line {line}: two columns are called {title}")
         if title is not None:
             found[kind] = titles.index(title)
     if "id" not in found:
         there = ", ".join(map(printable, header))
-        raise _Mistake(f"line {line}: no column holds ids: one must be called id ({', '.join(COLUMNS['id'][1:])}); "
+        raise TableMistake(f"line {line}: no column holds ids: one must be called id ({', '.join(COLUMNS['id'][1:])}); "
                        f"there are: {there or 'none'}")  # fmt: skip
     return found
 
 
 def _id_columns(header: list[str]) -> list[int]:
     """Return the indices of the columns that may hold ids, the preferred first."""
-    titles = [_key(cell) for cell in header]
+    titles = [key_of(cell) for cell in header]
     return [titles.index(title) for title in COLUMNS["id"] if title in titles]
 
 
@@ -232,40 +195,23 @@ def _filled(columns: Sequence[int], records: Sequence[Sequence[str]]) -> int:
     return max(columns, key=lambda at: counts[at])
 
 
-def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records that are not blank, each with its first line.
-
-    Raises:
-        _Mistake: a quote is not closed.
-    """
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    line = 1
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield line, [cell.strip() for cell in cells]
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise _Mistake(f"line {line}: {error}") from None
-
-
 def _row(line: int, cells: list[str], columns: Mapping[str, int], aliases: Sequence[int], width: int) -> _Row:
     if any(cells[width:]):
-        raise _Mistake(f"{len(cells)} cells for {width} columns; quote cells that contain a separator")
+        raise TableMistake(f"{len(cells)} cells for {width} columns; quote cells that contain a separator")
     by_kind = {kind: cells[at] for kind, at in columns.items() if at < len(cells)}
     name = by_kind.get("name") or f"{by_kind.get('first', '')} {by_kind.get('last', '')}".strip()
     student, folder = Student(by_kind.get("id", ""), name), by_kind.get("folder", "")
     if not student.id:
-        raise _Mistake("the id is missing")
+        raise TableMistake("the id is missing")
     for text in (student.id, student.name, folder):
         if fault_of_name(text) or printable(text) != text:
-            raise _Mistake(f"{printable(text[:80])}: too long, or with unprintable characters")
+            raise TableMistake(f"{printable(text[:80])}: too long, or with unprintable characters")
     return _Row(student, folder, line, tuple(cells[at] for at in aliases if at < len(cells)))
 
 
 def _note_line(row: _Row, lines: dict[tuple[str, str], int]) -> None:
     """Check that no two students have the same id or folder."""
     for kind, text in (("id", row.student.id), ("folder", row.folder)):
-        first = lines.setdefault((kind, _key(text)), row.line)
+        first = lines.setdefault((kind, key_of(text)), row.line)
         if text and first != row.line:
-            raise _Mistake(f"the {kind} {text} is already on line {first}")
+            raise TableMistake(f"the {kind} {text} is already on line {first}")

@@ -138,7 +138,7 @@ def reached_tiers(exercise: Exercise, expectation: Expectation, grade: Grade | N
     bonuses = [check for check in checks if not check.required and check not in fails]
     settled += [check for check in bonuses if known.get(check.name) == "passed"]
     bonuses = [check for check in bonuses if known.get(check.name) not in ("passed", "missed")]
-    certain = sum(check.max_points for check in settled)
+    certain = _points(settled)
     possible = {
         _tiers([*settled, *reached])
         for reached in _subsets(bonuses)
@@ -153,7 +153,7 @@ def _subsets(checks: Sequence[Check]) -> Iterator[tuple[Check, ...]]:
 
 
 def _points(checks: Sequence[Check]) -> float:
-    return sum(check.max_points for check in checks)
+    return sum(check.max_points + check.extra_points for check in checks)
 
 
 def _tiers(checks: Sequence[Check]) -> frozenset[str]:

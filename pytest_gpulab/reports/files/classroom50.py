@@ -1,6 +1,7 @@
 """`--gpulab-report=classroom50:PATH`: `result.json` of a Classroom 50 autograder, schema `classroom50/result/v1`.
 
-Scores are whole numbers there; fractional points are multiplied by ten or a hundred. Checks that the machine could not
+Scores are whole numbers there; fractional points are multiplied by ten or a hundred. No score exceeds its maximum:
+extra points are cut off. Checks that the machine could not
 grade count neither in the score nor in the maximum. For Classroom 50, an exit status other than 0 is a failure
 of its infrastructure, but pytest's is 1 if a check fails. So the autograder must end with 0 if and only if this file
 was written, which requires a gradable check.
@@ -8,7 +9,7 @@ was written, which requires a gradable check.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import Row, graded_points, refuse_a_part, shown_checks, the_only_row, why_no_score
+from pytest_gpulab.reports.students import (
+    Row,
+    graded_points,
+    refuse_a_part,
+    shown_checks,
+    the_only_row,
+    weights_text,
+    why_no_score,
+)
 from pytest_gpulab.reports.terminal.check_text import check_text, cleaned, finding_text
 
 from .json_report import json_text
@@ -66,13 +75,11 @@ def document(row: Row, context: Context) -> dict[str, Any]:
     """
     if graded_points(row) is None:
         raise ReportError(why_no_score(row))
-    tests = _tests(row)
-    return {
-        **_heading(context),
-        "score": sum(test["score"] for test in tests),
-        "max-score": sum(test["max-score"] for test in tests),
-        "tests": tests,
-    }
+    tests, factor = _tests(row), factor_of(row)
+    score, most = (sum(test[key] for test in tests) for key in ("score", "max-score"))
+    if row.notes_of_adjustments or row.weights:
+        score, most = round(row.points.earned * factor), round(row.points.graded * factor)
+    return {**_heading(context), "score": min(score, most), "max-score": most, "tests": tests}
 
 
 def not_graded(text: str, context: Context) -> str:
@@ -94,11 +101,14 @@ def _heading(context: Context) -> dict[str, Any]:
 
 
 def _tests(row: Row) -> list[dict[str, Any]]:
-    factor = factor_of(row.checks)
+    factor = factor_of(row)
     tests = [_test(name, check, factor) for name, check in shown_checks(row) if check.verdict != "not gradable"]
+    notes = [(f"{exercise}: adjustment", True, cleaned(each.text)) for exercise, each in row.notes_of_adjustments]
+    notes += [(name, False, finding_text(finding)) for name, finding in row.ungraded]
+    notes += [("weights", True, weights)] if (weights := weights_text(row.weights)) else []
     return tests + [
-        {"test-name": cleaned(name), "passed": False, "score": 0, "max-score": 0, "message": finding_text(finding)}
-        for name, finding in row.ungraded
+        {"test-name": cleaned(name), "passed": passed, "score": 0, "max-score": 0, "message": text}
+        for name, passed, text in notes
     ]
 
 
@@ -106,14 +116,15 @@ def _test(name: str, check: CheckResult, factor: int) -> dict[str, Any]:
     return {
         "test-name": cleaned(name),
         "passed": check.verdict in ("passed", "inconclusive"),
-        "score": round(float(check.points) * factor),
+        "score": round(min(float(check.points), float(check.max_points)) * factor),
         "max-score": round(float(check.max_points) * factor),
         "message": check_text(check),
     }
 
 
-def factor_of(checks: Iterable[CheckResult]) -> int:
+def factor_of(row: Row) -> int:
     """Return the factor that makes all points whole, or nearly so."""
-    points = [float(each) for check in checks for each in (check.points, check.max_points)]
+    points = [float(each) for check in row.checks for each in (check.points, check.max_points)]
+    points += [row.points.earned, row.points.graded] if row.weights or row.notes_of_adjustments else []
     exact = (factor for factor in _FACTORS if all(abs(p * factor - round(p * factor)) < 1e-6 for p in points))
     return next(exact, _FACTORS[-1])

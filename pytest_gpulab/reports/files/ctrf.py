@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_gpulab
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Verdict
+from pytest_gpulab.grading.grade import Adjustment, CheckResult, Finding, Grade, Verdict
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
@@ -78,6 +78,8 @@ def _tests(gradebook: Gradebook) -> Iterator[dict[str, Any]]:
     for grade in gradebook.grades:
         for check in grade.checks:
             yield _test(grade, check, (grade.submission, check.name) in gradebook.expected)
+    for (student, exercise), adjustment in sorted(gradebook.adjustments.items()):
+        yield _adjustment(student, exercise, adjustment)
     for submission, finding in sorted(gradebook.ungraded.items()):
         yield _ungraded(submission, finding)
 
@@ -105,6 +107,18 @@ def _test(grade: Grade, check: CheckResult, is_expected: bool) -> dict[str, Any]
     if check.printed:
         test["stdout"] = [cleaned(line) for line in check.printed.split("\n")]
     return test
+
+
+def _adjustment(student: str, exercise: str, adjustment: Adjustment) -> dict[str, Any]:
+    return {
+        "name": cleaned(f"{student}/{exercise}::adjustment"),
+        "status": "other",
+        "rawStatus": "adjusted",
+        "duration": 0,
+        "suite": [cleaned(exercise)],
+        "message": cleaned(adjustment.text),
+        "extra": {"student": cleaned(student), "points": float(adjustment.points), "maxPoints": 0.0},
+    }
 
 
 def _ungraded(submission: str, finding: Finding) -> dict[str, Any]:

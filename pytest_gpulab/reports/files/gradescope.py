@@ -4,6 +4,8 @@ A PATH that ends in `.json` is one student's `results.json`; any other is a fold
 Students see this file, so hidden cases tell only the kind of a mistake and a hint, and only once grades are published:
 until then Gradescope shows neither them nor a total from which their points could be told.
 
+Extra points and adjustments are tests with a maximum of 0 points.
+
 Gradescope compares the score with a fixed total. So that checks which the machine could not grade neither earn nor cost
 points, the score is the share of the points that could be graded, times all points. Where more than a small share of an
 exercise could not be graded no file is written, which Gradescope takes for what it is: a failure of the autograder.
@@ -14,7 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.grading.grade import Adjustment, CheckResult, Finding, Grade
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.formats import check_file, check_folder, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
@@ -28,6 +30,7 @@ from pytest_gpulab.reports.students import (
     rows,
     shown_checks,
     the_only_row,
+    weights_text,
     why_no_score,
 )
 from pytest_gpulab.reports.terminal.check_text import check_text, cleaned, finding_text
@@ -69,8 +72,8 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
             raise ReportError(why_no_score(row))
         return
     path.mkdir(exist_ok=True)
-    handed_in = [row for row in rows(gradebook) if row.handed_in]
-    missing = [row for row in handed_in if not _is_written(path / f"{file_name(row.student.id)}.json", row)]
+    with_result = [row for row in rows(gradebook) if row.has_result]
+    missing = [row for row in with_result if not _is_written(path / f"{file_name(row.student.id)}.json", row)]
     if missing:
         raise ReportError("; ".join(f"{row.student.id}: {why_no_score(row)}" for row in missing))
 
@@ -87,6 +90,7 @@ def _is_written(path: Path, row: Row) -> bool:
 def document(row: Row, points: Points) -> dict[str, Any]:
     """Return a student's results in Gradescope's format, builtins only."""
     tests = [_test(name, check) for name, check in shown_checks(row)]
+    tests += [_adjustment(exercise, each) for exercise, each in row.notes_of_adjustments]
     tests += [_ungraded(submission, finding) for submission, finding in row.ungraded]
     return {
         "score": score(points),
@@ -123,6 +127,8 @@ def _summary(row: Row, points: Points) -> str:
             f"Checks for {points_text(points.ungraded)} points could not be graded, by no fault of yours. They neither "
             "earn nor cost points: the score scales the points of the others up to all points."
         ]
+    if weights := weights_text(row.weights):
+        lines.append(weights)
     return "\n".join(lines)
 
 
@@ -140,6 +146,11 @@ def _test(name: str, check: CheckResult) -> dict[str, Any]:
     is_full = check.verdict in ("passed", "inconclusive")
     scores = {"score": float(check.points), "max_score": float(check.max_points)}
     return test | scores | {"status": "passed" if is_full else "failed"}
+
+
+def _adjustment(exercise: str, adjustment: Adjustment) -> dict[str, Any]:
+    named = {"name": f"{exercise}: adjustment", "output": cleaned(adjustment.text), "visibility": "visible"}
+    return named | {"score": adjustment.points, "max_score": 0.0}
 
 
 def _ungraded(submission: str, finding: Finding) -> dict[str, Any]:

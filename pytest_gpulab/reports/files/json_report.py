@@ -8,7 +8,8 @@ The file holds one JSON object:
     interrupted     true if the run was stopped (Ctrl-C, -x): some checks or submissions are missing
     grades          a list, sorted by exercise and submission, of
         submission, exercise    the `.cu` file relative to pytest's rootdir, and the exercise's name
-        points, max_points      sums over `checks`; `max_points` is below 100 if not all checks were selected
+        points, max_points      sums over `checks`, `points` with the adjustment and at least 0; `max_points` is below
+                                100 if not all checks were selected
         checks                  a list of
             name, kind          such as "correct[n=1023]" and compile | correct | safe | uses | speedup
             verdict             passed | failed | missed | inconclusive | not gradable | not started
@@ -40,6 +41,8 @@ The file holds one JSON object:
     changes         texts: what grading again changed
     duplicates      a list of {exercise, submissions (two), similarity (0 to 1), lines (of each, a list of ranges
                     [first, last])}: to be looked at, never a verdict
+    adjustments     a list of {student, exercise, points, comment}: all of them, also where there is no grade
+    weights         an object of the exercises' weights in totals; 1 for exercises that it lacks
 
 Unknown figures are null. Times that a cost model estimated have `estimated` true: they are never measurements.
 """
@@ -77,6 +80,11 @@ def document(gradebook: Gradebook, context: Context) -> dict[str, Any]:
         "problems": list(gradebook.problems),
         "changes": list(gradebook.changes),
         "duplicates": [asdict(pair) for pair in gradebook.duplicates],
+        "adjustments": [
+            {"student": student, "exercise": exercise} | asdict(each)
+            for (student, exercise), each in sorted(gradebook.adjustments.items())
+        ],
+        "weights": dict(sorted(gradebook.weights.items())),
     }
 
 

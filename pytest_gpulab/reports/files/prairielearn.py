@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grade import Adjustment, CheckResult
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
@@ -24,6 +24,7 @@ from pytest_gpulab.reports.students import (
     refuse_a_part,
     shown_checks,
     the_only_row,
+    weights_text,
 )
 from pytest_gpulab.reports.terminal.check_text import MEANING, check_text, cleaned, finding_text
 
@@ -54,10 +55,13 @@ def document(row: Row) -> dict[str, Any]:
         return {"gradable": False, "format_errors": _why_not(row)}
     return {
         "gradable": True,
-        "score": points.share or 0.0,
-        "message": _message(points),
+        "score": min(1.0, points.share or 0.0),
+        "message": " ".join(filter(None, (_message(points), weights_text(row.weights)))),
         "output": "\n".join(f"{cleaned(name)}\n{finding_text(finding)}" for name, finding in row.ungraded),
-        "tests": [_test(name, check) for name, check in shown_checks(row)],
+        "tests": [
+            *(_test(name, check) for name, check in shown_checks(row)),
+            *(_adjustment(exercise, each) for exercise, each in row.notes_of_adjustments),
+        ],
     }
 
 
@@ -76,7 +80,7 @@ def _why_not(row: Row) -> list[str]:
     codes |= {finding.code for _, finding in row.ungraded}
     graded = f" of {', '.join(exercises)}" if exercises else ""
     why = f" ({', '.join(sorted(codes))})" if codes else ""
-    points = Points.of(row.checks)
+    points = row.points
     much = f"{points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points"
     if points.graded:
         text = f"{much}{graded} could not be graded{why}, so there is no score."
@@ -100,6 +104,12 @@ def _test(name: str, check: CheckResult) -> dict[str, Any]:
         "message": MEANING[check.verdict],
         "output": check_text(check),
     }
+
+
+def _adjustment(exercise: str, adjustment: Adjustment) -> dict[str, Any]:
+    name, message = f"{exercise}: adjustment", "Adjusted by the instructor."
+    points = {"points": float(adjustment.points), "max_points": 0.0}
+    return {"name": name, **points, "message": message, "output": cleaned(adjustment.text)}
 
 
 def fitted(results: dict[str, Any]) -> dict[str, Any]:

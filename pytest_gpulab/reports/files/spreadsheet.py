@@ -5,7 +5,7 @@ to read names correctly.
 
     student, name       the id, and the name from the roster
     one an exercise     points earned; empty if nothing was handed in, graded, or too little of it could be graded
-    total               points earned in all exercises; empty as above
+    total               points earned in all exercises, with their weights; empty as above
     not_gradable        points of checks that the machine could not grade: they count in no total
     note                what a reader of the figures must know
 
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_gpulab.grading.grade import CheckResult, Grade
+from pytest_gpulab.grading.grade import Adjustment, CheckResult, Grade
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
@@ -41,10 +41,12 @@ from pytest_gpulab.reports.students import (
 from pytest_gpulab.reports.terminal.text import visible
 
 DETAILS = "-details"
+ADJUSTMENT = "adjustment"
 _DETAIL_COLUMNS = (
     "student", "name", "exercise", "submission", "check", "hidden", "required",
     "verdict", "points", "max_points", "findings",
 )  # fmt: skip
+_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 # At the start, and after what separates cells in other countries' spreadsheets; full-width signs count as well.
 _FORMULA = re.compile(r"""(^|[,;|])(\s*["']*\s*)([=+\-@＝＋－＠])""")
 
@@ -85,14 +87,14 @@ def _csv(lines: Iterable[Cells]) -> str:
 
 def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[Cells]:
     """Yield the cells of the table of students, headers first; rows of a stopped run say so."""
-    exercises = sorted({grade.exercise for row in table for grade in row.grades})
+    exercises = sorted({name for row in table for name in (*(grade.exercise for grade in row.grades), *row.adjusted)})
     yield "student", "name", *exercises, "total", "not_gradable", "note"
     for row in table:
         grades = {grade.exercise: grade for grade in row.grades}
-        points = Points.of(row.checks)
+        points = Points.total(map(Points.of_grade, row.grades))
         scored = replace(row, grades=tuple(grade for grade in row.grades if not unscored([grade])))
-        total = points_text(Points.of(scored.checks).earned) if graded_points(scored) else ""
-        cells = [_exercise_cell(grades.get(exercise)) for exercise in exercises]
+        total = points_text(scored.points.earned) if graded_points(scored) else ""
+        cells = [_exercise_cell(grades.get(exercise), row.adjusted.get(exercise)) for exercise in exercises]
         ungraded = points_text(points.ungraded) if points.ungraded else ""
         notes = "; ".join((*_notes_of_run(row, interrupted), *_notes(row, exercises, interrupted)))
         yield row.student.id, row.student.name, *cells, total, ungraded, notes
@@ -105,6 +107,9 @@ def check_lines(table: Iterable[Row]) -> Iterator[Cells]:
         for grade in row.grades:
             for check in grade.checks:
                 yield (row.student.id, row.student.name, grade.exercise, grade.submission, *_check_cells(check))
+        for exercise, each in row.notes_of_adjustments:
+            named = (row.student.id, row.student.name, exercise, "", ADJUSTMENT, "", "")
+            yield *named, "adjusted", points_text(each.points), "0", each.comment
         for submission, finding in row.ungraded:
             yield (row.student.id, row.student.name, "", submission, "", "", "", "not graded", "", "", finding.code)
 
@@ -116,10 +121,10 @@ def _check_cells(check: CheckResult) -> Cells:
     return check.name, *said, check.verdict, points, points_text(check.max_points), codes
 
 
-def _exercise_cell(grade: Grade | None) -> str:
+def _exercise_cell(grade: Grade | None, adjusted: Adjustment | None) -> str:
     if grade is None:
-        return ""
-    points = Points.of(grade.checks)
+        return "" if adjusted is None else points_text(max(0.0, adjusted.points))
+    points = Points.of_grade(grade)
     return points_text(points.earned) if points.graded and not unscored([grade]) else ""
 
 
@@ -131,6 +136,7 @@ def _notes_of_run(row: Row, interrupted: bool) -> Iterator[str]:
 
 
 def _notes(row: Row, exercises: Iterable[str], interrupted: bool) -> Iterator[str]:
+    yield from (f"{exercise}: {each.text}" for exercise, each in row.notes_of_adjustments)
     if row.absent:
         yield "handed in nothing"
         return
@@ -149,7 +155,7 @@ def _notes(row: Row, exercises: Iterable[str], interrupted: bool) -> Iterator[st
 
 
 def _notes_of_grade(grade: Grade) -> Iterator[str]:
-    ungraded = Points.of(grade.checks).ungraded
+    ungraded = Points.of_grade(grade).ungraded
     if ungraded:
         no_score = ", so there is no score" if unscored([grade]) else ""
         yield f"{grade.exercise}: {points_text(ungraded)} points not gradable{no_score}"
@@ -158,5 +164,7 @@ def _notes_of_grade(grade: Grade) -> Iterator[str]:
 
 
 def harmless(text: str) -> str:
-    """Return a cell's text on one line, escaped so that no spreadsheet reads it as a formula."""
+    """Return a cell's text on one line, escaped so that no spreadsheet reads it as a formula; numbers stay."""
+    if _NUMBER.fullmatch(text):
+        return text
     return _FORMULA.sub(r"\1\2'\3", visible(text))

@@ -20,7 +20,7 @@ from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.pages import environment
 from pytest_gpulab.reports.pages.views import GradeView
 from pytest_gpulab.reports.standings import Standing, exercises_of, standings
-from pytest_gpulab.reports.students import NOT_GRADED, NOT_HANDED_IN, counting_grades
+from pytest_gpulab.reports.students import NOT_GRADED, NOT_HANDED_IN, counting_grades, weights_text
 from pytest_gpulab.reports.terminal.annotated import listings
 from pytest_gpulab.reports.terminal.table import timings
 
@@ -146,17 +146,21 @@ def _people(
     found: Sequence[Flag],
     interrupted: bool,
 ) -> Values:
-    exercises = list(exercises_of(grades))
+    exercises = list(exercises_of(grades, gradebook))
     persons = people(everyone, exercises, found, gradebook.expected, interrupted)
     gaps = {cell for person in persons for cell in person.cells if isinstance(cell, str)}
     by_submission = {grade.submission: person for person in persons for grade in person.standing.row.grades}
+    listed = {person.standing.row.student.id for person in persons}
     has_names = any(each.row.student.name for each in everyone) or any(student.name for student in gradebook.absent)
     return {
         "exercises": exercises,
         "as_expected": {grade.submission for grade in grades if GradeView(grade, gradebook.expected).as_expected},
         "persons": persons,
         "by_submission": by_submission,
-        "absent": [(student.name or student.id, student.id) for student in gradebook.absent],
+        "absent": [
+            (student.name or student.id, student.id) for student in gradebook.absent if student.id not in listed
+        ],
+        "weights": weights_text(gradebook.weights),
         "has_names": has_names,
         "has_roster": bool(gradebook.roster),
         "has_listings": any(listings(grade) for grade in grades),

@@ -92,7 +92,7 @@ def _person(
     interrupted: bool,
 ) -> Person:
     grades = {grade.exercise: grade for grade in standing.row.grades}
-    cells = tuple(_cell(grades[name]) if name in grades else standing.row.gap(name, interrupted) for name in exercises)
+    cells = tuple(_cell(standing.row, name, grades.get(name), interrupted) for name in exercises)
     own = tuple(flag for grade in grades.values() for flag in flags.get(grade.submission, ()))
     words = {code for grade in grades.values() for code in _codes(grade)} | {flag.kind for flag in own}
     words |= {cell.verdict for cell in cells if isinstance(cell, Cell)}
@@ -100,8 +100,12 @@ def _person(
     return Person(standing, place, called, cells, own, " ".join(sorted(words)), expected)
 
 
-def _cell(grade: Grade) -> Cell:
-    return Cell(grade.points, overall_verdict(grade))
+def _cell(row: Row, exercise: str, grade: Grade | None, interrupted: bool) -> Cell | str:
+    if grade is not None:
+        return Cell(grade.points, overall_verdict(grade))
+    if exercise in row.adjusted:
+        return Cell(max(0.0, row.adjusted[exercise].points), "adjusted")
+    return row.gap(exercise, interrupted)
 
 
 def _codes(grade: Grade) -> set[str]:

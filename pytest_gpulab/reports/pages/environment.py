@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpulab.grading.grade import Measurement
+from pytest_gpulab.grading.grade import CheckResult, Measurement
 from pytest_gpulab.reports.context import ReportError
 from pytest_gpulab.reports.students import points_text
 from pytest_gpulab.reports.terminal.annotated import MEANING, NO_FIGURES
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 UNKNOWN = "–"
-SIGNS = {"passed": "✓", "failed": "✗", "missed": "–", "inconclusive": "≈", "not gradable": "?", "not started": "○"}
+SIGNS = {"passed": "✓", "failed": "✗", "missed": "–", "inconclusive": "≈", "not gradable": "?", "not started": "○"} | {
+    "adjusted": "±"
+}
 _OPTIONAL = re.compile(r"</t[dhr]>\n?")
 """End tags that HTML makes optional: a sixth of a page with the sources of a whole class."""
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -103,12 +105,19 @@ def _environment() -> Environment:
         "lines": lines,
         "number": lambda value: UNKNOWN if value is None else f"{value:g}",
         "of_peak": of_peak,
+        "out_of": points_of_check,
         "percent": lambda value: UNKNOWN if value is None else f"{100 * value:.0f} %",
         "points": lambda value: points_text(round(value, 2)),
         "plain": lambda value: "" if value is None else f"{value:.6g}",
         "speedup": lambda value: UNKNOWN if value is None else f"{value:.2f}x",
     }
     return environment
+
+
+def points_of_check(check: CheckResult) -> str:
+    """Return a check's points of those possible; extra points have no maximum."""
+    earned, possible = (points_text(round(points, 2)) for points in (check.points, check.max_points))
+    return f"{earned} extra" if possible == "0" and not check.required else f"{earned}/{possible}"
 
 
 def _shown(value: Any) -> Any:

@@ -13,7 +13,7 @@ from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.standings import Standing, standings
-from pytest_gpulab.reports.students import Points, Row, file_name, refuse_a_part, rows, unscored
+from pytest_gpulab.reports.students import Row, file_name, refuse_a_part, rows, unscored, weights_text
 from pytest_gpulab.reports.terminal.annotated import listings
 from pytest_gpulab.reports.visibility import for_student
 
@@ -33,7 +33,7 @@ def check(path: Path, context: Context) -> None:
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write a page per student who handed something in.
+    """Write a page per student who handed something in, or has an adjustment.
 
     Raises:
         OSError: one cannot be written.
@@ -48,8 +48,8 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
 
 def readers(gradebook: Gradebook) -> list[Row]:
-    """Return the rows of students who handed something in: each gets a page."""
-    return [row for row in rows(gradebook) if row.handed_in]
+    """Return the rows of students who handed something in or have an adjustment: each gets a page."""
+    return [row for row in rows(gradebook) if row.has_result]
 
 
 def page(standing: Standing, created: datetime, exercises: Collection[str] = ()) -> str:
@@ -74,7 +74,9 @@ def page(standing: Standing, created: datetime, exercises: Collection[str] = ())
         unscored=unscored(row.grades),
         earned=standing.earned,
         possible=standing.possible,
-        ungraded_points=Points.of(row.checks).ungraded,
+        ungraded_points=row.points.ungraded,
+        adjustments=row.notes_of_adjustments,
+        weights=weights_text(row.weights),
         devices=list(dict.fromkeys(grade.provenance.device for grade in grades)),
         has_listings=any(listings(grade) for grade in grades),
         estimated=any(view.estimated for view in views),

@@ -9,9 +9,17 @@ from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.class_statistics import check_rates, commonest, hardest, scores
-from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair, natural_sort_key
 from pytest_gpulab.reports.standings import Standing, exercises_of, standings
-from pytest_gpulab.reports.students import Points, Row, counting_grades, graded_points, points_text, unscored
+from pytest_gpulab.reports.students import (
+    Points,
+    Row,
+    counting_grades,
+    graded_points,
+    points_text,
+    unscored,
+    weights_text,
+)
 
 from .table import WORST_FIRST, laid_out, overall_verdict
 from .text import wrapped
@@ -34,7 +42,9 @@ def class_sections(gradebook: Gradebook) -> Iterator[Section]:
     yield from _section("gpulab: near-identical sources", _alike(gradebook.duplicates))
     yield from _section("gpulab: no submission", _shortened([_name(each.id, each.name) for each in gradebook.absent]))
     if len(everyone) <= MAX_STUDENTS:
-        yield from _section("gpulab: students", _students(everyone, list(exercises_of(grades))))
+        yield from _section("gpulab: students", _students(everyone, list(exercises_of(grades, gradebook))))
+    yield from _section("gpulab: adjusted points", _shortened(_adjustments(gradebook)))
+    yield from _section("gpulab: weights", list(filter(None, [weights_text(gradebook.weights)])))
     yield from _section("gpulab: changed points", list(gradebook.changes))
 
 
@@ -53,18 +63,20 @@ def _students(everyone: Sequence[Standing], exercises: Sequence[str]) -> list[st
 def _student_row(standing: Standing, exercises: Sequence[str]) -> tuple[str, ...]:
     row = standing.row
     points = {grade.exercise: _points(grade) for grade in row.grades}
+    points |= {exercise: points_text(max(0.0, each.points)) for exercise, each in row.adjusted.items()}
     cells = (points.get(exercise, "-") for exercise in exercises)
     return _name(row.student.id, row.student.name), _verdict(row), *cells, _total(standing)
 
 
 def _points(grade: Grade) -> str:
-    points = Points.of(grade.checks)
+    points = Points.of_grade(grade)
     return points_text(points.earned) if points.graded and not unscored([grade]) else "n/a"
 
 
 def _verdict(row: Row) -> str:
     worst = {overall_verdict(grade) for grade in row.grades}
-    return next((verdict for verdict in WORST_FIRST if verdict in worst), "passed" if row.grades else "failed")
+    without_grades = "failed" if row.ungraded else "-"
+    return next((verdict for verdict in WORST_FIRST if verdict in worst), "passed" if row.grades else without_grades)
 
 
 def _total(standing: Standing) -> str:
@@ -73,6 +85,11 @@ def _total(standing: Standing) -> str:
         has_no_points = verdicts and "not gradable" not in verdicts
         return "n/a" if has_no_points else "not gradable"
     return f"{points_text(standing.earned)}/{points_text(standing.possible)}"
+
+
+def _adjustments(gradebook: Gradebook) -> list[str]:
+    adjustments = sorted(gradebook.adjustments.items(), key=lambda entry: natural_sort_key(" ".join(entry[0])))
+    return [f"{student}, {exercise}: {each.text}" for (student, exercise), each in adjustments]
 
 
 def _exercises(grades: Sequence[Grade], everyone: Sequence[Standing]) -> list[str]:
