@@ -50,10 +50,7 @@ def points_table(exercise: Exercise) -> str:
         (f"`correct[...]`: {len(exercise.cases)} sizes", sum(case.points for case in exercise.cases)),
         (f"{hazards}: no such hazard in any of them", sum(check.points for check in exercise.safe)),
         *((f"`uses[{uses.name}]` ({_bounds(uses)}): {_kind(uses)}", uses.points) for uses in exercise.uses),
-        *(
-            (f"`speedup[{tier.name}]` over `{tier.baseline}`: {_kind(tier)}", tier.points)
-            for tier in exercise.speed
-        ),
+        *((f"`speedup[{tier.name}]` over `{tier.baseline}`: {_kind(tier)}", tier.points) for tier in exercise.speed),
     ]
     lines = [f"| {what} | {points:g} |" for what, points in rows if points]
     return "\n".join(("| check | points |", "|---|---|", *lines))

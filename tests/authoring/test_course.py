@@ -86,10 +86,9 @@ def test_students_get_the_shipped_exercises_without_solutions(
     (tmp_path / "course" / "roster.csv").write_text("id\n4711\n")
     capsys.readouterr()
     assert run("handout", tmp_path / "course", tmp_path / "copy") == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "scan: 15 of 15 cases; left out: notes.md, scan_solved.cu",
-        f"wrote {tmp_path / 'copy'}",
-    ]
+    printed = capsys.readouterr().out.splitlines()
+    assert "scan: 15 of 15 cases; left out: notes.md, scan_solved.cu" in printed
+    assert printed[-1] == f"wrote {tmp_path / 'copy'}"
     original = {
         name: text
         for name, text in texts(tmp_path / "course").items()
