@@ -3,7 +3,7 @@
 - `main`: the command line: a table of subcommands, each loaded when it is chosen.
 - `run`: run a whole CUDA program.
 - `explain`: run a submission on one small input.
-- `grade`: grade one student's files for a learning platform.
+- `grade`, `package`: grade one student's files for a learning platform; write what is uploaded there.
 - `check`, `new`: check exercises with their baselines and solutions; write a new one.
 - `course`, `handout`: write a course repository; write the students' copy of one.
 - `device`, `occupancy`: a GPU's properties; the occupancy of a launch.

@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "run": "run a whole CUDA program, with no GPU",
     "explain": "run a submission on one small input and show its result",
     "grade": "grade one student's files for a learning platform",
+    "package": "write what an instructor uploads to a learning platform",
     "new": "write a new exercise from a template",
     "check": "check exercises before a student meets them",
     "course": "write a course repository with the shipped exercises",

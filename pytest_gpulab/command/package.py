@@ -1,0 +1,50 @@
+"""`gpulab package`: write what an instructor uploads to a learning platform."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pytest_gpulab import __version__
+
+from . import CommandError
+from .check import exercises_in
+
+PLATFORMS = ("gradescope", "prairielearn", "classroom50", "github", "docker")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.add_argument("platform", choices=PLATFORMS, help="the platform, or docker for a student's container")
+    parser.add_argument(
+        "--exercises", nargs="+", type=Path, required=True, metavar="DIR", help="the exercises' folders"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="OUT", help="a new folder, or a new ZIP")
+    image = f"gpulab:{__version__}"
+    parser.add_argument("--image", default=image, help=f"the name of the container's image (default: {image})")
+    parser.epilog = "NOTES.md in OUT says what to do with it."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the package and print its files."""
+    from pytest_gpulab.authoring.handout import HandoutError
+    from pytest_gpulab.deployment.package import write_package
+    from pytest_gpulab.grading.catalogue import BrokenExercise
+
+    folders = exercises_in(arguments.exercises)
+    if len({folder.parent for folder in folders}) > 1:
+        raise CommandError("the exercises of a package are in one folder")
+    try:
+        files = write_package(arguments.platform, folders, arguments.out, arguments.image)
+    except BrokenExercise as broken:
+        raise CommandError(f"{broken.name}: {broken.problems[0]}") from None
+    except HandoutError as error:
+        raise CommandError(str(error)) from None
+    except FileExistsError as error:
+        raise CommandError(f"{error.filename} exists already") from None
+    except OSError as error:
+        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
+    sys.stdout.writelines(f"{name}\n" for name in files if "/exercises/" not in f"/{name}")
+    sys.stdout.write(f"wrote {arguments.out}; NOTES.md says what to do with it\n")
+    return 0
