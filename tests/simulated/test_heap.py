@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from places import Run, marked
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.memory import heap
 
 CHECKED = LaunchOptions(check=True)
@@ -158,3 +161,16 @@ def test_heap_is_no_result_of_a_launch(run: Run) -> None:
     assert run(source.replace("WHAT", "*p & 0"), out, block=(THREADS,), options=CHECKED).hazards == ()
     profile = run(source.replace("WHAT", "*p"), out, block=(THREADS,), options=CHECKED)
     assert [hazard.kind for hazard in profile.hazards] == ["barrier"]
+
+
+def test_a_launch_gives_its_heap_back_at_once() -> None:
+    """Not when the garbage collector finds the launch's objects, which takes dozens of launches of 40 MiB each."""
+    device = SimulatedDevice()
+    module = device.compile(kernel("int *p = (int *)malloc(4); *p = t; __syncthreads(); out[t] = *p; free(p);"))
+    gc.disable()
+    try:
+        module.launch("f", (1,), (THREADS,), (device.array(np.zeros(THREADS, np.int32)),), options=CHECKED)
+        kept = [part.data.nbytes for part in gc.get_objects() if isinstance(part, heap.HeapPart)]
+    finally:
+        gc.enable()
+    assert sum(kept) == 0

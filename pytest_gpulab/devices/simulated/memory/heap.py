@@ -104,9 +104,10 @@ class Heap:
         self._used, self._parts = 0, [self._new_part()]
 
     def close(self) -> None:
-        """Free all addresses."""
+        """Free all addresses and their memory."""
         for part in self._parts:
             self._arena.free(part)
+            part.release()
         self._parts = []
 
     def malloc(self, lanes: Lanes, site: Site, nbytes: Value) -> Value:
