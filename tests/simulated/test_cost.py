@@ -122,3 +122,21 @@ def test_a_volatile_loop_that_waits_for_no_block_costs_its_own_work() -> None:
         array = device.array(np.zeros(1 << 14, np.float32))
         found.append(module.launch("f", (64,), (256,), (array,), options=LaunchOptions(estimate=True)).estimated_ms)
     assert found[0] < found[1] < 2.2 * found[0] < 0.05
+
+
+def test_a_block_with_all_the_work_is_as_long_as_the_launch_wherever_it_is() -> None:
+    """The paths of warps were once kept for the first 4,096 only, so the last block did its work for nothing."""
+    source = """__global__ void f(const int *in, int *out, unsigned n)
+{
+    unsigned t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (blockIdx.x == BUSY)
+        for (unsigned i = threadIdx.x; i < n; i += blockDim.x) out[t] += in[i];
+}"""
+    found = []
+    for busy in ("0", "gridDim.x - 1"):
+        device = SimulatedDevice()
+        module = device.compile(source.replace("BUSY", busy))
+        arrays = device.array(np.ones(1 << 18, np.int32)), device.array(np.zeros(1 << 18, np.int32))
+        options = LaunchOptions(estimate=True)
+        found.append(module.launch("f", (1024,), (256,), (*arrays, np.uint32(1 << 18)), options=options).estimated_ms)
+    assert found[1] == pytest.approx(found[0], rel=0.05) and found[0] > 0.1

@@ -82,10 +82,10 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
         fetched += read_bytes
         memory_bytes += read_bytes + written_bytes
     cycles = np.array(step_cycles(counters.program.steps, gpu))
-    waits = workload.waits()
-    alone = np.tensordot(cycles, workload.paths(), axes=(0, 0)) + waits * _wait_cycles(
-        gpu, fetched, waits.sum() * scale
-    )
+    block_ids, paths, weights = workload.paths.kept()
+    waits = workload.waits(block_ids, paths.shape[1])
+    wait_cycles = _wait_cycles(gpu, fetched, (waits * weights).sum() * scale)
+    alone = np.tensordot(cycles, paths, axes=(0, 0)) + waits * wait_cycles
     longest = alone.max(axis=0)  # warp of each block
     hops, answers = _block_waits(workload, scale)
     hot, passes = _atomics(workload, gpu, scale)
@@ -101,7 +101,7 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
         missed_constants=workload.contention.missed_constants * scale,
         hops=hops,
         hop_answers=answers,
-        block_cycles=float(longest.mean()),
+        block_cycles=float(np.average(longest, weights=weights)),
         longest_block_cycles=float(longest.max()),
         most_scattered=_most_scattered(workload),
     )

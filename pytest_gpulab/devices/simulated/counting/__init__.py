@@ -2,7 +2,7 @@
 
 - `counters`: executions per basic block, memory traffic per instruction.
 - `requests`, `banks`, `footprint`, `joining`: requests, bank conflicts, sectors, merged accesses.
-- `contention`, `workload`: further input of the cost model.
+- `contention`, `paths`, `workload`: further input of the cost model.
 - `rules`: issued instructions of kernels without readable machine code.
 - `accounts`: figures with Nsight Compute's names.
 """

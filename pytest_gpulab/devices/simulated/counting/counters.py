@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, to_warps
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Value, to_warps
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -75,6 +75,11 @@ class Counters:
             self.workload.step(block, lanes)
         if not self.joiner.is_empty:
             self._joined()
+
+    def end_wave(self, wave: Shape) -> None:
+        """Note that all lanes of a wave have exited."""
+        if self.workload is not None:
+            self.workload.paths.end(wave)
 
     def _joined(self) -> None:
         """Count the accesses that were held back for joining."""

@@ -1,7 +1,4 @@
-"""Further input of the cost model from the blocks that ran.
-
-The path of a warp is its number of executions of each basic block. It determines the warp's time without other warps.
-"""
+"""Further input of the cost model from the blocks that ran."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.gpus import Gpu
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.translation.analysis.regions import load_depths, regions
 from pytest_gpulab.devices.simulated.translation.analysis.waits import polling_sites
 from pytest_gpulab.devices.simulated.translation.program import Program
@@ -20,12 +16,10 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .contention import Contention
 from .footprint import Footprint, Seen
+from .paths import Paths, Rows
 
 MAX_ISSUED = 1_500_000  # warp instructions of a sample; batches after that are skipped
 MAX_DEPTH = 64  # dependent loads per region
-MAX_PATHS = 4096  # warps with a stored path; the model assumes the same paths for the others
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,7 @@ class Workload:
     """The cost model's input, collected while a launch runs.
 
     Attributes:
-        blocks: number of blocks that ran.
+        paths: paths of the warps that ran.
         passes: passes of global loads through L1.
         written_sectors, stored_lines: sectors and lines of global stores and atomics.
         contention: costs of contention within an SM.
@@ -65,7 +59,7 @@ class Workload:
 
     def __init__(self, program: Program, gpu: Gpu) -> None:
         self.program = program
-        self.blocks = 0
+        self.paths = Paths(program)
         self.written_sectors = self.stored_lines = self.passes = 0
         self.by_site: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.footprint = Footprint()
@@ -74,47 +68,29 @@ class Workload:
         self._polling = polling_sites(program)
         self._depths = load_depths(program.steps)
         self._heads = frozenset(region[0] for region in regions(program.steps))
-        self._paths: dict[int, tuple[Shape, Rows | None]] = {}
-        self._kept = self._time = self.issued = self._sectors = 0
+        self._time = self.issued = self._sectors = 0
         self._batches: list[tuple[int, int, int]] = []  # blocks, warp instructions and sectors until then
 
     def step(self, block: int, lanes: Lanes) -> None:
         """Count an execution of a basic block."""
         self._time += block in self._heads
         self.issued += lanes.warp_count * len(self.program.steps[block].statements)
-        paths = self._paths_of(lanes.wave)
-        if paths is None:
-            return
-        if lanes.full:
-            paths[block] += 1
-        elif lanes.flat:
-            cells = np.unique(lanes.threads // WARP * lanes.wave.columns + lanes.columns)
-            paths[block].reshape(-1)[cells] += 1
-        else:
-            paths[block][np.ix_(np.unique(lanes.threads // WARP), lanes.columns)] += 1
+        self.paths.step(block, lanes)
 
-    def _paths_of(self, wave: Shape) -> Rows | None:
-        if id(wave) not in self._paths:
-            self.blocks += wave.columns
-            paths = None
-            if self._kept <= MAX_PATHS:
-                paths = np.zeros((len(self.program.steps), wave.warps, wave.columns), np.int64)
-                self._kept += wave.warps * wave.columns
-            self._paths[id(wave)] = wave, paths  # a reference to the wave, so that its id stays unique
-        return self._paths[id(wave)][1]
+    @property
+    def blocks(self) -> int:
+        """The number of blocks that ran."""
+        return self.paths.blocks
 
-    def paths(self) -> Rows:
-        """Return executions of each basic block per warp: (basic blocks, warps of a block, blocks)."""
-        return np.concatenate([paths for _, paths in self._paths.values() if paths is not None], axis=2)
-
-    def waits(self) -> Rows:
+    def waits(self, block_ids: Rows, warps: int) -> Rows:
         """Return each warp's number of waits for sectors that its block had not read before: (warps, blocks)."""
-        waves = [wave for wave, paths in self._paths.values() if paths is not None]
-        columns = {int(block): i for i, block in enumerate(np.concatenate([wave.block_ids for wave in waves]))}
-        counts = np.zeros((waves[0].warps, len(columns)), np.int64)
+        columns: dict[int, list[int]] = defaultdict(list)
+        for column, block in enumerate(block_ids.tolist()):
+            columns[block].append(column)
+        counts = np.zeros((warps, len(block_ids)), np.int64)
         for block, warp, count in self.footprint.waits():
-            if block in columns:
-                counts[warp, columns[block]] += count
+            for column in columns.get(block, ()):
+                counts[warp, column] += count
         return counts
 
     def end_batch(self) -> None:

@@ -234,6 +234,8 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
                     ended.append(scheduler)
         for scheduler in ended:
             active.remove(scheduler)
+            if launch.counters is not None:
+                launch.counters.end_wave(scheduler.wave.shape)
             effort.end_wave(scheduler.wave.steps)
         if not active or started or ended:
             idle = 0
