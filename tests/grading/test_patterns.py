@@ -355,6 +355,7 @@ def test_what_is_told_says_how_much_it_is_worth_and_the_special_outweighs_the_ge
             error_location.IN_Y,
         ),
         ((1, 37), (0, 0), "all but the first column", error_location.IN_X),
+        ((61, 97), (0, 0), "all but the element (0, 0)", ""),
         ((61, 97), "diagonals", "all but the diagonal of every block (16 x 16 elements)", error_location.SAME_INDEX),
         ((61, 97), "diagonal", "all but the diagonal", error_location.OFF_DIAGONAL),
     ],

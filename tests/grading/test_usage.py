@@ -120,7 +120,7 @@ def test_reads_of_constant_memory_count_if_their_values_are_used(gpu: Device, tm
     source = changed(TREE, "if (threadIdx.x == 0) out[blockIdx.x] = weight * tile[0];", plain)
     found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
     assert found.what == "Too few reads of constant memory: 0 per warp; this check requires 0.2."
-    assert found.evidence[-1] == "of 12 reads of constant memory, 0 affect an output"
+    assert found.evidence[-1] == "reads of constant memory that affect an output: 0 of 12"
 
 
 def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:

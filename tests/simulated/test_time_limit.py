@@ -198,6 +198,37 @@ def test_a_launch_that_takes_too_long_is_stopped_at_the_line_where_it_is(
     assert caught.value.where is not None and abs(caught.value.where.line - marked(source).line) <= 1
 
 
+def test_a_loop_without_exit_is_named_not_the_loop_of_a_function_in_it(run: Run) -> None:
+    source = """__device__ float rounds(float x) {
+#pragma unroll 1
+    for (int k = 0; k < 64; ++k) x = x * (x + 1) / (x + 2);
+    return x;
+}
+__global__ void f(float *x, unsigned n) {
+    for (unsigned i = threadIdx.x; i < n; ) // HERE
+        x[i] = rounds(x[i]);
+}"""
+    with pytest.raises(KernelFault, match="nothing in this loop can end it") as caught:
+        run(source, np.ones(32, np.float32), np.uint32(32))
+    assert caught.value.where == marked(source)
+
+
+def test_the_line_is_that_of_a_loop_also_while_a_thread_is_beyond_it(run: Run) -> None:
+    """One thread holds a lock while the others wait for it; the limit may end either of them."""
+    source = """__global__ void f(int *x) {
+    while (atomicCAS(x, 0, 1) != 0); // HERE
+    x[1] += x[1] * 3 + threadIdx.x;
+    __threadfence();
+    atomicExch(x, 0);
+}"""
+    lines = set()
+    for limit_s in np.linspace(0.1, 0.2, 9).tolist():
+        with pytest.raises(KernelFault, match="time limit") as caught:
+            run(source, np.zeros(2, np.int32), block=(512,), options=LaunchOptions(check=True, time_limit_s=limit_s))
+        lines.add(caught.value.where)
+    assert lines == {marked(source)}
+
+
 def test_one_long_basic_block_is_stopped_within_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between basic blocks such a kernel would never be asked for the time."""
     monkeypatch.setattr(THREAD_TIME, count().__next__)

@@ -319,6 +319,9 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
         if columns.all():
             return _edge(Axis(rows, tiling[0], "row"), LAST_ROWS)
     right = ~wrong
+    if right.sum() == 1:
+        y, x = np.argwhere(right)[0].tolist()
+        return Pattern(f"all but the element ({y}, {x})")
     good_columns, good_rows = _any(right)
     if right.any() and (right == np.outer(good_rows, good_columns)).all() and not good_rows.all():
         below, beside = _along(Axis(~good_rows, None, "row")), _along(Axis(~good_columns, None, "column"))

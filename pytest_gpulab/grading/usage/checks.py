@@ -103,7 +103,7 @@ class Usages:
             return ()
         rng = rng_for(self._seed, self._loaded.name, "disturbed", size_text(size), self._builds.sha256)
         share = used_share(self._device, self._builds.of(check.variant), costed.plan, costed.inputs, rng)
-        unused = f"of {READS} reads of constant memory, {READS * share:.0f} affect an output"
+        unused = f"reads of constant memory that affect an output: {READS * share:.0f} of {READS}"
         broken = _broken(check.all_bounds, _with_constants(whole, share), {}, slack)
         return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
 

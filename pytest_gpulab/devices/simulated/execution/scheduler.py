@@ -273,6 +273,9 @@ class Scheduler:
         if self._iterations_without_end > ITERATIONS_WITHOUT_END:
             raise self._endless(group, block, NO_WAY_OUT)
 
+    def _is_in_loop(self, block: int) -> bool:
+        return any(min(step.targets) <= block <= i for i, step in enumerate(self.steps) if step.targets)
+
     def _where(self, block: int) -> SourceLine | None:
         """Return the source line of the condition of the innermost loop around a block.
 
@@ -288,9 +291,23 @@ class Scheduler:
             step.statements for step in reversed(loop) if min(step.targets, default=end) <= end < max(step.targets)
         ]
         chosen = (statement for statements in decisions for statement in reversed(statements))
-        every = (statement for step in loop for statement in step.statements)
         line = next((each.where for each in chosen if each.where), None)
-        return line or min((each.where for each in every if each.where), default=None, key=_line)
+        return line or self._first_line(loop)
+
+    def _first_line(self, steps: Iterable[TranslatedBlock]) -> SourceLine | None:
+        """Return the first source line of a loop: of the kernel's own lines, or else of inlined functions."""
+        kernel = next((step.where for step in self.steps if step.where), None)
+        lines = {statement.where for step in steps for statement in step.statements if statement.where}
+        return min(lines, default=None, key=lambda where: (_is_outside(kernel, where), where.line))
+
+    def _loop_without_exit(self, block: int) -> list[TranslatedBlock]:
+        """Return all blocks that are reached from a block that never reaches the kernel's end."""
+        reached, open_blocks = {block}, [block]
+        while open_blocks:
+            new = set(self.steps[open_blocks.pop()].targets) - reached
+            reached |= new
+            open_blocks += new
+        return [self.steps[each] for each in reached]
 
     def _out_of_time(self, was_starved: bool) -> KernelFault | DeviceUnavailable:
         """Return the fault of a missed deadline, at the line that the launch had reached."""
@@ -301,7 +318,9 @@ class Scheduler:
         what = f"time limit: the kernel had not ended after {limit_s:.3g} s"
         if self._at is None:
             return KernelFault("time-limit", what)
-        group, block = self._at
+        waiting = [(group, block) for (_, block), groups in self.ready.items() for group in groups]
+        looping = (entry for entry in (self._at, *self.stalled, *waiting) if self._is_in_loop(entry[1]))
+        group, block = next(looping, self._at)  # code outside of loops takes no time
         return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0))
 
     def endless(self, absent: str = "") -> KernelFault:
@@ -316,7 +335,8 @@ class Scheduler:
 
     def _endless(self, group: Group, block: int, reason: str) -> KernelFault:
         said, lane = f"the kernel does not end: {reason}", lane_at(group.lanes, 0)
-        return KernelFault("endless-loop", said, self._where(block), lane)
+        where = self._first_line(self._loop_without_exit(block)) if reason == NO_WAY_OUT else self._where(block)
+        return KernelFault("endless-loop", said, where, lane)
 
     def state(self) -> WaveState:
         """Return the state of the wave, for the detection of endless loops."""
@@ -376,5 +396,6 @@ class Scheduler:
         raise KernelFault("deadlock", what, self.barriers.line(self.steps[block]), lane_at(group.lanes, 0))
 
 
-def _line(where: SourceLine) -> int:
-    return where.line
+def _is_outside(kernel: SourceLine | None, where: SourceLine) -> bool:
+    """Return whether a line is in another file than a kernel's first line, or above it."""
+    return kernel is not None and (where.file != kernel.file or where.line < kernel.line)
