@@ -7,9 +7,11 @@ pytest's own `-k`, `-x` and `--lf` work from run to run. Only graded files of th
 from __future__ import annotations
 
 import tempfile
+import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +170,17 @@ class ClassRun:
             option: Any = self.config.option
             option.tbstyle = "no" if option.tbstyle == "auto" else option.tbstyle
             reporter.showfspath = False
+            if not option.collectonly:
+                reporter.summary_stats = partial(self._print_last_lines, reporter, time.monotonic())
             reporter.reportchars = "" if option.reportchars == REPORTCHARS else reporter.reportchars
+
+    def _print_last_lines(self, reporter: pytest.TerminalReporter, started_s: float) -> None:
+        """Print the numbers of checks without colour, and last the numbers of students, in place of pytest's line."""
+        from pytest_gpulab.reports.terminal.class_summary import last_line
+
+        counts = ", ".join(text for text, _ in reporter.build_summary_stats_line()[0])
+        reporter.write_line(f"checks: {counts} in {time.monotonic() - started_s:.2f}s")
+        reporter.write_line(last_line(self._gradebook), bold=True)
 
     @property
     def is_quiet(self) -> bool:

@@ -40,10 +40,16 @@ def check(name: str, path: Path, context: Context) -> None:
         ReportError: the report cannot be written.
     """
     own_check = getattr(_module(name), "check", check_file)
+    missing = [folder for folder in path.parents if not folder.exists()]
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         own_check(path, context)
     except (OSError, ReportError) as error:
         raise _cannot_write(path, error) from None
+    finally:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def check_file(path: Path, context: Context) -> None:
@@ -59,7 +65,7 @@ def check_file(path: Path, context: Context) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Check that files can be written into a folder. The folder is created if necessary, its parents are not.
+    """Check that files can be written into a folder, which is created if necessary.
 
     Raises:
         OSError: they cannot.
@@ -72,13 +78,14 @@ def check_folder(path: Path) -> None:
 
 
 def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write a report.
+    """Write a report, into a new folder if necessary.
 
     Raises:
         ReportError: it cannot be written; the file of an earlier run is removed, so that it is not mistaken for this
             run's.
     """
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         _module(name).write(path, gradebook, context)
     except (OSError, ReportError) as error:
         with suppress(OSError):

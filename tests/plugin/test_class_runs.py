@@ -48,6 +48,8 @@ def test_a_class_is_graded_and_told_in_tables(school: Course, kept: str) -> None
             "2 (Bob B.) * 30 * 30/100",
         ]
     )
+    checks, students = result.outlines[-2:]
+    assert students == "5 students: 1 passed, 3 failed, 1 handed in nothing" and checks.startswith("checks: ")
     assert len(result.outlines) < 60, "there is not a page for each failure"
     result.stdout.no_fnmatch_line("*bob/twice/mine.cu*")
 

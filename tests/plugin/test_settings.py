@@ -219,14 +219,13 @@ def test_exercises_elsewhere(course: Course, given: list[str]) -> None:
 @pytest.mark.parametrize("spec", ["json", "json:", "xml:grades.xml", "grades.json"])
 def test_bad_report(course: Course, spec: str) -> None:
     line = usage_error(course.grade(f"--gpulab-report={spec}"))
-    formats = "json, csv, gradescope, classroom50, prairielearn, ctrf, html, annotated, feedback"
+    formats = "json, csv, gradescope, classroom50, prairielearn, github, ctrf, html, annotated, feedback"
     assert line == f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of {formats}"
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_grading(course: Course) -> None:
-    line = usage_error(course.grade("--gpulab-report=json:nowhere/grades.json"))
-    path = course.folder / "nowhere/grades.json"
-    assert line == f"cannot write the report {path}: No such file or directory"
+    line = usage_error(course.grade("--gpulab-report=json:exercises/twice/naive.cu/grades.json"))
+    assert line == f"cannot write the report {course.folder / 'exercises/twice/naive.cu'}: File exists"
     line = usage_error(course.grade("--gpulab-report=json:exercises"))
     assert line == f"cannot write the report {course.folder / 'exercises'}: Is a directory"
 

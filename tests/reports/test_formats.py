@@ -122,3 +122,11 @@ def test_a_table_with_unwritable_details_is_refused_before_grading(tmp_path: Pat
     (tmp_path / "grades-details.csv").mkdir()
     with pytest.raises(ReportError, match=r"grades-details\.csv: Is a directory$"):
         formats.check("csv", tmp_path / "grades.csv", CONTEXT)
+
+
+def test_a_report_makes_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "dir" / "grades.csv"
+    formats.check("csv", path, Context())
+    assert list(tmp_path.iterdir()) == [], "a check leaves no trace"
+    formats.write("csv", path, only(check("a")), Context())
+    assert {file.name for file in path.parent.iterdir()} == {"grades.csv", "grades-details.csv"}

@@ -27,6 +27,7 @@ from .text import wrapped
 MAX_STUDENTS = 60
 """Most rows of the table of students without `-v`."""
 MAX_LINES = 10
+ABSENT = "handed in nothing"
 
 Section = tuple[str, list[str]]
 
@@ -46,6 +47,17 @@ def class_sections(gradebook: Gradebook) -> Iterator[Section]:
     yield from _section("gpulab: adjusted points", _shortened(_adjustments(gradebook)))
     yield from _section("gpulab: weights", list(filter(None, [weights_text(gradebook.weights)])))
     yield from _section("gpulab: changed points", list(gradebook.changes))
+
+
+def last_line(gradebook: Gradebook) -> str:
+    """Return the numbers of students by verdict, such as `13 students: 9 passed, 3 failed, 1 handed in nothing`."""
+    everyone = standings(gradebook, counting_grades(gradebook))
+    verdicts = [_verdict(standing.row) for standing in everyone] + [ABSENT] * len(gradebook.absent)
+    counts = [
+        f"{verdicts.count(verdict)} {verdict}" for verdict in ("passed", *WORST_FIRST, ABSENT) if verdict in verdicts
+    ]
+    noun = "student" if len(verdicts) == 1 else "students"
+    return f"{len(verdicts)} {noun}: {', '.join(counts)}" if counts else f"{len(verdicts)} {noun}"
 
 
 def _section(title: str, lines: list[str]) -> Iterator[Section]:
