@@ -6,6 +6,7 @@
 - `data`: inputs, references and tolerances.
 - `usage`: bounds of `uses` checks that an idle kernel passes.
 - `gradings`: grades of the baselines, the skeleton and the solutions.
+- `mutants`, `mutator`: mutants of the solutions that pass all checks; small mistakes in a kernel.
 - `readme`: the README's points table.
 - `scaffold`, `templates/`: a new exercise.
 - `shipped`: the shipped exercises and solutions, and a course with a copy of them.

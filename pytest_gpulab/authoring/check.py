@@ -11,12 +11,21 @@ from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
 from .data import data_problems
 from .defects import Defect, Report
 from .gradings import grade_files
+from .mutants import Progress, check_mutants
 from .plans import plan_problems, source_problems
 from .readme import readme_problems
 from .usage import usage_problems
 
 
-def check_exercise(catalogue: Catalogue, name: str, device: Device, seed: int, solutions: Path | None) -> Report:
+def check_exercise(
+    catalogue: Catalogue,
+    name: str,
+    device: Device,
+    seed: int,
+    solutions: Path | None,
+    mutate_s: float | None = None,
+    progress: Progress = lambda line: None,
+) -> Report:
     """Check an exercise, its baselines, skeleton, README and solutions.
 
     Args:
@@ -25,6 +34,8 @@ def check_exercise(catalogue: Catalogue, name: str, device: Device, seed: int, s
         device: a simulated GPU.
         seed: the seed of the input data.
         solutions: the folder of this exercise's solutions; None to grade none.
+        mutate_s: wall time for mutants of the solutions, in seconds; None to make none.
+        progress: function that shows a line about the mutants.
     """
     report = Report(name)
     try:
@@ -43,4 +54,7 @@ def check_exercise(catalogue: Catalogue, name: str, device: Device, seed: int, s
         report.defects += usage_problems(loaded, device)
     if report.errors == 0:
         grade_files(loaded, device, seed, solutions, report)
+    if report.errors == 0 and mutate_s is not None:
+        files = sorted(solutions.glob("*.cu")) if solutions else []
+        check_mutants(loaded, device, seed, files, mutate_s, report, progress)
     return report

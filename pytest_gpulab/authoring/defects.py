@@ -43,6 +43,7 @@ class Report:
         defects: in the order of the checks.
         points: points by kind of check.
         graded: names of the files that were graded.
+        mutants: how many mutants of the solutions fail, in words; empty if none was graded.
         file_cpu_s: processor time to grade one file, in seconds: the median of the files; None if none was graded.
     """
 
@@ -51,6 +52,7 @@ class Report:
     points: dict[str, float] = field(default_factory=dict)
     graded: list[str] = field(default_factory=list)
     file_cpu_s: float | None = None
+    mutants: str = ""
 
     @property
     def errors(self) -> int:
@@ -64,6 +66,7 @@ class Report:
         facts = []
         if self.points:
             facts.append("points: " + ", ".join(f"{kind} {points:g}" for kind, points in self.points.items()))
+        facts += [f"mutants: {self.mutants}"] if self.mutants else []
         if self.file_cpu_s is not None:
             graded = f"{counted(len(self.graded), 'file')} graded"
             facts.append(f"{graded}; a file takes about {self.file_cpu_s:.1f} s of processor time without a GPU")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from . import CommandError
 
 SEED = 1
+MUTATE_S = 60
+PROGRESS_S = 10.0  # between two lines where they do not replace each other
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="solutions by exercise (default: solutions beside the exercises)",
     )
     parser.add_argument("--no-solutions", action="store_true", help="grade the baselines only")
+    parser.add_argument("--mutate", action="store_true", help="grade solutions with small mistakes; list the survivors")
+    parser.add_argument(
+        "--mutate-seconds",
+        type=_seconds,
+        default=MUTATE_S,
+        metavar="S",
+        help=f"time limit of --mutate per exercise (default: {MUTATE_S})",
+    )
     parser.add_argument("--seed", type=int, default=SEED, help=f"the seed of the input data (default: {SEED})")
     parser.epilog = "Exit code: 0 without errors, 1 with errors, 2 for wrong arguments."
 
@@ -35,15 +46,44 @@ def run(arguments: argparse.Namespace) -> int:
 
     chosen = exercises_in(arguments.folders)
     device, _ = open_device("sim")
-    errors = 0
+    errors, mutate_s = 0, arguments.mutate_seconds if arguments.mutate else None
     for folder in chosen:
         solutions = None if arguments.no_solutions else _solutions_of(folder, arguments.solutions)
-        report = check_exercise(Catalogue(folder.parent), folder.name, device, arguments.seed, solutions)
+        given = (folder.name, device, arguments.seed, solutions, mutate_s)
+        progress = _Progress()
+        report = check_exercise(Catalogue(folder.parent), *given, progress)
+        progress.clear()
         errors += report.errors
         text = "\n".join(report.lines()).replace(f"{Path.cwd()}{os.sep}", "")
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
     return int(errors > 0)
+
+
+class _Progress:
+    """A progress line on standard error: one that is rewritten on a terminal, else a new one every ten seconds."""
+
+    def __init__(self) -> None:
+        self._shown_s = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        is_terminal, now_s = sys.stderr.isatty(), time.monotonic()
+        if is_terminal or now_s - self._shown_s > PROGRESS_S:
+            self._shown_s = now_s
+            sys.stderr.write(f"\r\x1b[K{line}" if is_terminal else f"{line}\n")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
+    return seconds
 
 
 def exercises_in(folders: Sequence[Path]) -> list[Path]:

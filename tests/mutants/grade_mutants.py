@@ -19,33 +19,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import signal
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import tomllib
-from mutator import Mutant, mutants
 
-from pytest_gpulab.devices.compiler.nvrtc import compile_ptx
-from pytest_gpulab.devices.protocol import DeviceError
+from pytest_gpulab.authoring.mutants import machine_code, outcome_of
+from pytest_gpulab.authoring.mutator import Mutant, mutants
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
-from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.compilation.builds import variants_of
-from pytest_gpulab.grading.correctness.cases import CaseLimits
-from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.time_limits import TimeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 EQUIVALENT = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))
-LIMITS = CaseLimits(TimeLimits(case_s=5.0, file_s=20.0))  # a right kernel takes a few seconds in all
 SECONDS = 30  # for one mutant; longer counts as killed
 
 
@@ -59,44 +52,20 @@ def last_step(exercise: str) -> Path:
 
 def verdict_of(mutant: Mutant, loaded: LoadedExercise, folder: Path, original: list[str], seed: int) -> dict[str, Any]:
     """Return what becomes of a mutant: `status`, and for a killed one the first check that fails and its finding."""
-    try:
-        if machine_code(mutant.source, loaded) == original:
-            return {"status": "same"}
-    except DeviceError:
-        return {"status": "refused"}
-    path = folder / f"{loaded.name}.cu"
-    path.write_text(mutant.source, encoding="utf-8")
     device = SimulatedDevice()
     try:
         with at_most(SECONDS):
-            grader = Grader(loaded, path, device, seed, limits=LIMITS)
-            for check in checks_of(loaded.exercise):
-                if check.kind in ("compile", "correct", "safe"):
-                    result = grader.run(check)
-                    if result.verdict != "passed":
-                        code = result.findings[0].code if result.findings else ""
-                        return {"status": "killed", "by": check.name, "code": code}
+            found = outcome_of(mutant.source, loaded, device, folder / f"{loaded.name}.cu", original, seed)
     except TooLong:
         return {"status": "killed", "by": "time", "code": "time-limit"}
     except Exception as error:  # of this package: to be mended, whatever the mutant is
         return {"status": "crashed", "code": repr(error)}
     finally:
         device.close()
+    if found.status != "survived":
+        return asdict(found)
     reason = EQUIVALENT[loaded.name].get(f"{mutant.line}: {mutant.what}")
     return {"status": "equivalent", "reason": reason} if reason else {"status": "survived"}
-
-
-def machine_code(source: str, loaded: LoadedExercise) -> list[str]:
-    """Return the PTX of every variant without what only names lines."""
-    headers = {name: (loaded.folder / name).read_text(encoding="utf-8") for name in loaded.exercise.headers}
-    made = (
-        compile_ptx(source, f"{loaded.name}.cu", "compute_90", dict(variant.defines), headers)[0]
-        for variant in variants_of(loaded.exercise)
-    )
-    return [
-        re.sub(r"\.section\s+\.debug.*|\.loc[^\n]*|\.file[^\n]*|//[^\n]*|\$L__tmp\d+:?|\s+", " ", text, flags=re.S)
-        for text in made
-    ]
 
 
 @contextmanager

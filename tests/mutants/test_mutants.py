@@ -9,7 +9,8 @@ from pathlib import Path
 import grade_mutants
 import pytest
 from grade_mutants import CATALOGUE, EQUIVALENT, last_step, machine_code, verdict_of
-from mutator import WAYS, Mutant, mutants
+
+from pytest_gpulab.authoring.mutator import WAYS, Mutant, mutants
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 SAMPLE = 10

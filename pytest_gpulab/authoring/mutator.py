@@ -1,7 +1,7 @@
 """Small mistakes in a correct kernel, one at a time: those of a tired programmer.
 
-The mutator works on tokens and knows no C++ beyond them, so some mutants do not compile; those are told quickly. The
-same source and seed give the same mutants.
+The mutator works on tokens and knows no C++ beyond them, so some mutants do not compile. The same source and seed give
+the same mutants.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ __device__ inline unsigned gpulab_cut_off(unsigned v) { return v; }
 
 @dataclass(frozen=True)
 class Token:
+    """A token with its place in the source."""
+
     kind: str
     text: str
     begin: int
@@ -57,7 +59,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Edit:
-    """One change: what stands between two places, instead of what stood there."""
+    """One change: the text in place of that between two places."""
 
     kind: str
     begin: int
@@ -82,13 +84,20 @@ class Mutant:
     source: str
 
 
-def mutants(source: str, count: int, seed: int) -> list[Mutant]:
-    """Return as many different mutants in random order; pairs of mistakes where there are not enough single ones."""
+def mutants(source: str, count: int, seed: int, pairs: bool = True) -> list[Mutant]:
+    """Return at most that many different mutants in random order.
+
+    Args:
+        source: a kernel's file.
+        count: the number of mutants.
+        seed: the seed of the choice.
+        pairs: True to add pairs of mistakes where there are not enough single ones.
+    """
     rng = random.Random(seed)
     tokens = [Token(m.lastgroup or "", m[0], *m.span()) for m in TOKEN.finditer(source) if m.lastgroup != "skip"]
     edits = _in_turns([list(dict.fromkeys(way(tokens, source))) for way in WAYS], rng)
     found = {applied(source, [edit]): [edit] for edit in edits}
-    for _ in range(100 * count):
+    for _ in range(100 * count if pairs and len(edits) > 1 else 0):
         if len(found) >= count:
             break
         one, other = sorted(rng.sample(edits, 2), key=lambda edit: edit.begin)
@@ -106,6 +115,7 @@ def _in_turns(kinds: list[list[Edit]], rng: random.Random) -> list[Edit]:
 
 
 def applied(source: str, edits: list[Edit]) -> str:
+    """Return the source with the edits, given in the order of their places."""
     for edit in reversed(edits):
         source = source[: edit.begin] + edit.text + source[edit.end :]
     header = "#include <gpulab.cuh>\n"
@@ -123,7 +133,7 @@ def _described(source: str, mutated: str, edits: list[Edit]) -> Mutant:
 
 
 def statements(tokens: list[Token]) -> Iterator[tuple[int, int]]:
-    """Yield first and last token of what ends in a semicolon outside of parentheses."""
+    """Yield first and last token of each text that ends in a semicolon outside of parentheses."""
     begin, depth = 0, 0
     for at, token in enumerate(tokens):
         depth += {"(": 1, ")": -1}.get(token.text, 0)
@@ -135,7 +145,7 @@ def statements(tokens: list[Token]) -> Iterator[tuple[int, int]]:
 
 
 def computing(tokens: list[Token]) -> Iterator[Token]:
-    """Yield the tokens of statements that compute something, signatures and declared choices left out."""
+    """Yield the tokens of functions' bodies, without declared choices."""
     for begin, end in _bodies(tokens):
         skipped: set[int] = set()
         for first, last in statements(tokens[begin:end]):
@@ -158,12 +168,14 @@ def _bodies(tokens: list[Token]) -> Iterator[tuple[int, int]]:
 
 
 def other_operators(tokens: list[Token], source: str) -> Iterator[Edit]:
+    """Replace an operator."""
     for token in computing(tokens):
         for text in SWAPS.get(token.text, ()):
             yield Edit("operator", token.begin, token.end, text)
 
 
 def other_numbers(tokens: list[Token], source: str) -> Iterator[Edit]:
+    """Change a number by one, or double it."""
     for token in computing(tokens):
         if token.kind == "number" and "x" not in token.text:
             for change in ("+ 1", "- 1", "* 2"):
@@ -171,6 +183,7 @@ def other_numbers(tokens: list[Token], source: str) -> Iterator[Edit]:
 
 
 def other_indices(tokens: list[Token], source: str) -> Iterator[Edit]:
+    """Change an index by one, or double it."""
     inside = list(computing(tokens))
     for at, token in enumerate(inside):
         if token.text == "]" and inside[at - 1].text != "[":
@@ -179,7 +192,7 @@ def other_indices(tokens: list[Token], source: str) -> Iterator[Edit]:
 
 
 def other_names(tokens: list[Token], source: str) -> Iterator[Edit]:
-    """Take another variable that is used nearby; not where one is declared, called or a member."""
+    """Take another variable that is used nearby; declarations, calls and members stay."""
     inside = list(computing(tokens))
     places = [at for at in range(1, len(inside) - 1) if _is_used(inside, at)]
     for at in places:
@@ -195,18 +208,21 @@ def _is_used(tokens: list[Token], at: int) -> bool:
 
 
 def without_barriers(tokens: list[Token], source: str) -> Iterator[Edit]:
+    """Remove a barrier or a fence."""
     for token in tokens:
         if token.text in BARRIERS:
             yield Edit("barrier", token.begin, source.index(";", token.end), "")
 
 
 def without_statements(tokens: list[Token], source: str) -> Iterator[Edit]:
+    """Remove a statement."""
     for first, last in _inner_statements(tokens):
         if tokens[first].text not in {*TYPES, *BARRIERS} and first < last:
             yield Edit("statement", tokens[first].begin, tokens[last].begin, "")
 
 
 def through_other_types(tokens: list[Token], source: str) -> Iterator[Edit]:
+    """Round an assigned value to half precision, or cut off its fraction."""
     for first, last in _inner_statements(tokens):
         signs = [at for at in range(first, last) if tokens[at].text in ("=", "+=")]
         if signs:
@@ -216,6 +232,7 @@ def through_other_types(tokens: list[Token], source: str) -> Iterator[Edit]:
 
 
 def other_conditions(tokens: list[Token], source: str) -> Iterator[Edit]:
+    """Replace a condition by true, by false, or by its opposite."""
     inside = list(computing(tokens))
     for at, token in enumerate(inside):
         if token.text in ("if", "while") and inside[at + 1].text == "(":

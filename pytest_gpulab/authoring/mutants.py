@@ -1,0 +1,155 @@
+"""Mutants of solutions: small mistakes, one at a time. A mutant that passes all checks shows a gap in the cases."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Literal
+
+from pytest_gpulab.devices.compiler.nvrtc import compile_ptx
+from pytest_gpulab.devices.protocol import Device, DeviceError
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.compilation.builds import variants_of
+from pytest_gpulab.grading.correctness.cases import CaseLimits
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import TimeLimits
+
+from .defects import Defect, Report
+from .mutator import Mutant, mutants
+
+LIMITS = CaseLimits(TimeLimits(case_s=2.0, file_s=10.0), smallest=False)
+MOST_PER_SOLUTION = 200
+_NO_CODE = re.compile(r"\.section\s+\.debug.*|\.loc[^\n]*|\.file[^\n]*|//[^\n]*|\$L__tmp\d+:?|\s+", re.S)
+
+Status = Literal["refused", "same", "killed", "survived"]
+Progress = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a mutant.
+
+    Attributes:
+        status: `refused` if it does not compile, `same` if the compiler makes the same code of it, `killed` if a check
+            of its results fails, else `survived`.
+        by, code: the failed check and the code of its finding.
+    """
+
+    status: Status
+    by: str = ""
+    code: str = ""
+
+
+def check_mutants(
+    loaded: LoadedExercise,
+    device: Device,
+    seed: int,
+    solutions: Sequence[Path],
+    limit_s: float,
+    report: Report,
+    progress: Progress,
+) -> None:
+    """Grade mutants of solutions until the time is up; add the survivors and their number to the report.
+
+    Args:
+        loaded: the exercise.
+        device: a simulated GPU.
+        seed: of the input data, and of the choice of mutants.
+        solutions: files; those that fail a check of their results have no mutants.
+        limit_s: wall time in seconds, without that of the last mutant.
+        report: see above.
+        progress: function that shows a line.
+    """
+    counts, end_s = Counter[Status](), time.monotonic() + limit_s
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / f"{loaded.name}.cu"
+        originals = {path: machine_code(path.read_text(encoding="utf-8"), loaded) for path in solutions}
+        correct = [path for path in solutions if _is_correct(path, loaded, device, copy, seed)]
+        chosen = list(_in_turns(correct, seed))
+        if not chosen:
+            report.defects.append(Defect("there is no correct solution to mutate", str(loaded.folder), level="warning"))
+            return
+        for number, (path, mutant) in enumerate(chosen):
+            if time.monotonic() > end_s:
+                break
+            survivors = f"survivors: {counts['survived']}"
+            progress(f"{loaded.name}: {number} of {len(chosen)} mutants graded; {survivors}")
+            found = outcome_of(mutant.source, loaded, device, copy, originals[path], seed)
+            counts[found.status] += 1
+            if found.status == "survived":
+                report.defects.append(_survivor(path, mutant))
+    report.mutants = _summary(counts, len(chosen), limit_s)
+
+
+def _is_correct(path: Path, loaded: LoadedExercise, device: Device, copy: Path, seed: int) -> bool:
+    found = outcome_of(path.read_text(encoding="utf-8"), loaded, device, copy, None, seed)
+    return found.status == "survived"
+
+
+def _in_turns(solutions: Sequence[Path], seed: int) -> Iterator[tuple[Path, Mutant]]:
+    """Yield mutants of all solutions in turn, so that each has some within the time."""
+    made = [
+        [(path, mutant) for mutant in mutants(path.read_text(encoding="utf-8"), MOST_PER_SOLUTION, seed, pairs=False)]
+        for path in solutions
+    ]
+    yield from (each for row in zip_longest(*made) for each in row if each is not None)
+
+
+def _survivor(path: Path, mutant: Mutant) -> Defect:
+    what = f"a mutant passes all checks of its results ({mutant.kind}): {mutant.what}"
+    instead = "If it is wrong, add a case or an input that shows it."
+    return Defect(what, f"{path}:{mutant.line}", instead, level="warning")
+
+
+def _summary(counts: Counter[Status], chosen: int, limit_s: float) -> str:
+    killed, survived = counts["killed"], counts["survived"]
+    verb = "survives" if survived == 1 else "survive"
+    text = f"{killed} of {killed + survived} mutants fail; {survived} {verb}"
+    untried = chosen - sum(counts.values())
+    return text + (f"; {untried} were not tried within {limit_s:g} s" if untried else "")
+
+
+def outcome_of(
+    source: str, loaded: LoadedExercise, device: Device, copy: Path, original: list[str] | None, seed: int
+) -> Outcome:
+    """Return the outcome of a mutant by `compile`, `correct` and `safe`.
+
+    Args:
+        source: the mutant.
+        loaded: the exercise.
+        device: a simulated GPU.
+        copy: the file to write the mutant to.
+        original: the machine code of the original; None to grade in any case.
+        seed: the seed of the input data.
+    """
+    code = machine_code(source, loaded)
+    if original is not None and code in ([], original):
+        return Outcome("same" if code else "refused")
+    copy.write_text(source, encoding="utf-8")
+    grader = Grader(loaded, copy, device, seed, limits=LIMITS)
+    for check in checks_of(loaded.exercise):
+        if check.kind in ("compile", "correct", "safe"):
+            result = grader.run(check)
+            if result.verdict != "passed":
+                return Outcome("killed", check.name, result.findings[0].code if result.findings else "")
+    return Outcome("survived")
+
+
+def machine_code(source: str, loaded: LoadedExercise) -> list[str]:
+    """Return the PTX of every variant without lines and names of files; an empty list if it does not compile."""
+    headers = {name: (loaded.folder / name).read_text(encoding="utf-8") for name in loaded.exercise.headers}
+    try:
+        made = [
+            compile_ptx(source, f"{loaded.name}.cu", "compute_90", dict(variant.defines), headers)[0]
+            for variant in variants_of(loaded.exercise)
+        ]
+    except DeviceError:
+        return []
+    return [_NO_CODE.sub(" ", text) for text in made]
