@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,7 +25,14 @@ class Run:
         return " ".join(self.report.split())
 
 
-def run(name: str, *arguments: str, options: tuple[str, ...] = (), stdin: str = "", folder: Path = PROGRAMS) -> Run:
+def run(
+    name: str,
+    *arguments: str,
+    options: tuple[str, ...] = (),
+    stdin: str = "",
+    folder: Path = PROGRAMS,
+    address_space: int = resource.RLIM_INFINITY,
+) -> Run:
     """Run a program of this folder, in a working folder.
 
     Args:
@@ -33,7 +41,14 @@ def run(name: str, *arguments: str, options: tuple[str, ...] = (), stdin: str = 
         options: options of `gpulab run`.
         stdin: the program's standard input.
         folder: its working folder.
+        address_space: limit of each process's memory, in bytes.
     """
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (address_space, resource.RLIM_INFINITY))
+
     command = [sys.executable, "-m", "pytest_gpulab", "run", *options, str(PROGRAMS / f"{name}.cu"), *arguments]
-    done = subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, input=stdin, capture_output=True, text=True, check=False, preexec_fn=limit
+    )
     return Run(done.returncode, done.stdout, done.stderr)

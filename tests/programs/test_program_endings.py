@@ -58,3 +58,9 @@ def test_a_kernel_that_cannot_end_is_found_without_a_time_limit() -> None:
     ran = run("hangs", "device")
     assert (ran.out, ran.code) == ("started\ncudaErrorLaunchTimeout\n", 1)
     assert "endless-loop: " in ran.report and "at hangs.cu:7\n" in ran.report
+
+
+def test_freed_memory_is_given_back_and_memory_that_the_system_refuses_is_an_error() -> None:
+    ran = run("frees_often", address_space=2_000_000_000)
+    assert ran.out == "cudaSuccess\ncudaErrorMemoryAllocation\n", ran.report
+    assert "2,684,354,560 bytes; the system refuses them to gpulab" in ran.said

@@ -117,9 +117,12 @@ class Session:
         if nbytes > free:
             what = f"{nbytes:,} bytes; the simulated GPU has {free:,} bytes left on this machine"
             raise CudaError(Error.OUT_OF_MEMORY, what)
-        allocation = self.device.arena.allocate(nbytes)
-        if kind == "device":
-            allocation.mark_unwritten()
+        try:
+            allocation = self.device.arena.allocate(nbytes)
+            if kind == "device":
+                allocation.mark_unwritten()
+        except (MemoryError, OSError) as error:  # this process may have less, by a limit of the system
+            raise CudaError(Error.OUT_OF_MEMORY, f"{nbytes:,} bytes; the system refuses them to gpulab") from error
         self.memories[allocation.base] = Memory(allocation, kind, site)
         self.used_bytes += nbytes
         return allocation

@@ -73,6 +73,7 @@ class SharedArena(Arena):
         if pages is not None:
             with suppress(OSError):
                 pages.madvise(mmap.MADV_REMOVE)
+        allocation.release()  # records of launches may hold the allocation until Python collects them
 
     def forget(self, allocation: Allocation) -> mmap.mmap | None:
         """Remove an allocation; return its pages, which keep their contents for the host."""

@@ -115,6 +115,11 @@ class Allocation:
         """Mark all bytes as unwritten."""
         self.written = np.zeros(len(self.data), np.uint8)
 
+    def release(self) -> None:
+        """Give the bytes back; the allocation is not used again."""
+        self.data, self.written = np.empty(0, np.uint8), None
+        self._views.clear()
+
     def report(
         self,
         lanes: Lanes,
