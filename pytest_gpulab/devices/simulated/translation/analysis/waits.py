@@ -26,7 +26,7 @@ def is_fence(statement: Statement) -> bool:
 
 
 def polling_sites(program: Program) -> frozenset[int]:
-    """Return the loads, by the index of their sites, whose values end an innermost loop that may wait for threads."""
+    """Return the loads, by the index of their sites, with values that end an innermost loop that may wait."""
     loops = _loops(program.steps)
     innermost = [loop for loop in loops if not any(other != loop and set(other) <= set(loop) for other in loops)]
     strong = {
