@@ -110,3 +110,16 @@ def test_a_failing_kernel_shows_the_compilers_warning_and_a_passing_one_does_not
     assert "(#187-D)" in warning.what and warning.where == line_of(mistaken, "i = 0")
     harmless = changed(TREE, "__shared__", "int never; __shared__")
     assert not any(result.findings for name, result in graded(tmp_path, gpu, harmless).items() if "speedup" not in name)
+
+
+def test_an_access_beyond_a_threads_own_array_shows_the_arrays_declaration(gpu: Device, tmp_path: Path) -> None:
+    own = """int mine[4];
+    __shared__ int ours[4];
+    for (int k = 0; k <= n % 8; ++k) mine[k] = ours[k % 4] + in[0];
+    if (mine[n % 4] == 12345) out[0] = 1;
+    if (threadIdx.x == 0) out"""
+    mistaken = changed(TREE, "if (threadIdx.x == 0) out", own)
+    found = next(f for r in graded(tmp_path, gpu, mistaken).values() for f in r.findings if f.code == "out-of-bounds")
+    assert "__local__" in found.what and found.line.startswith("for (int k = 0;")
+    line = line_of(mistaken, "int mine[4]").rpartition(":")[2]
+    assert found.evidence[-1] == f"`mine` is declared in line {line}: int mine[4];"

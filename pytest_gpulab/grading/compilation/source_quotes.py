@@ -12,6 +12,8 @@ from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
 MAX_LINE = 90  # most characters of a quoted line
 MAX_WARNINGS = 4
 _WARNING = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): warning #(?P<number>\d+)-D: (?P<text>.*)$", re.M)
+_INDEXED = re.compile(r"(?<![\w.>])([A-Za-z_]\w*)\s*\[")
+_LOCAL_ARRAY = r"^\s*(?!return\b)[A-Za-z_][\w:<>,\s]*\s{0}\s*\[[^\]]*\]\s*[\[;={{,]"
 _MINOR = ("177", "550")  # an unused variable explains little
 
 
@@ -50,7 +52,19 @@ class Quotes:
         file, _, line = found.where.rpartition(":")
         if found.because or found.code == "compile-error" or file != self._filename or not line.isdecimal():
             return found
-        return replace(found, line=self._line(int(line)))
+        declared = self._local_arrays(int(line)) if found.code == "out-of-bounds" and "__local__" in found.what else ()
+        return replace(found, line=self._line(int(line)), evidence=(*found.evidence, *declared))
+
+    def _local_arrays(self, number: int) -> tuple[str, ...]:
+        """Return the declarations of a thread's own arrays in a line. PTX has one name for all arrays of a function."""
+        names = dict.fromkeys(_INDEXED.findall("".join(self._lines[number - 1 : number])))
+        declared = {}
+        for name in names:
+            for at, text in enumerate(self._lines[:number], 1):
+                if re.search(_LOCAL_ARRAY.format(name), text):
+                    declared[name] = at
+        own = {name: at for name, at in declared.items() if "__" not in self._lines[at - 1]}  # as in `__shared__`
+        return tuple(f"`{name}` is declared in line {at}: {self._line(at)}" for name, at in own.items())
 
     def _line(self, number: int) -> str:
         """Return a line of the source without its indentation, with spaces for other white space."""
