@@ -128,6 +128,15 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
         ("a.cu:2:10: fatal error: opencv2/core.hpp: No such file", "OpenCV is not installed (`opencv2/core.hpp`)"),
         ("(.text+0x1f): undefined reference to `MPI_Init'", "MPI is not installed (`MPI_Init`)"),
         (
+            "a.cu:2:10: fatal error: boost/any.hpp: No such file",
+            "`boost/any.hpp` was not found: add its folder with --nvcc=-IFOLDER",
+        ),
+        (
+            "(.text+0x1f): undefined reference to `Shape::area(int)'",
+            "`Shape::area` was not found: add its file or library with --nvcc='FILE.cu -lLIBRARY'",
+        ),
+        ("crt1.o: in function `_start': undefined reference to `main'", "the program has no main()"),
+        (
             "a.cu:2:10: fatal error: helper_cuda.h: No such file or directory",
             "helper_cuda.h is part of NVIDIA's cuda-samples: add --nvcc=-IFOLDER with their folder Common",
         ),

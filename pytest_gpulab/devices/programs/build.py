@@ -21,7 +21,7 @@ _RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
 _NAMED = (
     re.compile(r"fatal error: ([\w./+-]+): No such file"),
-    re.compile(r"undefined reference to `(\w+)"),
+    re.compile(r"undefined reference to `([\w:]+)"),
     re.compile(r"cannot find -l:?(?:lib)?([\w.+-]+)"),
 )
 _OF_NVIDIA = {
@@ -152,6 +152,7 @@ def _files(options: Sequence[str]) -> Iterator[Path]:
 def with_reason(messages: str) -> str:
     """Return the compiler's messages, followed by a line for each thing that is not available."""
     reasons: dict[str, str] = {}
+    others: list[str] = []
     for name in (name for pattern in _NAMED for name in pattern.findall(messages)):
         if _OF_SAMPLES.fullmatch(name):
             reasons[""] = f"{name} is part of NVIDIA's cuda-samples: add --nvcc=-IFOLDER with their folder Common"
@@ -159,8 +160,21 @@ def with_reason(messages: str) -> str:
             reasons.setdefault(library, f"{library} is not available with no GPU (`{name}`)")
         elif library := _library(name, _OF_OTHERS):
             reasons.setdefault(library, f"{library} is not installed (`{name}`)")
+        else:
+            others.append(name)
+    if others and not reasons:
+        reasons[""] = _not_found(others[0])
     known = [reason for text, reason in _KNOWN_ERRORS.items() if text in messages]
     return "\n".join([messages.rstrip("\n"), *reasons.values(), *known]) + "\n"
+
+
+def _not_found(name: str) -> str:
+    """Return how to add a header, library file or function of unknown origin."""
+    if name == "main":
+        return "the program has no main()"
+    if "." in name:
+        return f"`{name}` was not found: add its folder with --nvcc=-IFOLDER"
+    return f"`{name}` was not found: add its file or library with --nvcc='FILE.cu -lLIBRARY'"
 
 
 def _library(name: str, of: Mapping[str, str]) -> str:
