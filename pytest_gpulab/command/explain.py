@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import CommandError
+from .submission import exercise_of
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.protocol import Device
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_gpulab.grading.correctness.requests import RequestError
     from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 
-    loaded = _exercise(arguments)
+    loaded = exercise_of(arguments.file, arguments.exercises)
     device, _ = open_device("sim")
     try:
         trial = _trial(arguments, loaded, device)
@@ -56,26 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
     except InstructorsMistake as mistake:
         raise CommandError(f"the exercise does not accept this input: {mistake.finding.what}") from None
     return _report(arguments, trial)
-
-
-def _exercise(arguments: argparse.Namespace) -> LoadedExercise:
-    from pytest_gpulab.grading.catalogue import Catalogue
-
-    file: Path = arguments.file
-    if not file.is_file():
-        raise CommandError(f"no such file: {file}")
-    near = [Path.cwd(), *file.resolve().parents, *Path.cwd().parents]
-    folders = [arguments.exercises] if arguments.exercises else [folder / "exercises" for folder in near]
-    folder = next((folder for folder in folders if folder.is_dir()), None)
-    if folder is None:
-        raise CommandError("no exercises folder: run from the course's folder, or name it with --exercises FOLDER")
-    catalogue = Catalogue(folder.resolve())
-    name = catalogue.exercise_of(file.resolve())
-    if name is None:
-        raise CommandError(
-            f"{file} belongs to no exercise: its name or its folder's must be one of {', '.join(catalogue.names)}"
-        )
-    return catalogue.load(name)
 
 
 def _trial(arguments: argparse.Namespace, loaded: LoadedExercise, device: Device) -> Trial:

@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "explain": "run a submission on one small input and show its result",
     "grade": "grade one student's files for a learning platform",
     "package": "write what an instructor uploads to a learning platform",
+    "watch": "grade a file again whenever it is saved",
     "new": "write a new exercise from a template",
     "check": "check exercises before a student meets them",
     "course": "write a course repository with the shipped exercises",

@@ -149,7 +149,7 @@ def _sizes(grades: Iterable[Grade]) -> str:
 def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
     for submission, finding in sorted(gradebook.ungraded.items()):
         yield submission
-        yield from _finding_lines("NOT GRADED", finding)
+        yield from finding_lines("NOT GRADED", finding)
     for grade in gradebook.grades:
         lines = list(_submission_findings(grade, gradebook.expected, verbosity))
         if lines:
@@ -166,14 +166,15 @@ def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity
         if reason.is_minor and not is_verbose:
             yield from _headline(heading, finding)
         else:
-            yield from _finding_lines(heading, finding.without(shown))
+            yield from finding_lines(heading, finding.without(shown))
             shown |= {finding.hint, finding.smallest}
         if reason.printed and (is_verbose or not has_printed):
             has_printed = True
             yield from _printed(reason, None if is_verbose else MAX_PRINTED)
 
 
-def _finding_lines(heading: str, finding: Finding) -> Iterator[str]:
+def finding_lines(heading: str, finding: Finding) -> Iterator[str]:
+    """Yield a finding in full below its heading, such as `FAILED correct[n=33]`."""
     yield from _headline(heading, finding)
     yield from _details(finding, indent="      ")
 

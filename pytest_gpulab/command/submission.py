@@ -1,0 +1,42 @@
+"""The exercise of a file on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import CommandError
+
+if TYPE_CHECKING:
+    from pytest_gpulab.grading.catalogue import LoadedExercise
+
+
+def exercise_of(file: Path, exercises: Path | None) -> LoadedExercise:
+    """Return the exercise of a submission.
+
+    Args:
+        file: the submission.
+        exercises: the exercises folder; None for the nearest `exercises` folder: in the working folder, the file's
+            folder and the folders above.
+
+    Raises:
+        CommandError: there is no such file or exercise, or the exercise cannot be loaded.
+    """
+    from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
+
+    if not file.is_file():
+        raise CommandError(f"no such file: {file}")
+    near = [Path.cwd(), *file.resolve().parents, *Path.cwd().parents]
+    folders = [exercises] if exercises else [folder / "exercises" for folder in near]
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None:
+        raise CommandError("no exercises folder: run from the course's folder, or name it with --exercises FOLDER")
+    catalogue = Catalogue(folder.resolve())
+    name = catalogue.exercise_of(file.resolve())
+    if name is None:
+        names = ", ".join(catalogue.names)
+        raise CommandError(f"{file} belongs to no exercise: its name or its folder's must be one of {names}")
+    try:
+        return catalogue.load(name)
+    except BrokenExercise as error:
+        raise CommandError(str(error)) from None

@@ -1,0 +1,142 @@
+"""`gpulab watch`: grade a file again whenever it is saved."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import CommandError
+from .submission import exercise_of
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.protocol import Device
+    from pytest_gpulab.grading.catalogue import LoadedExercise
+    from pytest_gpulab.grading.checks import CheckGrader
+    from pytest_gpulab.grading.grade import CheckResult
+
+SEED = 1
+SETTLED_MS = 50
+"""Time without a further change after which a file counts as saved; editors write in several steps."""
+STEP_MS = 10
+LONGEST_MS = 500  # without a message: some file systems send none
+NOT_PASSED = ("failed", "not gradable", "not started")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.add_argument("file", metavar="FILE.cu", type=Path, help="a submission")
+    parser.add_argument("--exercises", type=Path, metavar="FOLDER", help="the exercises' folder (default: exercises)")
+    parser.add_argument("--device", default="auto", help="auto (default), cuda, cuda:N or sim")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"the seed of random input data (default: {SEED})")
+    parser.epilog = "It ends with Ctrl-C."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Grade the file now and after each change, until Ctrl-C."""
+    if find_spec("watchfiles") is None:
+        raise CommandError("watching needs watchfiles: python -m pip install 'pytest-gpulab[watch]'")
+    from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
+    from pytest_gpulab.devices.protocol import DeviceUnavailable
+
+    loaded = exercise_of(arguments.file, arguments.exercises)
+    try:
+        device, reason = open_device(arguments.device, LAUNCH_LIMIT_S)
+    except (DeviceUnavailable, ValueError) as error:
+        raise CommandError(str(error)) from None
+    loaded = _calibrated(loaded, device)
+    _say(f"gpulab: {device.info.name}, because {reason.partition('; ')[0]}; seed {arguments.seed}; Ctrl-C ends")
+    with suppress(KeyboardInterrupt):
+        for _ in _saves(arguments.file.resolve()):
+            _say(f"\n{time.strftime('%H:%M:%S')} {arguments.file}")
+            _report(_grader(arguments, loaded, device), loaded)
+    return 0
+
+
+def _calibrated(loaded: LoadedExercise, device: Device) -> LoadedExercise:
+    from pytest_gpulab.grading.calibration.choice import DeviceThresholds
+    from pytest_gpulab.grading.thresholds import CalibrationError
+
+    thresholds = DeviceThresholds("auto", loaded.folder.parent, False)
+    try:
+        thresholds.choose(device.info)
+    except CalibrationError as error:
+        raise CommandError(str(error)) from None
+    return thresholds.applied_to(loaded)
+
+
+def _saves(file: Path) -> Iterator[None]:
+    """Yield now, and after each change of the file."""
+    graded = None
+    for _ in _steps(file.parent):
+        if (contents := _contents(file)) not in (graded, None):
+            graded = contents
+            yield
+
+
+def _steps(folder: Path) -> Iterator[None]:
+    """Yield now, after each change in the folder, and from time to time.
+
+    The folder is watched, because editors replace the file. Its watcher starts with the second step.
+    """
+    from watchfiles import watch
+
+    yield
+    kept: dict[str, Any] = {"recursive": False, "raise_interrupt": True, "yield_on_timeout": True}
+    for _ in watch(folder, debounce=SETTLED_MS, step=STEP_MS, rust_timeout=LONGEST_MS, **kept):
+        yield
+
+
+def _contents(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:  # for a moment, while an editor replaces it
+        return None
+
+
+def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Device) -> CheckGrader:
+    if device.info.kind == "simulated":
+        from pytest_gpulab.grading.grader import Grader
+
+        return Grader(loaded, arguments.file, device, arguments.seed)
+    from pytest_gpulab.grading.isolation.remote import RemoteGrader
+
+    spec = arguments.device.replace("auto", "cuda")
+    return RemoteGrader(loaded, arguments.file, spec, device.info, arguments.seed)
+
+
+def _report(grader: CheckGrader, loaded: LoadedExercise) -> None:
+    """Print the first check that does not pass, as soon as it is known, and then the points."""
+    from pytest_gpulab.grading.checks import checks_of
+    from pytest_gpulab.reports.terminal.sections import finding_lines
+
+    results: list[CheckResult] = []
+    with closing(grader):
+        for check in checks_of(loaded.exercise):
+            result = grader.run(check)
+            if result.verdict in NOT_PASSED and not any(before.verdict in NOT_PASSED for before in results):
+                heading = f"{'FAILED' if result.verdict == 'failed' else result.verdict} {result.name}"
+                _say("\n".join(line for found in result.findings for line in finding_lines(heading, found)))
+            results.append(result)
+    _say(_summary(results))
+
+
+def _summary(results: list[CheckResult]) -> str:
+    """Return the points, and the checks that cost some."""
+    from pytest_gpulab.reports.students import points_text
+    from pytest_gpulab.reports.terminal.text import abridged
+
+    points, possible = sum(result.points for result in results), sum(result.max_points for result in results)
+    lost = [result.name for result in results if result.points < result.max_points]
+    without = f"; without {abridged(lost, 4)}" if lost else ""
+    return f"{points_text(points)} of {points_text(possible)} points{without}"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

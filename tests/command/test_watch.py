@@ -1,0 +1,162 @@
+"""`gpulab watch`: a file is graded again whenever it is saved."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hang_guard import HANG_S
+
+from pytest_gpulab.command import CommandError, main, watch
+from pytest_gpulab.command.submission import exercise_of
+from pytest_gpulab.grading.grade import CheckResult
+
+ROOT = Path(__file__).parents[2]
+EXERCISES = ROOT / "exercises"
+RIGHT = (ROOT / "solutions/constant_memory/01_constant.cu").read_text()
+WRONG = (ROOT / "tests/wrong/constant_memory/swapped_guard.cu").read_text()
+
+
+class Watch:
+    """A running `gpulab watch`."""
+
+    def __init__(self, file: Path) -> None:
+        words = [sys.executable, "-m", "pytest_gpulab", "watch", str(file), "--exercises", str(EXERCISES)]
+        self.process = subprocess.Popen([*words, "--device", "sim"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self._out, self._selector = self.process.stdout, selectors.DefaultSelector()
+        self._selector.register(self._out, selectors.EVENT_READ)
+
+    def until(self, end: str) -> str:
+        """Return the output up to a line with this text."""
+        found, limit_s = "", time.monotonic() + HANG_S
+        while end not in found or not found.endswith("\n"):
+            assert self._selector.select(limit_s - time.monotonic()), found
+            piece = os.read(self._out.fileno(), 1 << 16).decode()
+            assert piece, f"ended after: {found}"
+            found += piece
+        return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "constant_memory.cu"
+    file.write_text(RIGHT)
+    return file
+
+
+@pytest.fixture
+def watching(file: Path) -> Iterator[Watch]:
+    running = Watch(file)
+    yield running
+    running.process.kill()
+    running.process.communicate()
+
+
+def test_a_file_is_graded_now_and_after_each_change(file: Path, watching: Watch) -> None:
+    first = watching.until(" points")
+    assert first.startswith("gpulab: simulated GPU (cost model: NVIDIA H200), because it was requested; seed 1; ")
+    assert "\n100 of 100 points\n" in first and "FAILED" not in first
+    file.write_text(WRONG)
+    second = watching.until(" points")
+    assert second.count("FAILED") == 1 and "FAILED correct[" in second  # only the first failing check
+    assert "hint: " in second and "points; without correct[" in second
+    replaced = file.with_suffix(".new")  # as editors do
+    replaced.write_text(RIGHT)
+    replaced.replace(file)
+    assert "\n100 of 100 points\n" in watching.until(" points")
+    watching.process.send_signal(signal.SIGINT)
+    assert watching.process.wait(HANG_S) == 0
+
+
+def test_a_file_that_is_gone_for_a_moment_is_not_graded(file: Path, watching: Watch) -> None:
+    watching.until(" points")
+    file.unlink()
+    file.with_name("other.cu").write_text(WRONG)
+    file.write_text(WRONG)
+    assert "FAILED" in watching.until(" points")
+
+
+def test_an_unchanged_file_is_not_graded_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saves = [RIGHT, WRONG, WRONG, None, RIGHT]
+
+    def saved(*_: object, **__: object) -> Iterator[None]:
+        for text in saves:
+            file.unlink(missing_ok=True)
+            if text is not None:
+                file.write_text(text)
+            yield
+
+    monkeypatch.setattr("watchfiles.watch", saved)
+    graded = [file.read_text() for _ in watch._saves(file)]
+    assert graded == [RIGHT, WRONG, RIGHT]
+
+
+def test_without_the_library(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(watch, "find_spec", lambda name: None)
+    assert main.main(["watch", str(file)]) == 2
+    needs = "watching needs watchfiles: python -m pip install 'pytest-gpulab[watch]'"
+    assert capsys.readouterr().err == f"gpulab watch: {needs}\n"
+
+
+def test_a_device_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["watch", str(file), "--exercises", str(EXERCISES), "--device", "gpu"]) == 2
+    assert capsys.readouterr().err.startswith("gpulab watch: ")
+
+
+@pytest.mark.unit
+def test_the_summary_names_checks_that_cost_points() -> None:
+    def result(name: str, points: float) -> CheckResult:
+        return CheckResult(name, "correct", "passed", points, 10)
+
+    assert watch._summary([result("a", 10)]) == "10 of 10 points"
+    assert watch._summary([result("a", 10), result("b", 2.5), result("c", 0)]) == "12.5 of 30 points; without b, c"
+    many = [result(f"c{number}", 0) for number in range(9)]
+    assert watch._summary(many) == "0 of 90 points; without c0, c1, c2, c3, and 5 more"
+
+
+@pytest.mark.unit
+def test_a_gpu_grades_in_a_process_of_its_own(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("pytest_gpulab.grading.isolation.remote.RemoteGrader", lambda *given: asked.append(given))
+    device = SimpleNamespace(info=SimpleNamespace(kind="cuda"))
+    watch._grader(SimpleNamespace(device="auto", file=file, seed=3), "exercise", device)  # type: ignore[arg-type]
+    assert asked == [("exercise", file, "cuda", device.info, 3)]
+
+
+@pytest.mark.unit
+def test_the_exercises_of_a_course_are_found_from_its_folders(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = EXERCISES / "scan" / "scan.cu"
+    assert exercise_of(own, None).name == "scan"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        CommandError, match=r"no exercises folder: run from the course's folder, or name it with --exer"
+    ):
+        exercise_of(file, None)
+    monkeypatch.chdir(ROOT / "docs")
+    assert exercise_of(file, None).name == "constant_memory"
+
+
+@pytest.mark.unit
+def test_files_that_cannot_be_graded(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"no such file: .*/scan\.cu"):
+        exercise_of(tmp_path / "scan.cu", EXERCISES)
+    (tmp_path / "mine.cu").write_text(RIGHT)
+    with pytest.raises(
+        CommandError, match=r"mine\.cu belongs to no exercise: its name or its folder's must be one of "
+    ):
+        exercise_of(tmp_path / "mine.cu", EXERCISES)
+    (tmp_path / "exercises/mine").mkdir(parents=True)
+    (tmp_path / "exercises/mine/exercise.py").write_text("exercise = 1 / 0\n")
+    with pytest.raises(CommandError, match="exercise 'mine' cannot be loaded"):
+        exercise_of(tmp_path / "mine.cu", tmp_path / "exercises")
