@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:  # they import this module
     from .exercise import Buffer, Exercise
+    from .program_exercise import ProgramExercise
+
+AnyExercise: TypeAlias = "Exercise | ProgramExercise"
 
 NEVER_ALONE = ("cases", "safe", "uses", "speed", "tunables", "headers")
 SAFE_KINDS = ("memory", "barrier", "race", "uninitialised")
@@ -30,6 +33,15 @@ def exercise_problems(exercise: Exercise, entry_types: Mapping[str, type]) -> li
     """
     stages = (_structure(exercise), _entries(exercise, entry_types), _values(exercise))  # each relies on those before
     return next((found for found in map(list, stages) if found), [])
+
+
+def entry_problems(exercise: ProgramExercise, entry_types: Mapping[str, type]) -> Iterator[str]:
+    """Yield entries of the wrong type in the tuples of an exercise for programs; see `exercise_problems`."""
+    wrong = list(_not_sequences(exercise, entry_types, "ProgramExercise"))
+    yield from wrong
+    for name, entry_type in {} if wrong else entry_types.items():
+        yield from _not_of_type(getattr(exercise, name), entry_type, f"ProgramExercise: `{name}`")
+    yield from () if wrong else _wrong_points(exercise)
 
 
 def buffer_problems(buffer: Buffer) -> Iterator[str]:
@@ -73,6 +85,10 @@ def _entries(exercise: Exercise, entry_types: Mapping[str, type]) -> Iterator[st
             where = f"UsesCheck({check.name!r})"
             alone = list(_not_sequences(check, ("bounds",), where))
             yield from alone or _not_of_type(check.bounds, entry_types["bounds"], f"{where}: `bounds`")
+    yield from _wrong_points(exercise)
+
+
+def _wrong_points(exercise: AnyExercise) -> Iterator[str]:
     for what, points in _all_points(exercise):
         if isinstance(points, bool) or not isinstance(points, int | float | np.number) or not points >= 0:
             yield f"{what} has {points!r} points; write a number from 0"
@@ -84,7 +100,7 @@ def _not_of_type(values: Iterable[Any], wanted: type, what: str) -> Iterator[str
             yield f"{what} holds {value!r}, which is no {wanted.__name__}"
 
 
-def _all_points(exercise: Exercise) -> Iterator[tuple[str, Any]]:
+def _all_points(exercise: AnyExercise) -> Iterator[tuple[str, Any]]:
     yield "compile_points", exercise.compile_points
     yield "hidden_points", exercise.hidden_points
     for group, label in ((exercise.cases, "name"), (exercise.safe, "kind"), (exercise.uses, "name")):
@@ -103,7 +119,7 @@ def _values(exercise: Exercise) -> Iterator[str]:
     yield from _speed(exercise)
     yield from _tunables(exercise)
     yield from _repeated(exercise)
-    yield from _points(exercise)
+    yield from point_problems(exercise)
 
 
 def _cases(exercise: Exercise) -> Iterator[str]:
@@ -156,19 +172,25 @@ def _tunables(exercise: Exercise) -> Iterator[str]:
 
 
 def _repeated(exercise: Exercise) -> Iterator[str]:
-    groups: tuple[tuple[str, list[str]], ...] = (
-        ("case", [case.name for case in exercise.cases]),
-        ("safe check", [check.kind for check in exercise.safe]),
-        ("uses check", [check.name for check in exercise.uses]),
-        ("speed tier", [tier.name for tier in exercise.speed]),
-        ("tunable", [tunable.name for tunable in exercise.tunables]),
-    )
-    for what, names in groups:
+    groups: dict[str, list[str]] = {
+        "case": [case.name for case in exercise.cases],
+        "safe check": [check.kind for check in exercise.safe],
+        "uses check": [check.name for check in exercise.uses],
+        "speed tier": [tier.name for tier in exercise.speed],
+        "tunable": [tunable.name for tunable in exercise.tunables],
+    }
+    yield from repeated_names(groups)
+
+
+def repeated_names(groups: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield a sentence for each kind of check with a name that occurs twice."""
+    for what, names in groups.items():
         if repeated := {name for name in names if names.count(name) > 1}:
             yield f"more than one {what} is called {sorted(repeated)}"
 
 
-def _points(exercise: Exercise) -> Iterator[str]:
+def point_problems(exercise: AnyExercise) -> Iterator[str]:
+    """Yield a sentence for each rule on points that the sums break."""
     kinds = points_by_kind(exercise)
     extra = extra_points(exercise)
     total, correctness = sum(kinds.values()) - extra, sum(kinds[kind] for kind in ("compile", "correct", "safe"))
@@ -180,13 +202,13 @@ def _points(exercise: Exercise) -> Iterator[str]:
         yield f"correctness earns {correctness:g} of {TOTAL_POINTS} points; it must be at least half"
 
 
-def extra_points(exercise: Exercise) -> float:
+def extra_points(exercise: AnyExercise) -> float:
     """Return the points that come on top of the 100."""
     groups = (exercise.uses, exercise.speed)
     return float(sum(check.points for checks in groups for check in checks if check.extra))
 
 
-def points_by_kind(exercise: Exercise) -> dict[str, float]:
+def points_by_kind(exercise: AnyExercise) -> dict[str, float]:
     """Return the points of each kind of check."""
     return {
         "compile": float(exercise.compile_points),

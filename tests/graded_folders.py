@@ -19,9 +19,10 @@ from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.expected import Expectation, Expectations, is_met
 
 ROOT = Path(__file__).resolve().parent.parent
-EXERCISES = sorted(path.parent.name for path in ROOT.glob("exercises/*/exercise.py"))
-SOLUTIONS = sorted(ROOT.glob("solutions/*/*.cu"))
-WRONG = sorted(ROOT.glob("tests/wrong/*/*.cu"))
+EXERCISES = sorted(path.parent.name for path in ROOT.glob("exercises/*/naive.cu"))
+"""The exercises that ask for kernels; the tests in `program_exercises` grade whole programs."""
+SOLUTIONS = sorted(path for name in EXERCISES for path in ROOT.glob(f"solutions/{name}/*.cu"))
+WRONG = sorted(path for name in EXERCISES for path in ROOT.glob(f"tests/wrong/{name}/*.cu"))
 EXPECTED = Expectations.load([*ROOT.glob("solutions/*/expected.toml"), *ROOT.glob("tests/wrong/*/expected.toml")])
 ON_SIMULATED = ("--gpulab-device=sim", "--gpulab-seed=20")
 

@@ -7,6 +7,7 @@
 - `usage`: bounds of `uses` checks that an idle kernel passes.
 - `gradings`: grades of the baselines, the skeleton and the solutions.
 - `mutants`, `mutator`: mutants of the solutions that pass all checks; small mistakes in a kernel.
+- `programs`: the checks of an exercise that asks for a whole program.
 - `readme`: the README's points table.
 - `scaffold`, `templates/`: a new exercise.
 - `shipped`: the shipped exercises and solutions, and a course with a copy of them.

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise_rules import points_by_kind
-from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedProgram
 
 from .data import data_problems
 from .defects import Defect, Report
 from .gradings import grade_files
 from .mutants import Progress, check_mutants
 from .plans import plan_problems, source_problems
+from .programs import check_program
 from .readme import readme_problems
 from .usage import usage_problems
 
@@ -47,6 +48,9 @@ def check_exercise(
         return report
     report.points = points_by_kind(loaded.exercise)
     report.defects += readme_problems(loaded.exercise, loaded.folder / "README.md")
+    if isinstance(loaded, LoadedProgram):
+        check_program(loaded, seed, solutions, report)
+        return report
     report.defects += plan_problems(loaded, device)
     if report.errors == 0:
         report.defects += source_problems(loaded, device)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from statistics import median
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.expected import Expectation, ExpectationError, Expectations, is_met
-from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
 
 from .defects import Defect, Report, of_findings
@@ -20,28 +19,44 @@ from .plans import baselines_of
 EXPECTED_FILE = "expected.toml"
 
 
+GradeFile = Callable[[Path], Grade]
+
+
 def grade_files(loaded: LoadedExercise, device: Device, seed: int, solutions: Path | None, report: Report) -> None:
     """Grade the baselines and the solutions; add the problems and the time to the report."""
     times_s: list[float] = []
+
+    def graded(path: Path) -> list[CheckResult]:
+        return _timed(path, lambda path: Grader(loaded, path, device, seed).grade(), report, times_s)
+
     for path in baselines_of(loaded).values():
         if path.is_file():
-            results = _graded(loaded, path, device, seed, report, times_s)
             own = {f"speedup[{tier.name}]" for tier in loaded.exercise.speed if tier.baseline == path.name}
-            report.defects += _of_baseline(path, results, own)
+            report.defects += _of_baseline(path, graded(path), own)
     if solutions is not None:
-        report.defects += _of_solutions(loaded, device, seed, solutions, report, times_s)
+        report.defects += _of_solutions(solutions, graded)
     report.file_cpu_s = median(times_s) if times_s else None
 
 
-def _graded(
-    loaded: LoadedExercise, path: Path, device: Device, seed: int, report: Report, times_s: list[float]
-) -> list[CheckResult]:
-    begin_s = time.process_time()
-    grader = Grader(loaded, path, device, seed)
-    results = [grader.run(check) for check in checks_of(loaded.exercise)]
-    times_s.append(time.process_time() - begin_s)
+def grade_solutions(solutions: Path, grade: GradeFile, report: Report) -> None:
+    """Grade solutions that are whole programs; add the problems and the time to the report."""
+    times_s: list[float] = []
+    report.defects += _of_solutions(solutions, lambda path: _timed(path, grade, report, times_s))
+    report.file_cpu_s = median(times_s) if times_s else None
+
+
+def _timed(path: Path, grade: GradeFile, report: Report, times_s: list[float]) -> list[CheckResult]:
+    begin_s = _processor_s()
+    results = list(grade(path).checks)
+    times_s.append(_processor_s() - begin_s)
     report.graded.append(path.name)
     return results
+
+
+def _processor_s() -> float:
+    """Return the processor time of this process and of its ended children, which are compilers and programs."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _of_baseline(path: Path, results: list[CheckResult], own: Collection[str]) -> Iterator[Defect]:
@@ -57,9 +72,7 @@ def _of_baseline(path: Path, results: list[CheckResult], own: Collection[str]) -
             yield of_findings(result.findings, f"{result.name} cannot be graded", str(path))
 
 
-def _of_solutions(
-    loaded: LoadedExercise, device: Device, seed: int, folder: Path, report: Report, times_s: list[float]
-) -> Iterator[Defect]:
+def _of_solutions(folder: Path, graded: Callable[[Path], list[CheckResult]]) -> Iterator[Defect]:
     expected_file = folder / EXPECTED_FILE
     if not expected_file.is_file():
         yield Defect("there are no expected verdicts for the solutions", str(expected_file), level="warning")
@@ -74,8 +87,7 @@ def _of_solutions(
         if expected is None:
             yield Defect(f"{path.name} has no entry", str(expected_file), level="warning")
         else:
-            results = _graded(loaded, path, device, seed, report, times_s)
-            yield from _unlike(path, expected, results)
+            yield from _unlike(path, expected, graded(path))
 
 
 def _unlike(path: Path, expected: Expectation, results: list[CheckResult]) -> Iterator[Defect]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_gpulab.exercise import Exercise, SpeedTier, UsesCheck
-from pytest_gpulab.exercise_rules import points_by_kind
+from pytest_gpulab.exercise_rules import AnyExercise, points_by_kind
 
 from .defects import Defect
 
@@ -16,7 +16,7 @@ _KIND = re.compile(r"`(compile|correct|safe|uses|speedup)\b")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def readme_problems(exercise: Exercise, readme: Path) -> Iterator[Defect]:
+def readme_problems(exercise: AnyExercise, readme: Path) -> Iterator[Defect]:
     """Compare the table `check | points` with the points of each kind of check.
 
     A row's kind is that of the first check in backticks. Its last cell has one number, or several with commas.

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest_gpulab
 from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
-from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise, importing
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedProgram, importing
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.findings import NO_MEMORY, because_of, lacks_device
@@ -53,6 +53,7 @@ class GradingSettings:
         architecture, gpu: as `open_device` takes them.
         sanitize, count, annotate: as `Settings` has them.
         thresholds: of the exercise on the device.
+        programs: whether submissions that are whole programs may run.
     """
 
     device: str
@@ -64,6 +65,7 @@ class GradingSettings:
     count: bool = False
     annotate: bool = False
     thresholds: Thresholds = UNCALIBRATED
+    programs: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,13 +157,32 @@ def graded(job: Job) -> Grade:
     """
     settings = job.settings
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+        path, loaded = _written(job, Path(folder)), _loaded(job)
+        if isinstance(loaded, LoadedProgram):
+            return _graded_program(job, loaded, path)
         device = _device(settings.device, settings.architecture, settings.gpu)
-        path = _written(job, Path(folder))
         limits = CaseLimits(TimeLimits.within(settings.timeout_s))
-        grade = Grader(_loaded(job), path, device, settings.seed, job.label, limits, settings.annotate).grade()
+        grade = Grader(loaded, path, device, settings.seed, job.label, limits, settings.annotate).grade()
         if any(found.code == NO_MEMORY for check in grade.checks for found in check.findings):
             raise MemoryError("this process had no memory left")
         return replace(grade, student=job.student)
+
+
+def _graded_program(job: Job, loaded: LoadedProgram, path: Path) -> Grade:
+    """Grade a whole program, which runs in a sandbox of its own.
+
+    Raises:
+        NotGraded: the sandbox or a compiler is missing on this machine.
+    """
+    from pytest_gpulab.grading.programs.grader import ProgramGrader
+    from pytest_gpulab.grading.programs.runs import NO_SANDBOX
+
+    settings = job.settings
+    grade = ProgramGrader(loaded, path, settings.seed, settings.programs, job.label, settings.gpu).grade()
+    missing = [found for found in grade.checks[0].findings if found.code == NO_SANDBOX]
+    if missing:
+        raise NotGraded(f"{missing[0].what}. {missing[0].hint}")
+    return replace(grade, student=job.student)
 
 
 _infos: dict[tuple[str | None, ...], DeviceInfo] = {}
@@ -183,6 +204,8 @@ def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope 
     settings, scope = job.settings, scope or ProcessScope()
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-", dir=scope.folder) as folder:
         path, loaded = _written(job, Path(folder)), _loaded(job)
+        if isinstance(loaded, LoadedProgram):
+            return _graded_program(job, loaded, path)
         profiler = _profiler() if settings.count else None
         more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu, scope)
         looked_at = (settings.device, settings.architecture, settings.gpu)
@@ -241,7 +264,7 @@ def _written(job: Job, folder: Path) -> Path:
     return path
 
 
-def _loaded(job: Job) -> LoadedExercise:
+def _loaded(job: Job) -> Loaded:
     with importing:  # once, whichever thread comes first
         loaded = _catalogue(job.exercises).load(job.exercise)
     return replace(loaded, thresholds=job.settings.thresholds)

@@ -6,6 +6,7 @@
 - `findings`, `program_findings`: the words and hints of findings, and those of a whole program's run.
 - `plans`, `compilation`, `correctness`, `diagnosis`: replays of plans, builds, comparisons, wrong outputs.
 - `usage`, `speed`, `calibration`, `thresholds`: `uses` and `speedup` checks and what they require.
+- `programs`: submissions that are whole programs.
 - `isolation`, `time_limits`: worker processes and the limits of kernels.
 - `tools`, `counters`: NVIDIA's tools, and hardware counters as data.
 - `annotate`, `listing`, `program_listing`: annotated source listings, and that of a whole program.

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_gpulab.exercise import Exercise, ExerciseError
 
 from .thresholds import UNCALIBRATED, Thresholds
+
+if TYPE_CHECKING:  # loaded by the exercises that use it
+    from pytest_gpulab.program_exercise import ProgramExercise
 
 
 class BrokenExercise(Exception):
@@ -44,6 +47,19 @@ class LoadedExercise:
     thresholds: Thresholds = UNCALIBRATED
 
 
+@dataclass(frozen=True)
+class LoadedProgram:
+    """An exercise that asks for a program, with its folder (for headers)."""
+
+    name: str
+    folder: Path
+    exercise: ProgramExercise
+    thresholds: Thresholds = UNCALIBRATED
+
+
+Loaded: TypeAlias = "LoadedExercise | LoadedProgram"
+
+
 class Catalogue:
     """The exercises of a folder: every sub-folder with an `exercise.py`.
 
@@ -55,9 +71,9 @@ class Catalogue:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self.names: tuple[str, ...] = tuple(sorted(path.parent.name for path in self.folder.glob("*/exercise.py")))
-        self._loaded: dict[str, LoadedExercise | BrokenExercise] = {}
+        self._loaded: dict[str, Loaded | BrokenExercise] = {}
 
-    def load(self, name: str) -> LoadedExercise:
+    def load(self, name: str) -> Loaded:
         """Import the exercise of that name, once.
 
         Raises:
@@ -101,7 +117,7 @@ importing = threading.RLock()
 """The lock of imports of exercises, which change `sys.path` temporarily."""
 
 
-def _load(name: str, folder: Path) -> LoadedExercise | BrokenExercise:
+def _load(name: str, folder: Path) -> Loaded | BrokenExercise:
     path = folder / "exercise.py"
     try:
         module = _import(f"gpulab_exercise_{name}", path)
@@ -112,6 +128,9 @@ def _load(name: str, folder: Path) -> LoadedExercise | BrokenExercise:
         problems = str(error).splitlines() if isinstance(error, ExerciseError) else [text.splitlines()[-1]]
         return BrokenExercise(name, text, tuple(problems), line or 0)
     exercise = getattr(module, "exercise", None)
+    programs = sys.modules.get("pytest_gpulab.program_exercise")  # not loaded if no exercise asks for a program
+    if programs is not None and isinstance(exercise, programs.ProgramExercise):
+        return LoadedProgram(name, folder, exercise)
     if not isinstance(exercise, Exercise):
         found = "nothing" if exercise is None else f"a {type(exercise).__name__}"
         problem = f"the name `exercise` must be bound to an Exercise, but it holds {found}"

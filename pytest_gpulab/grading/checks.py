@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from pytest_gpulab.exercise import Case, Exercise, SafeCheck, SpeedTier, UsesCheck
 
 from .grade import CheckKind, CheckResult, Finding, Measurement, Provenance, Verdict
+
+if TYPE_CHECKING:  # loaded by the exercises that use it
+    from pytest_gpulab.program_exercise import ProgramCase, ProgramExercise, ProgramSafe, ProgramUse
+
+Subject: TypeAlias = "Case | SafeCheck | UsesCheck | SpeedTier | ProgramCase | ProgramSafe | ProgramUse"
+AnyCase = TypeVar("AnyCase", bound="Case | ProgramCase")
 
 
 @dataclass(frozen=True)
@@ -27,13 +33,13 @@ class Check:
     kind: CheckKind
     max_points: float
     required: bool
-    subject: Case | SafeCheck | UsesCheck | SpeedTier | None
+    subject: Subject | None
     extra_points: float = 0.0
 
     @property
     def hidden(self) -> bool:
         """True if it runs a hidden case."""
-        return isinstance(self.subject, Case) and self.subject.hidden
+        return bool(getattr(self.subject, "hidden", False))
 
     def result(
         self,
@@ -78,7 +84,7 @@ class CheckGrader(Protocol):
         ...
 
 
-def checks_of(exercise: Exercise) -> tuple[Check, ...]:
+def checks_of(exercise: Exercise | ProgramExercise) -> tuple[Check, ...]:
     """Return `compile`, then the `correct`, `safe`, `uses` and `speedup` checks, each in the instructor's order.
 
     Hidden cases come last, so that no kernel can store their data and reveal it in results of visible cases.
@@ -95,16 +101,16 @@ def checks_of(exercise: Exercise) -> tuple[Check, ...]:
     )
 
 
-def _with_extra(name: str, kind: CheckKind, subject: UsesCheck | SpeedTier) -> Check:
+def _with_extra(name: str, kind: CheckKind, subject: UsesCheck | SpeedTier | ProgramUse) -> Check:
     points, extra = (0.0, float(subject.points)) if subject.extra else (float(subject.points), 0.0)
     return Check(name, kind, points, subject.required, subject, extra)
 
 
-def visible_first(cases: Iterable[Case]) -> tuple[Case, ...]:
+def visible_first(cases: Iterable[AnyCase]) -> tuple[AnyCase, ...]:
     """Return the cases with the hidden ones last, so that a finding names a visible case if one shows it."""
     return tuple(sorted(cases, key=lambda case: case.hidden))
 
 
-def correct_name(case: Case) -> str:
+def correct_name(case: Case | ProgramCase) -> str:
     """Return the name of a case's check; findings of other checks refer to it."""
     return f"correct[{case.name}]"

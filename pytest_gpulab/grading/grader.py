@@ -25,7 +25,7 @@ from pytest_gpulab.grading.correctness.cases import USUAL, CaseLimits, CaseOutco
 from pytest_gpulab.grading.diagnosis.whole_array_reads import with_rereads
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 
-from .catalogue import LoadedExercise
+from .catalogue import Loaded, LoadedExercise
 from .checks import Check, CheckGrader, checks_of, correct_name, visible_first
 from .findings import because_of, of_error
 from .grade import CheckResult, Finding, Grade, Provenance, SmallestInput, Verdict
@@ -149,6 +149,7 @@ class Grader(CheckGrader):
             return partial(self._safe, check, subject)
         if isinstance(subject, UsesCheck):
             return partial(self._uses, check, subject)
+        assert isinstance(subject, SpeedTier)
         return partial(self._speedup, check, subject)
 
     @cached_property
@@ -352,7 +353,7 @@ def _beyond_python(error: MemoryError | RecursionError) -> DeviceError:
     return OutOfMemory(f"there is not enough memory to grade this check: {error}".rstrip(": "))
 
 
-def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_sha256: str) -> Provenance:
+def provenance_of(exercise: Loaded, info: DeviceInfo, seed: int, source_sha256: str) -> Provenance:
     """Return the inputs of a grade on that device."""
     return Provenance(
         device=info.name,

@@ -41,11 +41,18 @@ class Sources:
         folder: the folder that paths are shown relative to.
         lines: source lines of calls, by address in the executable.
         errors: see `Errors`.
+        own_only: whether only files in the folder are read: a program of other people can name any file as its source.
     """
 
     folder: Path
     lines: Mapping[int, SourceLine]
     errors: Errors
+    own_only: bool = False
+
+    def text_of(self, file: str) -> tuple[str, ...]:
+        """Return the lines of a source file; none if it cannot or must not be read."""
+        path = (self.folder / file).resolve()
+        return () if self.own_only and not path.is_relative_to(self.folder) else _lines(str(path))
 
     def at(self, site: CallSite) -> str:
         """Return the source line of a call, or an empty text."""
@@ -79,17 +86,17 @@ def _of_failure(failure: LaunchFailure, sources: Sources) -> Finding:
     where = getattr(failure.error, "where", None)
     what, fault = of_device.what, failure.error
     if isinstance(fault, KernelFault) and fault.location is not None:
-        what = _named(what, fault.location, failure.kernel, fault.where)
+        what = _named(what, fault.location, failure.kernel, fault.where, sources)
     place = sources.shown(where) or sources.at(failure.site)
     evidence = tuple(map(sources.plain, of_device.evidence))
     lines = (*evidence, f"in kernel `{failure.kernel}`")
     made = finding(of_device.code, sources.plain(what), place, lines, HINTS.get(of_device.code))
-    return _quoted(made, where or sources.lines.get(failure.site.address))
+    return _quoted(made, where or sources.lines.get(failure.site.address), sources)
 
 
 def _of_hazard(kernel: str, hazard: Hazard, sources: Sources) -> Finding:
     what = hazard.what
-    if hazard.location is not None and (name := _array(hazard.location, kernel, hazard.where)):
+    if hazard.location is not None and (name := _array(hazard.location, kernel, hazard.where, sources)):
         what += f": {hazard.location.elements(name, hazard.location.element)} was never written"
     first, *more = evidence_of(hazard) or ("",)
     against = f", against the {hazard.other}" if hazard.other else ""
@@ -97,25 +104,25 @@ def _of_hazard(kernel: str, hazard: Hazard, sources: Sources) -> Finding:
     code = CODE_OF_KIND.get(hazard.kind, hazard.kind)
     made = finding(code, what[:1].upper() + what[1:], sources.shown(hazard.where),
                    map(sources.plain, evidence), hint_for(hazard))  # fmt: skip
-    return _quoted(made, hazard.where)
+    return _quoted(made, hazard.where, sources)
 
 
-def _named(what: str, location: Location, kernel: str, where: SourceLine | None) -> str:
-    name = _array(location, kernel, where)
+def _named(what: str, location: Location, kernel: str, where: SourceLine | None, sources: Sources) -> str:
+    name = _array(location, kernel, where, sources)
     return what.replace(str(location), location.named(name, location.element)) if name else what
 
 
-def _array(location: Location, kernel: str, where: SourceLine | None) -> str:
+def _array(location: Location, kernel: str, where: SourceLine | None, sources: Sources) -> str:
     """Return the name of the parameter that points to an array, or of the variable; empty if unknown."""
     if location.symbol or location.parameter is None or where is None:
         return location.symbol
-    names = _parameter_names(where.file).get(kernel.partition("<")[0].partition("(")[0], ())
+    names = _parameter_names(sources.text_of(where.file)).get(kernel.partition("<")[0].partition("(")[0], ())
     return names[location.parameter] if location.parameter < len(names) else ""
 
 
 @lru_cache(maxsize=32)
-def _parameter_names(file: str) -> Names:
-    return parameter_names("\n".join(_lines(file)))
+def _parameter_names(lines: tuple[str, ...]) -> Names:
+    return parameter_names("\n".join(lines))
 
 
 @lru_cache(maxsize=32)
@@ -126,9 +133,9 @@ def _lines(file: str) -> tuple[str, ...]:
         return ()
 
 
-def _quoted(made: Finding, where: SourceLine | None) -> Finding:
+def _quoted(made: Finding, where: SourceLine | None, sources: Sources) -> Finding:
     """Return a finding with its source line."""
-    lines = _lines(where.file) if where else ()
+    lines = sources.text_of(where.file) if where else ()
     return replace(made, line=_cut(lines[where.line - 1].strip())) if where and where.line <= len(lines) else made
 
 
@@ -144,15 +151,15 @@ def _of_call(failed: FailedCall, count: int, sources: Sources) -> Finding:
     return _quoted(
         finding("api-error", what, sources.at(failed.site), hint=HINTS["api-error"]),
         sources.lines.get(failed.site.address),
+        sources,
     )
 
 
 def _of_leak(leak: Leak, sources: Sources) -> Finding:
     number = "1 allocation" if leak.count == 1 else f"{leak.count:,} allocations"
     what = f"{number} of {leak.site.function}, {leak.nbytes:,} bytes, never freed"
-    return _quoted(
-        finding("leak", what, sources.at(leak.site), hint=HINTS["leak"]), sources.lines.get(leak.site.address)
-    )
+    made = finding("leak", what, sources.at(leak.site), hint=HINTS["leak"])
+    return _quoted(made, sources.lines.get(leak.site.address), sources)
 
 
 def _of_end(outcome: Outcome, sources: Sources) -> Iterator[Finding]:
@@ -176,4 +183,4 @@ def _of_crash(outcome: Outcome, sources: Sources) -> Finding:
         line = f" ({sources.at(fault.site)})" if sources.at(fault.site) else ""
         what = f"The host accessed {fault.what}: see {fault.site.function}{line}"
         made = finding("host-access", what, sources.at(fault.at), hint=HINTS["host-access"])
-    return _quoted(made, sources.lines.get(fault.at.address))
+    return _quoted(made, sources.lines.get(fault.at.address), sources)

@@ -12,7 +12,7 @@ from .items import CudaFile
 
 if TYPE_CHECKING:
     from pytest_gpulab.course.intake.submissions import HandedIn, Unusable
-    from pytest_gpulab.grading.catalogue import LoadedExercise
+    from pytest_gpulab.grading.catalogue import Loaded
     from pytest_gpulab.grading.checks import CheckGrader
 
     from .class_run import ClassRun
@@ -75,7 +75,7 @@ class HandedInFile(CudaFile):
             self._handed_in = Unusable(given.student, given.exercise, given.label, unreadable(error))
             raise
 
-    def grader(self, exercise: LoadedExercise) -> CheckGrader:
+    def grader(self, exercise: Loaded) -> CheckGrader:
         """Return the grader that waits for the job, or one that gives the reason why there is none."""
         from pytest_gpulab.course.intake.submissions import Unusable
         from pytest_gpulab.course.schedule import RefusedGrader

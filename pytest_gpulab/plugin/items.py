@@ -18,7 +18,7 @@ from .session import GradingSession
 from .settings import SettingsError
 
 if TYPE_CHECKING:
-    from pytest_gpulab.grading.catalogue import LoadedExercise
+    from pytest_gpulab.grading.catalogue import Loaded
     from pytest_gpulab.grading.checks import Check, CheckGrader
     from pytest_gpulab.grading.grade import CheckResult, Finding
 
@@ -155,7 +155,7 @@ class CudaFile(pytest.File):
         """Use the results of this grader instead of grading in this process."""
         self._grader = grader
 
-    def grader(self, exercise: LoadedExercise) -> CheckGrader:
+    def grader(self, exercise: Loaded) -> CheckGrader:
         """Return the grader of this file, created on first use."""
         if self._grader is None:
             self._grader = self.grading.grader(exercise, self.path, self.label)
@@ -195,7 +195,7 @@ class GradingItem(pytest.Item):
 class CheckItem(GradingItem):
     """One check of one submission."""
 
-    def __init__(self, *, exercise: LoadedExercise, check: Check, position: int, of: int, **kwargs: Any) -> None:
+    def __init__(self, *, exercise: Loaded, check: Check, position: int, of: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.exercise, self.check, self.position, self.of = exercise, check, position, of
         self.is_graded = False

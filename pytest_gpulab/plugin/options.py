@@ -52,6 +52,11 @@ def add_to(parser: pytest.Parser) -> None:
         action="store_true",
         help="read hardware counters of timed kernels with Nsight Compute (GPU only)",
     )
+    group.addoption(
+        "--gpulab-programs",
+        action="store_true",
+        help="grade exercises that ask for a whole program: run students' host code natively, in a sandbox",
+    )
     _add_calibration_options(group)
     _add_class_options(group)
     group.addoption(
@@ -152,4 +157,5 @@ def _add_ini_keys(parser: pytest.Parser) -> None:
     parser.addini("gpulab_timeout", "as --gpulab-timeout", default="")
     parser.addini("gpulab_calibration", "as --gpulab-calibration, relative to rootdir", default="")
     parser.addini("gpulab_weights", "EXERCISE = NUMBER, a line each: weights in totals", type="linelist", default=[])
+    parser.addini("gpulab_programs", "as --gpulab-programs", type="bool", default=False)
     parser.addini("gpulab_expected", "TOML files of expected verdicts", type="paths", default=[])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.course.progress import Pace, Progress
     from pytest_gpulab.course.schedule import AwaitedGrader, Regraded, Schedule
     from pytest_gpulab.course.store import Change, Store
-    from pytest_gpulab.grading.catalogue import LoadedExercise
+    from pytest_gpulab.grading.catalogue import Loaded
     from pytest_gpulab.reports.gradebook import Gradebook
 
 WAIT_S = 0.1  # between two updates of the progress
@@ -190,16 +190,17 @@ class ParallelRun:
             except StoreError as error:
                 raise SettingsError(str(error)) from None
 
-    def _grader(self, job: Job, exercise: LoadedExercise, schedule: Schedule) -> AwaitedGrader:
+    def _grader(self, job: Job, exercise: Loaded, schedule: Schedule) -> AwaitedGrader:
         from pytest_gpulab.course.schedule import AwaitedGrader
         from pytest_gpulab.grading.grader import provenance_of
 
-        info, loaded = self.session.device_info, self.session.thresholds.applied_to(exercise)
+        info, loaded = self.session.device_info, self._with_thresholds(exercise)
         assert info is not None, "a device is opened before anything runs"
         return AwaitedGrader(schedule.add(job), provenance_of(loaded, info, self.settings.seed, job.source_sha256))
 
-    def _job(self, file: CudaFile, exercise: LoadedExercise, source: bytes) -> Job:
+    def _job(self, file: CudaFile, exercise: Loaded, source: bytes) -> Job:
         from pytest_gpulab.course.jobs import GradingSettings, Job
+        from pytest_gpulab.grading.catalogue import LoadedProgram
         from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S
 
         settings = self.settings
@@ -212,12 +213,18 @@ class ParallelRun:
             sanitize=self.session.sanitizes,
             count=self.session.profiler is not None,
             annotate=settings.annotate,
-            thresholds=self.session.thresholds.applied_to(exercise).thresholds,
+            thresholds=self._with_thresholds(exercise).thresholds,
+            programs=settings.programs and isinstance(exercise, LoadedProgram),
         )
         folder, sha256 = exercise.folder, self._content(exercise.folder)
         return Job(
             file.label, file.student, exercise.name, file.filename, source, folder.parent, sha256, grading_settings
         )
+
+    def _with_thresholds(self, exercise: Loaded) -> Loaded:
+        from pytest_gpulab.grading.catalogue import LoadedProgram
+
+        return exercise if isinstance(exercise, LoadedProgram) else self.session.thresholds.applied_to(exercise)
 
     @cached_property
     def _content(self) -> Callable[[Path], str]:

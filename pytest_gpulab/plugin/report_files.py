@@ -65,7 +65,7 @@ class ReportFiles:
         if session.settings.calibrate:
             self._write_calibration(session, rootdir, interrupted)
         if not interrupted:  # a run that grades nothing must not look like one that passed
-            self.errors += unscored(self._gradebook.grades)
+            self.errors += unscored(_asked_for(self._gradebook.grades))
 
     def _write_calibration(self, session: GradingSession, rootdir: Path, interrupted: bool) -> None:
         from pytest_gpulab.reports.files import calibration
@@ -100,3 +100,11 @@ class ReportFiles:
             return shown(report.path)
         pages = len(readers(self._gradebook))
         return f"{pages} {'page' if pages == 1 else 'pages'} in {shown(report.path)}/"
+
+
+def _asked_for(grades: Sequence[Grade]) -> Sequence[Grade]:
+    """Return the grades without those that need an option which is not given, unless all do."""
+    from pytest_gpulab.grading.grade import NOT_ENABLED
+
+    codes = [{found.code for check in grade.checks for found in check.findings} for grade in grades]
+    return [grade for grade, of in zip(grades, codes, strict=True) if NOT_ENABLED not in of] or grades

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
     from pytest_gpulab.devices.protocol import Device, DeviceInfo
     from pytest_gpulab.grading.calibration.choice import DeviceThresholds
-    from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.grading.catalogue import Catalogue, Loaded, LoadedProgram
     from pytest_gpulab.grading.checks import CheckGrader
     from pytest_gpulab.grading.expected import Expectations
     from pytest_gpulab.grading.tools.ncu import Profiler
@@ -187,8 +187,12 @@ class GradingSession:
         assert self.device_info is not None, "a device is opened before anything runs"
         return "sim" if self.device_info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
 
-    def grader(self, exercise: LoadedExercise, path: Path, label: str) -> CheckGrader:
-        """Return the grader of a submission: in this process if the device is open here."""
+    def grader(self, exercise: Loaded, path: Path, label: str) -> CheckGrader:
+        """Return the grader of a submission: in this process if the device is open here, or for a program."""
+        from pytest_gpulab.grading.catalogue import LoadedProgram
+
+        if isinstance(exercise, LoadedProgram):
+            return self._program_grader(exercise, path, label)
         exercise = self.thresholds.applied_to(exercise)
         if self.device is not None:
             from pytest_gpulab.grading.grader import Grader
@@ -203,6 +207,12 @@ class GradingSession:
         settings = self.settings
         more = (settings.architecture, self.sanitizes, self.profiler, settings.annotate)
         return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more, gpu=settings.gpu)
+
+    def _program_grader(self, exercise: LoadedProgram, path: Path, label: str) -> CheckGrader:
+        from pytest_gpulab.grading.programs.grader import ProgramGrader
+
+        settings = self.settings
+        return ProgramGrader(exercise, path, settings.seed, settings.programs, label, settings.gpu)
 
     def close_device(self) -> None:
         """Close the device, if one is open."""

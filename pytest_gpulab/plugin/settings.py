@@ -94,6 +94,7 @@ class Settings:
             exercises, `none` leaves the exercises' own.
         calibrate: whether to measure a calibration instead of using one.
         fraction: of the reference solution's speedup, for the thresholds of a new calibration.
+        programs: whether exercises that ask for a whole program are graded: host code of students runs, in a sandbox.
         course: how a class is graded.
         sweep: the tunables to sweep over, with their values; empty to grade.
         weights: of exercises in totals; 1 for others.
@@ -114,6 +115,7 @@ class Settings:
     calibrate: bool = False
     fraction: float = CALIBRATED_FRACTION
     seed_given: bool = False
+    programs: bool = False
     course: ClassSettings = ClassSettings()
     sweep: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -160,6 +162,7 @@ class Settings:
             architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
             **_calibration(option, ini, rootdir, working_folder, shared),
             seed_given=bool(seed),
+            programs=bool(option("gpulab_programs") or ini("gpulab_programs")),
             course=_class(option, working_folder),
             weights=dict(map(_weight, ini("gpulab_weights"))),
             sweep=_sweep(option("gpulab_sweep")),

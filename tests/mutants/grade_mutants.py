@@ -38,6 +38,7 @@ from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
+KERNELS = tuple(name for name in CATALOGUE.names if (CATALOGUE.folder / name / "naive.cu").is_file())
 EQUIVALENT = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))
 SECONDS = 30  # for one mutant; longer counts as killed
 
@@ -84,7 +85,7 @@ def at_most(seconds: int) -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("exercise", choices=CATALOGUE.names)
+    parser.add_argument("exercise", choices=KERNELS)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, required=True)

@@ -11,4 +11,5 @@ is a file in memory that both processes share.
 - `api`, `calls`: calls of the runtime library by name, and the functions that answer them.
 - `session`, `device`, `shared_memory`: the state of a run, the simulated GPU, and its memory.
 - `outcome`, `call_sites`: what happened, as plain data, and the source lines of calls.
+- `confinement`: programs of other people, compiled and run in a sandbox.
 """

@@ -16,7 +16,7 @@ from .stand_in import stand_in
 from .toolchain import Toolchain
 
 _FOR_SIMULATION = ("-cudart", "none", "-no-compress", "-lineinfo", "-O1", "-Xcompiler", "-g1")
-_AS_GRADED = ("--expt-relaxed-constexpr", "-I", str(Path(__file__).parents[2] / "include"))  # finds gpulab.cuh
+AS_GRADED = ("--expt-relaxed-constexpr", "-I", str(Path(__file__).parents[2] / "include"))  # finds gpulab.cuh
 _RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c")
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
 _NAMED = (
@@ -74,9 +74,13 @@ def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path
     """
     program = _without_relocation(program)
     linked = stand_in(toolchain, headers_of(toolchain))
-    architecture = ("-gencode", f"arch=compute_{target},code=compute_{target}")
     words = ("-I", str(linked.headers), *map(str, linked.objects))
-    return _built(program, toolchain, (*_FOR_SIMULATION, *architecture, *words), say)
+    return _built(program, toolchain, (*options_for(target), *words), say)
+
+
+def options_for(target: str) -> tuple[str, ...]:
+    """Return nvcc's options for a program on the simulated GPU, by the modelled GPU's architecture, such as `90`."""
+    return (*_FOR_SIMULATION, "-gencode", f"arch=compute_{target},code=compute_{target}")
 
 
 def _without_relocation(program: Program) -> Program:
@@ -117,7 +121,7 @@ def headers_of(toolchain: Toolchain) -> Path:
 
 def _built(program: Program, toolchain: Toolchain, options: Iterable[str], say: Say) -> Path:
     source = program.source.resolve()
-    words = [*options, *_AS_GRADED, *program.options]
+    words = [*options, *AS_GRADED, *program.options]
 
     def produce(folder: Path) -> Iterable[Path]:
         command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), str(source), *words]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pytest_gpulab.devices.errors import SourceLine
@@ -13,18 +13,21 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+$")
 _PLACE = re.compile(r"(/.+):(\d+)(?: \(discriminator \d+\))?$")
 
 
-def source_lines(executable: Path, addresses: Collection[int], headers: Path) -> Mapping[int, SourceLine]:
+def source_lines(
+    executable: Path, addresses: Collection[int], headers: Path, within: Sequence[str] = ()
+) -> Mapping[int, SourceLine]:
     """Return the source line of each call, as far as it is known.
 
     Args:
         executable: the program, with line numbers.
         addresses: return addresses, relative to the executable.
         headers: the folder of CUDA's headers: a call in one of them is that of the function that includes it.
+        within: the beginning of the command line, for a sandbox.
     """
     if not addresses:
         return {}
     ordered = sorted(addresses)
-    command = ["addr2line", "-e", str(executable), "-i", "-a", *(hex(address - 1) for address in ordered)]
+    command = [*within, "addr2line", "-e", str(executable), "-i", "-a", *(hex(address - 1) for address in ordered)]
     try:
         output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
     except (OSError, subprocess.TimeoutExpired):

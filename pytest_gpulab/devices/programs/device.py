@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,6 +21,12 @@ from .build_cache import built
 from .shared_memory import SharedArena
 from .toolchain import Toolchain
 
+Within = Callable[[Path], Sequence[str]]
+
+
+def _unconfined(folder: Path) -> Sequence[str]:
+    return ()
+
 
 class ProgramDevice(SimulatedDevice):
     """The simulated GPU of a program.
@@ -28,12 +34,16 @@ class ProgramDevice(SimulatedDevice):
     Args:
         gpu: the GPU of the cost model.
         toolchain: the compilers; ptxas gives registers and machine code.
+        capacity: bytes of device memory; None for no limit.
+        within: the beginning of the command line of ptxas; see `assemble`.
     """
 
-    def __init__(self, gpu: Gpu, toolchain: Toolchain) -> None:
+    def __init__(
+        self, gpu: Gpu, toolchain: Toolchain, capacity: int | None = None, within: Within = _unconfined
+    ) -> None:
         super().__init__(gpu)
-        self.toolchain = toolchain
-        self.arena: SharedArena = SharedArena()
+        self.toolchain, self.within = toolchain, within
+        self.arena: SharedArena = SharedArena(capacity)
         self.textures = Textures(self.arena)
 
 
@@ -41,7 +51,7 @@ class ProgramModule(SimulatedModule):
     """A module of a program: PTX that nvcc has made, so it is assembled only where registers or counts are needed."""
 
     def __init__(self, device: ProgramDevice, ptx: str) -> None:
-        self._ptx, self._toolchain = ptx, device.toolchain
+        self._ptx, self._toolchain, self._within = ptx, device.toolchain, device.within
         super().__init__(device, ptx, "", ("", "program.cu"))
         self._shown = {entry.name: name for name, entry in self._entries.items()}
 
@@ -67,12 +77,18 @@ class ProgramModule(SimulatedModule):
 
     def _binary(self, architecture: str) -> MachineBinary:
         if architecture not in self._binaries:
-            self._binaries[architecture] = assemble(self._toolchain, self._ptx, architecture)
+            self._binaries[architecture] = assemble(self._toolchain, self._ptx, architecture, self._within)
         return self._binaries[architecture]
 
 
-def assemble(toolchain: Toolchain, ptx: str, architecture: str) -> MachineBinary:
+def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within = _unconfined) -> MachineBinary:
     """Return the machine code of PTX, which may come from the cache.
+
+    Args:
+        toolchain: the compilers.
+        ptx: the text.
+        architecture: such as `sm_90`.
+        within: a function from the folder of the files to the beginning of the command line, for a sandbox.
 
     Raises:
         CompileError: ptxas rejects it.
@@ -82,6 +98,7 @@ def assemble(toolchain: Toolchain, ptx: str, architecture: str) -> MachineBinary
     def produce(folder: Path) -> Iterable[Path]:
         (folder / "module.ptx").write_text(ptx)
         command = [
+            *within(folder),
             str(ptxas),
             f"-arch={architecture}",
             "-v",

@@ -17,8 +17,14 @@ _ANSWER = struct.Struct("<iIII")
 _WORD = struct.Struct("<Q")
 MASK = 2**64 - 1
 
+MAX_NAME_BYTES, MAX_ARGUMENT_BYTES = 1 << 10, 64 << 20  # the longest argument is the PTX of a module
+
 Value = int | float | bytes
 """An argument or a result: a number of 8 bytes, or bytes."""
+
+
+class InvalidRequest(Exception):
+    """Bytes that the stand-in never sends: the program itself has written to its socket."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +36,16 @@ class Request:
     site: int
 
     def unpack(self, form: str) -> list[int | bytes]:
-        """Return the arguments: `u` an unsigned number, `i` a signed one, `b` bytes."""
+        """Return the arguments: `u` an unsigned number, `i` a signed one, `b` bytes.
+
+        Raises:
+            InvalidRequest: the arguments have another form.
+        """
         found: list[int | bytes] = []
         at = 0
         for letter in form:
+            if at + _WORD.size > len(self.arguments):
+                raise InvalidRequest(f"a call of {self.name} without all of its arguments")
             (word,) = _WORD.unpack_from(self.arguments, at)
             at += _WORD.size
             if letter == "b":
@@ -41,6 +53,8 @@ class Request:
                 at += word
             else:
                 found.append(word - (word >> 63 << 64) if letter == "i" else word)
+        if at != len(self.arguments):
+            raise InvalidRequest(f"a call of {self.name} with arguments of another size")
         return found
 
 
@@ -51,13 +65,19 @@ class Channel:
         self._socket = connection
 
     def receive(self) -> Request | None:
-        """Return the next request, or None if the program has closed its end."""
+        """Return the next request, or None if the program has closed its end.
+
+        Raises:
+            InvalidRequest: it is longer than any that the stand-in sends.
+        """
         header = self._exactly(_HEADER.size)
         if header is None:
             return None
         name_bytes, argument_bytes, site = _HEADER.unpack(header)
+        if name_bytes > MAX_NAME_BYTES or argument_bytes > MAX_ARGUMENT_BYTES:
+            raise InvalidRequest(f"a call of {name_bytes + argument_bytes:,} bytes")
         rest = self._exactly(name_bytes + argument_bytes)
-        return None if rest is None else Request(rest[:name_bytes].decode(), rest[name_bytes:], site)
+        return None if rest is None else Request(rest[:name_bytes].decode(errors="replace"), rest[name_bytes:], site)
 
     def send(self, error: int, is_sticky: bool, output: bytes, values: Sequence[Value]) -> None:
         """Send an answer; nothing happens if the program has ended."""

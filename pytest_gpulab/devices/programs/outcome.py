@@ -29,7 +29,8 @@ class LaunchGroup:
 
     Attributes:
         first: the profile of the first launch that ended.
-        count: the number of launches.
+        count: the number of launches, also of those that were refused.
+        ended: the number of launches that ended without a fault.
         estimated_ms: the sum of the estimated times; None if no launch was estimated.
         lines: figures per source line, summed; shares of the time are weighted by the launches' times.
     """
@@ -39,12 +40,14 @@ class LaunchGroup:
     block: tuple[int, int, int]
     shared_bytes: int
     count: int = 0
+    ended: int = 0
     first: LaunchProfile | None = None
     estimated_ms: float | None = None
     lines: dict[SourceLine, dict[str, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
 
     def add(self, profile: LaunchProfile) -> None:
         """Add a launch that has ended."""
+        self.ended += 1
         if self.first is None or (self.first.estimated_ms is None and profile.estimated_ms is not None):
             self.first = replace(profile, hazards=(), output="", lines=())
         if profile.estimated_ms is not None:

@@ -8,7 +8,7 @@ from pytest_gpulab.devices.errors import DeviceError
 
 from . import calls as calls  # registers the functions
 from .api import CALLS, Call, CudaError, Error
-from .messages import Channel, Request, Value
+from .messages import Channel, InvalidRequest, Request, Value
 from .outcome import CallSite, FailedCall, LaunchFailure
 from .session import Session
 
@@ -17,7 +17,11 @@ _ALWAYS = ("fault", "missing", "cudaDeviceReset", "module", "kernel", "variable"
 
 
 def serve(session: Session, channel: Channel) -> None:
-    """Answer requests until the program closes its end."""
+    """Answer requests until the program closes its end.
+
+    Raises:
+        InvalidRequest: the program itself has written to its socket.
+    """
     while (request := channel.receive()) is not None:
         error, values = _answer(session, request)
         is_sticky = session.fault is not None and error == session.fault
@@ -33,6 +37,8 @@ def _answer(session: Session, request: Request) -> tuple[int, Sequence[Value]]:
     broken = session.fault
     if broken is not None and request.name not in _ALWAYS:
         return broken, ()
+    if request.name not in CALLS:
+        raise InvalidRequest(f"a call of `{request.name}`, which the runtime library does not have")
     form, handler = CALLS[request.name]
     site = CallSite(request.name, request.site)
     try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from pytest_gpulab.devices.errors import OutOfMemory
 from pytest_gpulab.devices.simulated.memory.spaces import ARENA_BASE, Allocation
 
 from .api import CudaError, Error
@@ -75,6 +76,7 @@ class Session:
         deadline: time at which the program is killed, by the monotonic clock.
         used_bytes, memory_limit: memory that the program has allocated, and the most that it may.
         output: printf output that the program has not fetched by a synchronisation.
+        given: kernels that run in place of the program's own of the same name; None for none.
     """
 
     device: ProgramDevice
@@ -95,6 +97,27 @@ class Session:
     used_bytes: int = 0
     memory_limit: int = field(default_factory=lambda: _memory_limit())
     handles: Iterator[int] = field(default_factory=lambda: count(FIRST_HANDLE))
+    given: ProgramModule | None = None
+
+    def kernel(self, number: int) -> Kernel:
+        """Return a kernel by its number.
+
+        Raises:
+            CudaError: there is none.
+        """
+        if number >= len(self.kernels):
+            raise CudaError(Error.INVALID_RESOURCE_HANDLE)
+        return self.kernels[number]
+
+    def module(self, number: int) -> ProgramModule:
+        """Return a module by its number.
+
+        Raises:
+            CudaError: there is none.
+        """
+        if number >= len(self.modules):
+            raise CudaError(Error.INVALID_RESOURCE_HANDLE)
+        return self.modules[number]
 
     @property
     def launch_limit_s(self) -> float:
@@ -121,6 +144,8 @@ class Session:
             allocation = self.device.arena.allocate(nbytes)
             if kind == "device":
                 allocation.mark_unwritten()
+        except OutOfMemory as error:
+            raise CudaError(Error.OUT_OF_MEMORY, str(error)) from error
         except (MemoryError, OSError) as error:  # this process may have less, by a limit of the system
             raise CudaError(Error.OUT_OF_MEMORY, f"{nbytes:,} bytes; the system refuses them to gpulab") from error
         self.memories[allocation.base] = Memory(allocation, kind, site)

@@ -1,22 +1,24 @@
 """The simulated GPU's global memory in a file that the program maps: both see one memory.
 
-A file in memory has the allocation at address A at offset A - base. Allocations that the host may use (managed and
-pinned memory) are mapped in the program at their device address. Others are not: the program reaches them through
-copies only, and an access by the host ends in a segmentation fault, as on hardware.
+A file in memory has a stretch of pages per allocation. The program cannot shrink it. Allocations that the host may use
+(managed and pinned memory) are mapped in the program at their device address. Others are not: the program reaches them
+through copies only, and an access by the host ends in a segmentation fault, as on hardware.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 from bisect import bisect_left
-from contextlib import suppress
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.memory.spaces import ARENA_BASE, Allocation, Arena
+from pytest_gpulab.devices.errors import OutOfMemory
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 
 PAGE = mmap.PAGESIZE
+_PADDING = 15  # an allocation's bytes are rounded up to multiples of 16
 
 
 def whole_pages(nbytes: int) -> int:
@@ -27,32 +29,46 @@ def whole_pages(nbytes: int) -> int:
 class SharedArena(Arena):
     """Global memory in a shared file.
 
+    Args:
+        capacity: the largest size of the file, in bytes; None for no limit.
+
     Attributes:
         descriptor: the file.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int | None = None) -> None:
         super().__init__()
-        self.descriptor = os.memfd_create("gpulab-memory")
+        self.descriptor = os.memfd_create("gpulab-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        # if the program could shrink it, an access here would end this process with SIGBUS
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        self._capacity = capacity
+        self._holes: list[tuple[int, int]] = []  # offset and size of freed pages, sorted
         self._mapped: dict[int, mmap.mmap] = {}
         self._offsets: dict[int, int] = {}
         self._size = 0
 
     def allocate(self, nbytes: int, kind: type[Allocation] = Allocation) -> Allocation:
-        """Reserve `nbytes` zeroed bytes; see `Arena.allocate`. Only plain allocations are shared."""
+        """Reserve `nbytes` zeroed bytes; see `Arena.allocate`. Only plain allocations are shared.
+
+        Raises:
+            OutOfMemory: the file's capacity is exceeded.
+        """
+        offset = self._reserved(whole_pages(nbytes + _PADDING)) if kind is Allocation else 0
         allocation = super().allocate(nbytes, kind)
         if kind is Allocation:
-            self._share(allocation, allocation.base - ARENA_BASE)
+            self._share(allocation, offset)
         return allocation
 
     def adopt(self, base: int, nbytes: int) -> Allocation:
-        """Make host memory at an address of the program an allocation; its bytes move into the file."""
-        start = base // PAGE * PAGE
+        """Make host memory at an address of the program an allocation; its bytes move into the file.
+
+        Raises:
+            OutOfMemory: the file's capacity is exceeded.
+        """
+        inner = base % PAGE
+        offset = self._reserved(whole_pages(inner + nbytes + _PADDING))
         allocation = Allocation(base, nbytes)
-        inner = base - start
-        whole = super().allocate(whole_pages(inner + nbytes))  # only for its place in the file
-        super().free(whole)
-        self._share(allocation, whole.base - ARENA_BASE, inner)
+        self._share(allocation, offset, inner)
         index = bisect_left(self._bases, base)
         self._bases.insert(index, base)
         self._allocations.insert(index, allocation)
@@ -60,19 +76,36 @@ class SharedArena(Arena):
 
     def _share(self, allocation: Allocation, offset: int, inner: int = 0) -> None:
         nbytes = whole_pages(inner + len(allocation.data))
-        if offset + nbytes > self._size:
-            self._size = offset + nbytes
-            os.ftruncate(self.descriptor, self._size)
         pages = mmap.mmap(self.descriptor, nbytes, offset=offset)
         self._mapped[allocation.base], self._offsets[allocation.base] = pages, offset + inner
         allocation.data = np.frombuffer(pages, np.uint8)[inner : inner + len(allocation.data)]
 
+    def _reserved(self, nbytes: int) -> int:
+        """Return the offset of free pages in the file.
+
+        Raises:
+            OutOfMemory: the file's capacity is exceeded.
+        """
+        for index, (offset, size) in enumerate(self._holes):
+            if size >= nbytes:
+                self._holes[index : index + 1] = [(offset + nbytes, size - nbytes)] if size > nbytes else []
+                return offset
+        if self._capacity is not None and self._size + nbytes > self._capacity:
+            raise OutOfMemory(f"the program may use {self._capacity:,} bytes of device memory")
+        offset, self._size = self._size, self._size + nbytes
+        os.ftruncate(self.descriptor, self._size)
+        return offset
+
     def free(self, allocation: Allocation) -> None:
-        """Remove an allocation, and give its pages back to the system."""
+        """Remove an allocation; its pages are zeroed and serve later ones."""
+        offset = self._offsets.get(allocation.base, 0) // PAGE * PAGE
         pages = self.forget(allocation)
         if pages is not None:
-            with suppress(OSError):
+            try:
                 pages.madvise(mmap.MADV_REMOVE)
+            except OSError:
+                pages[:] = bytes(len(pages))
+            self._holes = _joined([*self._holes, (offset, len(pages))])
         allocation.release()  # records of launches may hold the allocation until Python collects them
 
     def forget(self, allocation: Allocation) -> mmap.mmap | None:
@@ -88,3 +121,14 @@ class SharedArena(Arena):
     def close(self) -> None:
         """Close the file; arrays of it stay valid."""
         os.close(self.descriptor)
+
+
+def _joined(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return stretches sorted by offset, adjacent ones as one."""
+    found: list[tuple[int, int]] = []
+    for offset, size in sorted(holes):
+        if found and sum(found[-1]) == offset:
+            found[-1] = found[-1][0], found[-1][1] + size
+        else:
+            found.append((offset, size))
+    return found

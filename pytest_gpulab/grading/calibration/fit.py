@@ -111,6 +111,8 @@ def ladders(
     found = []
     for name, group in groupby(sorted(grades, key=lambda grade: grade.exercise), key=lambda grade: grade.exercise):
         members, exercise = list(group), catalogue.load(name).exercise
+        if not isinstance(exercise, Exercise):  # a program has no tiers
+            continue
         judged = {grade.submission: step_of(exercise, grade, expectations(grade)) for grade in members}
         proposed = proposals(exercise, [step for step in judged.values() if isinstance(step, Step)], fraction)
         left_out = {submission: why for submission, why in judged.items() if isinstance(why, str)}

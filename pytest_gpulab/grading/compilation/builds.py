@@ -281,6 +281,18 @@ def cases_of(exercise: Exercise, variant: Variant) -> tuple[Case, ...]:
     return tuple(case for case in exercise.cases if variant_key(case.variant) == variant_key(variant))
 
 
+def source_text(contents: bytes, filename: str) -> str:
+    """Return the text of a submission.
+
+    Raises:
+        BuildFailed: it is no text, or has a directive that is refused.
+    """
+    found = _checked(_decoded(contents), filename)
+    if isinstance(found, BuildFailed):
+        raise found
+    return found
+
+
 def _decoded(contents: bytes) -> str | BuildFailed:
     try:
         text = contents.decode("utf-8-sig")

@@ -21,7 +21,7 @@ from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.devices.system.memory_kills import prefer_this_process
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, CaseLimits, capped
@@ -92,6 +92,7 @@ class _RequestHandler:
             known=DeviceInfo(**task["info"]) if task["info"] else None,
         )
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
+        assert isinstance(loaded, LoadedExercise), "programs are graded by a grader of their own"
         loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}

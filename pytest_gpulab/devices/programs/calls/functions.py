@@ -15,7 +15,7 @@ _MAX_DYNAMIC = 8  # enum cudaFuncAttribute
 @api("cudaFuncGetAttributes", form="u")
 def function_attributes(call: Call, number: int) -> Sequence[Value]:
     """Return a kernel's resources."""
-    kernel = call.session.kernels[number]
+    kernel = call.session.kernel(number)
     found, architecture = kernel.module.resources(kernel.name), call.session.device.gpu.target
     most = kernel.module.most_threads(kernel.name) or MAX_BLOCK_THREADS
     return [
@@ -27,7 +27,7 @@ def function_attributes(call: Call, number: int) -> Sequence[Value]:
 @api("cudaFuncSetAttribute", form="uui")
 def set_function_attribute(call: Call, number: int, attribute: int, value: int) -> None:
     """Raise the limit of a kernel's dynamic shared memory; other attributes change nothing here."""
-    kernel = call.session.kernels[number]
+    kernel = call.session.kernel(number)
     if attribute == _MAX_DYNAMIC:
         largest = call.session.device.gpu.limits.largest_shared_bytes - kernel.module.static_shared_bytes(kernel.name)
         if not 0 <= value <= largest:
@@ -38,7 +38,7 @@ def set_function_attribute(call: Call, number: int, attribute: int, value: int) 
 @api("cudaOccupancyMaxActiveBlocksPerMultiprocessor", form="uiu")
 def active_blocks(call: Call, number: int, threads: int, shared_bytes: int) -> Sequence[Value]:
     """Return the resident blocks per multiprocessor."""
-    kernel = call.session.kernels[number]
+    kernel = call.session.kernel(number)
     if threads <= 0:
         raise CudaError(Error.INVALID_VALUE)
     most = kernel.module.most_threads(kernel.name) or MAX_BLOCK_THREADS
@@ -48,7 +48,7 @@ def active_blocks(call: Call, number: int, threads: int, shared_bytes: int) -> S
 @api("cudaOccupancyAvailableDynamicSMemPerBlock", form="uii")
 def available_shared(call: Call, number: int, blocks: int, threads: int) -> Sequence[Value]:
     """Return the most dynamic shared memory with which a number of blocks are resident."""
-    kernel, limits = call.session.kernels[number], call.session.device.gpu.limits
+    kernel, limits = call.session.kernel(number), call.session.device.gpu.limits
     if blocks <= 0 or _blocks(call, kernel, threads, 0) < blocks:
         raise CudaError(Error.INVALID_VALUE)
     share = limits.shared_bytes // blocks // limits.shared_unit * limits.shared_unit

@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_gpulab.devices.errors import CannotSimulate, CompileError, DeviceError, KernelFault, LaunchError
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
+from pytest_gpulab.devices.programs.messages import InvalidRequest
 from pytest_gpulab.devices.programs.outcome import LaunchFailure, LaunchGroup
 from pytest_gpulab.devices.programs.session import LEGACY_STREAMS, Kernel, Session
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
@@ -39,7 +40,7 @@ def launch(
     shared_bytes: int, stream: int, is_cooperative: int, parameters: bytes,
 ) -> None:  # fmt: skip
     """Run a kernel to its end. As on hardware, a later call returns the error of a fault."""
-    session, kernel = call.session, call.session.kernels[number]
+    session, kernel = call.session, call.session.kernel(number)
     what = Configuration(kernel, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared_bytes)
     group = _group(session, what)
     group.count += 1
@@ -83,6 +84,8 @@ def _run(what: Configuration, arguments: list[np.void], options: LaunchOptions) 
 
 
 def _arguments(kernel: Kernel, parameters: bytes) -> list[np.void]:
+    if len(parameters) != sum(kernel.parameter_bytes):
+        raise InvalidRequest(f"a launch of `{kernel.name}` with {len(parameters)} bytes of arguments")
     found, at = [], 0
     for size in kernel.parameter_bytes:
         found.append(np.frombuffer(parameters, np.dtype((np.void, size)), 1, at)[0])

@@ -31,22 +31,26 @@ def load(call: Call, ptx: bytes) -> Sequence[Value]:
 @api("kernel", form="ub")
 def kernel(call: Call, module: int, symbol: bytes) -> Sequence[Value]:
     """Return the number of a kernel, and the size of each of its parameters."""
-    of = call.session.modules[module]
-    name = of.kernel(symbol.decode())
+    session, wanted = call.session, symbol.decode(errors="replace")
+    of, given = session.module(module), session.given
+    if given is not None and given.kernel(wanted) is not None:
+        of = given
+    name = of.kernel(wanted)
     if name is None:
-        raise CudaError(Error.INVALID_KERNEL_IMAGE, f"the program contains no kernel {symbol.decode()}")
+        raise CudaError(Error.INVALID_KERNEL_IMAGE, f"the program contains no kernel {wanted}")
     sizes = of.parameter_bytes(name)
     limit = max(0, DYNAMIC_SHARED_BYTES - of.static_shared_bytes(name))
-    call.session.kernels.append(Kernel(of, name, sizes, limit))
-    return [len(call.session.kernels) - 1, *sizes]
+    session.kernels.append(Kernel(of, name, sizes, limit))
+    return [len(session.kernels) - 1, *sizes]
 
 
 @api("variable", form="ubu")
 def variable(call: Call, module: int, symbol: bytes, is_managed: int) -> Sequence[Value]:
     """Return address and size of a variable, and its offset in the shared file."""
-    found = call.session.modules[module].variable(symbol.decode())
+    wanted, own, given = symbol.decode(errors="replace"), call.session.module(module), call.session.given
+    found = (given.variable(wanted) if given else None) or own.variable(wanted)
     if found is None:
-        raise CudaError(Error.INVALID_SYMBOL, f"no kernel of the file uses {symbol.decode()}")
+        raise CudaError(Error.INVALID_SYMBOL, f"no kernel of the file uses {wanted}")
     kind = "managed variable" if is_managed else "variable"
     call.session.memories.setdefault(found.base, Memory(found, kind, call.site))
     size = whole_pages(len(found.data)) if is_managed else found.nbytes

@@ -1,0 +1,162 @@
+"""nvcc, ptxas and addr2line in a sandbox: they see CUDA's files, the system's libraries, and one program's files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pytest_gpulab.devices.compiler.cache import users_cache
+from pytest_gpulab.devices.compiler.limits import KIB, NOT_ENDED, Limits
+from pytest_gpulab.devices.compiler.sandbox import Sandbox, refusal
+from pytest_gpulab.devices.cuda.nvcc.limits import limited, said
+from pytest_gpulab.devices.cuda.nvcc.toolkit import nvcc_sandbox
+from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable
+from pytest_gpulab.devices.programs.build import AS_GRADED, headers_of, options_for, with_reason
+from pytest_gpulab.devices.programs.build_cache import built
+from pytest_gpulab.devices.programs.stand_in import stand_in
+from pytest_gpulab.devices.programs.toolchain import Toolchain, find_toolchain
+
+LIMITS = Limits()
+BUILD_LIMIT_S = 90.0
+_TRIAL = '#include <cstdio>\n__global__ void trial() {}\nint main() { trial<<<1, 1>>>(); std::puts(""); }\n'
+_UNDER_LIMITS = f'ulimit -v {LIMITS.memory_bytes // KIB}; ulimit -t {LIMITS.compile_s}; exec "$@"'
+
+
+@dataclass(frozen=True)
+class ConfinedCompilers:
+    """The compilers with their sandbox."""
+
+    toolchain: Toolchain
+    sandbox: Sandbox
+
+    def build(self, folder: Path, name: str, target: str) -> Path:
+        """Compile a program and link it with the stand-in; return the executable.
+
+        Args:
+            folder: a real path: the folder with the source and its headers, to which the compiler's files are added.
+            name: the source's file name.
+            target: the modelled GPU's architecture, such as `90`.
+
+        Raises:
+            CompileError: it does not compile or link, or it exceeds a limit.
+            DeviceUnavailable: no program compiles here.
+        """
+        try:
+            return self._build(folder, name, target)
+        except CompileError:
+            _check_that_a_program_compiles(self, target)
+            raise
+
+    def _build(self, folder: Path, name: str, target: str) -> Path:
+        work = folder / "build"
+        work.mkdir()
+        linked = stand_in(self.toolchain, headers_of(self.toolchain))
+        objects = [shutil.copy(path, folder) for path in linked.objects]
+        headers = shutil.copytree(linked.headers, folder / "stand-in")
+        nvcc = limited(str(self.toolchain.nvcc), folder, LIMITS, self.sandbox)
+        command = [nvcc, "-ccbin", str(self.toolchain.host_compiler), str(folder / name), *options_for(target)]
+        code = _ended([*command, *AS_GRADED, "-I", str(headers), "-I", str(folder), *map(str, objects), "-o", "program"], work)
+        messages = "\n".join(text.decode(errors="replace") for text in said(folder, LIMITS)).strip()
+        if code is None:
+            raise CompileError(f"{messages}\n{NOT_ENDED}; the limit is {BUILD_LIMIT_S:g} s.".lstrip())
+        if code or not (work / "program").is_file():
+            raise CompileError(with_reason(messages.replace(f"{folder}/", "")))
+        return work / "program"
+
+    def before_ptxas(self, folder: Path) -> Sequence[str]:
+        """Return the beginning of the command line of a program that reads and writes one folder."""
+        return _limited(self.sandbox.before("--bind", str(folder), str(folder), "--chdir", str(folder)))
+
+    def before_reader(self, folder: Path) -> Sequence[str]:
+        """Return the beginning of the command line of a program that only reads a folder."""
+        return _limited(self.sandbox.before("--ro-bind", str(folder), str(folder), "--chdir", "/empty"))
+
+    def kernels(self, headers: Mapping[str, str], defines: Mapping[str, str], target: str) -> str:
+        """Return the PTX of the instructor's own kernels, which may come from the cache.
+
+        Args:
+            headers: their texts by file name; all are included.
+            defines: macros that are defined before.
+            target: the modelled GPU's architecture, such as `90`.
+
+        Raises:
+            CompileError: they do not compile.
+        """
+        lines = [f"#define {name} {' '.join(value.splitlines())}\n" for name, value in defines.items()]
+        text = "".join((*lines, *(f'#include "{name}"\n' for name in headers)))
+
+        def produce(folder: Path) -> Iterable[Path]:
+            for name, contents in {**headers, "given.cu": text}.items():
+                (folder / name).write_text(contents, encoding="utf-8")
+            command = [str(self.toolchain.nvcc), "-ccbin", str(self.toolchain.host_compiler), "given.cu", "-ptx"]
+            command += [f"-arch=compute_{target}", "-lineinfo", *AS_GRADED, "-o", "given.ptx"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise CompileError(done.stderr)
+            ptx = folder / "given.ptx"
+            ptx.write_text(ptx.read_text().replace(f'"{folder}/', '"'))
+            return ()
+
+        key = ("given", *self.toolchain.identity, target, text, *(part for item in headers.items() for part in item))
+        return (built(key, produce) / "given.ptx").read_text()
+
+
+def confined_compilers() -> ConfinedCompilers:
+    """Return the compilers in a sandbox.
+
+    Raises:
+        DeviceUnavailable: a compiler is missing, or it does not work in bubblewrap; with the reason and a way out.
+    """
+    why = refusal()
+    if why:
+        raise DeviceUnavailable(f"{why}; a program is run in its sandbox only (on Debian: apt-get install bubblewrap)")
+    toolchain = find_toolchain()
+    within = nvcc_sandbox(str(toolchain.nvcc), Path(AS_GRADED[-1]), LIMITS, users_cache())
+    if not within.bubblewrap:
+        raise DeviceUnavailable(f"{within.words}; a program is compiled in a sandbox only")
+    return ConfinedCompilers(toolchain, within)
+
+
+@lru_cache(maxsize=1)
+def _check_that_a_program_compiles(compilers: ConfinedCompilers, target: str) -> None:
+    """Compile a correct program: messages do not distinguish an error of the text from one of the machine.
+
+    Raises:
+        DeviceUnavailable: it does not compile.
+    """
+    with TemporaryDirectory(prefix="gpulab-") as name:
+        folder = Path(name).resolve()
+        (folder / "trial.cu").write_text(_TRIAL)
+        try:
+            compilers._build(folder, "trial.cu", target)
+        except CompileError as error:
+            first = error.diagnostics.strip().partition("\n")[0]
+            raise DeviceUnavailable(f"nvcc compiles no program at all here: {first}") from None
+
+
+def _ended(command: Sequence[str], folder: Path) -> int | None:
+    """Return the exit status of a compiler; None if it was killed at its time limit."""
+    nothing = subprocess.DEVNULL  # its messages are in files
+    process = subprocess.Popen(
+        command, cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+    )
+    try:
+        return process.wait(BUILD_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _limited(command: Sequence[str]) -> Sequence[str]:
+    return "sh", "-c", _UNDER_LIMITS, "sh", *command

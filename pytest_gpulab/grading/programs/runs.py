@@ -1,0 +1,220 @@
+"""The build and the runs of a program, each made once."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+from pytest_gpulab.devices.errors import CompileError, DeviceError, DeviceUnavailable
+from pytest_gpulab.devices.programs.build import headers_of
+from pytest_gpulab.devices.programs.call_sites import source_lines
+from pytest_gpulab.devices.programs.confinement.compilers import ConfinedCompilers, confined_compilers
+from pytest_gpulab.devices.programs.confinement.limits import ProgramLimits
+from pytest_gpulab.devices.programs.confinement.running import ProgramInput, ProgramOutput, run_confined
+from pytest_gpulab.devices.programs.device import ProgramDevice, ProgramModule
+from pytest_gpulab.devices.programs.outcome import Outcome
+from pytest_gpulab.devices.programs.session import RunOptions, Session
+from pytest_gpulab.devices.programs.stand_in import error_texts
+from pytest_gpulab.devices.simulated.gpus import modelled_gpu
+from pytest_gpulab.devices.source.tokens import tokens
+from pytest_gpulab.grading.catalogue import LoadedProgram
+from pytest_gpulab.grading.compilation.builds import BuildFailed, source_text
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import NOT_ENABLED, Finding
+from pytest_gpulab.grading.plans.prepare import instructors_code, rng_for
+from pytest_gpulab.grading.program_findings import Errors, Sources, program_findings
+from pytest_gpulab.program_exercise import MakeProgram, Program
+
+TODO = "GPULAB_TODO"
+LATER_S = 4.0  # the time limit once a run had to be stopped
+NO_SANDBOX = "no-sandbox"
+ENABLE = "Add --gpulab-programs, or `gpulab_programs = true` to pytest's configuration (docs/programs.md)."
+INSTALL = "docs/programs.md lists the packages of the system that programs need."
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """A run of a program.
+
+    Attributes:
+        program: the exercise's data for it.
+        timeout_s: its time limit.
+        output: what the program wrote.
+        outcome: its course on the simulated GPU.
+        findings: on its course: faults, hazards, failed calls, leaks.
+    """
+
+    program: Program
+    timeout_s: float
+    output: ProgramOutput
+    outcome: Outcome
+    findings: tuple[Finding, ...]
+
+
+class ProgramRuns:
+    """The build and the runs of one submission.
+
+    Args:
+        loaded: the exercise.
+        path: the submission.
+        gpu: the modelled GPU, as `open_device` takes it.
+        seed: the seed of all input.
+        is_enabled: whether the instructor allows native code of submissions.
+
+    Attributes:
+        sha256: hash of the file's bytes; empty if it cannot be read.
+    """
+
+    def __init__(self, loaded: LoadedProgram, path: Path, gpu: str | None, seed: int, is_enabled: bool) -> None:
+        self._loaded, self._path, self._seed, self._is_enabled = loaded, path, seed, is_enabled
+        self._gpu = modelled_gpu(gpu) if gpu else modelled_gpu()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._built: tuple[ConfinedCompilers, Path] | BuildFailed | None = None
+        self._has_hung = False
+        self._runs: dict[str, ProgramRun | BuildFailed] = {}
+        try:
+            self._contents = path.read_bytes()
+        except OSError as error:
+            found = finding("empty-source", f"The file cannot be read: {error.strerror}.")
+            self._contents, self._built = b"", BuildFailed("failed", found)
+        self.sha256 = hashlib.sha256(self._contents).hexdigest() if self._built is None else ""
+
+    def build(self) -> tuple[ConfinedCompilers, Path]:
+        """Return the compilers and the executable.
+
+        Raises:
+            BuildFailed: there is none. The failure is cached.
+            InstructorsMistake: the exercise's headers cannot be read.
+        """
+        if self._built is None:
+            try:
+                self._built = self._make()
+            except BuildFailed as failed:
+                self._built = failed
+        if isinstance(self._built, BuildFailed):
+            raise self._built
+        return self._built
+
+    def is_of_build(self, failed: BuildFailed) -> bool:
+        """Return whether a failure is that of the build, and not of a run."""
+        return failed is self._built
+
+    def _make(self) -> tuple[ConfinedCompilers, Path]:
+        source = source_text(self._contents, self._path.name)
+        _check_started(source, self._path.name)
+        if not self._is_enabled:
+            what = "This exercise runs the program's host code natively: it is graded only with --gpulab-programs"
+            raise BuildFailed("not gradable", finding(NOT_ENABLED, what, hint=ENABLE))
+        try:
+            compilers = confined_compilers()
+        except DeviceUnavailable as missing:
+            what = f"The program cannot be run safely here: {missing}"
+            raise BuildFailed("not gradable", finding(NO_SANDBOX, what, hint=INSTALL)) from missing
+        folder = self._filled(source)
+        try:
+            return compilers, compilers.build(folder, self._path.name, self._gpu.target)
+        except DeviceError as error:
+            raise BuildFailed(*of_error(error)) from error
+
+    def _filled(self, source: str) -> Path:
+        """Return a new folder with the source and the exercise's headers."""
+        self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
+        folder = Path(self._folder.name).resolve()
+        for name, text in self._headers(self._loaded.exercise.headers).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        (folder / self._path.name).write_text(source, encoding="utf-8")
+        return folder
+
+    def _headers(self, names: tuple[str, ...]) -> dict[str, str]:
+        with instructors_code("headers"):
+            return {name: (self._loaded.folder / name).read_text(encoding="utf-8") for name in names}
+
+    def run(self, check: str, make: MakeProgram) -> ProgramRun:
+        """Return the run of a check.
+
+        Args:
+            check: the check's name, which chooses the random numbers.
+            make: the exercise's function.
+
+        Raises:
+            BuildFailed: there is none. The failure is cached.
+            InstructorsMistake: the exercise's own code fails.
+        """
+        if check not in self._runs:
+            try:
+                self._runs[check] = self._made(check, make)
+            except DeviceError as error:
+                self._runs[check] = BuildFailed(*of_error(error))
+        found = self._runs[check]
+        if isinstance(found, BuildFailed):
+            raise found
+        return found
+
+    def _made(self, check: str, make: MakeProgram) -> ProgramRun:
+        compilers, executable = self.build()
+        with instructors_code("program"):
+            program = make(rng_for(self._seed, self._loaded.name, check))
+            if not isinstance(program, Program):
+                raise TypeError(f"it returned {program!r} instead of a Program")
+        timeout_s = min(program.timeout_s, LATER_S) if self._has_hung else program.timeout_s
+        limits = ProgramLimits(
+            timeout_s, program.memory_bytes, program.device_bytes, program.output_bytes, program.disk_bytes
+        )
+        device = ProgramDevice(self._gpu, compilers.toolchain, limits.device_bytes, compilers.before_ptxas)
+        session = Session(device, RunOptions(), memory_limit=limits.device_bytes)
+        session.given = self._given(compilers, device, program.defines)
+        given = ProgramInput(program.args, program.stdin_bytes, program.files, program.writes)
+        try:
+            output = run_confined(executable, given, session, limits)
+        finally:
+            device.arena.close()
+        outcome = session.outcome
+        self._has_hung |= outcome.timed_out
+        return ProgramRun(program, timeout_s, output, outcome, self._findings(compilers, executable, outcome))
+
+    def _given(
+        self, compilers: ConfinedCompilers, device: ProgramDevice, defines: Mapping[str, str]
+    ) -> ProgramModule | None:
+        """Return the given kernels as the exercise has them, on the device."""
+        if not self._loaded.exercise.given:
+            return None
+        headers = self._headers(self._loaded.exercise.given)
+        with instructors_code("given"):
+            try:
+                return ProgramModule(device, compilers.kernels(headers, defines, self._gpu.target))
+            except CompileError as error:
+                raise ValueError(error.diagnostics) from None
+
+    def _findings(self, compilers: ConfinedCompilers, executable: Path, outcome: Outcome) -> tuple[Finding, ...]:
+        folder = executable.parents[1]
+        within = compilers.before_reader(folder)
+        lines = source_lines(executable, outcome.addresses(), headers_of(compilers.toolchain), within)
+        errors = _error_texts() if outcome.failed_calls else {}
+        return tuple(program_findings(outcome, Sources(folder, lines, errors, own_only=True)))
+
+    def close(self) -> None:
+        """Remove the files of the build."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+@lru_cache(maxsize=1)
+def _error_texts() -> Errors:
+    return {code: (name, text) for code, name, text in error_texts()}
+
+
+def _check_started(source: str, filename: str) -> None:
+    """Raise `BuildFailed` if the file has a GPULAB_TODO line; nothing is compiled for that."""
+    found = tokens(source)
+    for word, sign in pairwise(found):
+        if (word.kind, word.text, sign.text) == ("word", TODO, "("):
+            line = source.count("\n", 0, word.start) + 1
+            what = "The program still has its GPULAB_TODO line."
+            hint = "Write the program, then delete its GPULAB_TODO line."
+            found_at = finding("not-started", what, f"{filename}:{line}", hint=hint)
+            raise BuildFailed("not started", replace(found_at, line=source.splitlines()[line - 1].strip()))
