@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_gpulab.exercise import Case, Exercise
-from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedExercise
 from pytest_gpulab.numerics import PATTERNS
 
 from .plans import baselines_of
@@ -73,30 +73,37 @@ def _copy_exercises(catalogue: Catalogue, copy: Path, handout: Handout) -> None:
     hidden_points = {}
     for name in catalogue.names:
         loaded = _loaded(catalogue, name)
+        if not isinstance(loaded, LoadedExercise) and any(case.hidden for case in loaded.exercise.cases):
+            raise HandoutError(f"{name}: hidden cases of an exercise that asks for a program stay in it; {INSTEAD}")
         hidden_points[name] = sum(case.points for case in loaded.exercise.cases if case.hidden)
         handout.lines.append(_copy_exercise(loaded, copy / "exercises" / name, hidden_points[name]))
     readme = copy / "README.md"
     if any(hidden_points.values()) and readme.is_file():
         table = "".join(f"- {name}: {points:g} points\n" for name, points in hidden_points.items() if points)
         readme.write_text(readme.read_text(encoding="utf-8") + HIDDEN_SECTION + table, encoding="utf-8")
-    for name in catalogue.names:
-        _compare(_loaded(catalogue, name).exercise, Catalogue(copy / "exercises"), name)
-    for name in catalogue.names:
-        handout.notes += _traces(_loaded(catalogue, name).exercise, name, copy)
+    kernels = {
+        name: found.exercise
+        for name in catalogue.names
+        if isinstance(found := _loaded(catalogue, name), LoadedExercise)
+    }
+    for name, exercise in kernels.items():
+        _compare(exercise, Catalogue(copy / "exercises"), name)
+    for name, exercise in kernels.items():
+        handout.notes += _traces(exercise, name, copy)
 
 
 def _no_toml(names: list[str]) -> list[str]:
     return [name for name in names if not name.endswith(".toml")]
 
 
-def _loaded(catalogue: Catalogue, name: str) -> LoadedExercise:
+def _loaded(catalogue: Catalogue, name: str) -> Loaded:
     try:
         return catalogue.load(name)
     except BrokenExercise as broken:
         raise HandoutError(f"{name}: {broken.problems[0]}") from None
 
 
-def _copy_exercise(loaded: LoadedExercise, target: Path, hidden_points: float) -> str:
+def _copy_exercise(loaded: Loaded, target: Path, hidden_points: float) -> str:
     """Copy the files that an exercise needs; return a line about the copy."""
     files = sorted(path for path in loaded.folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     handed_out = _needed(loaded, files, hidden_points)
@@ -113,9 +120,10 @@ def _copy_exercise(loaded: LoadedExercise, target: Path, hidden_points: float) -
     return "; ".join(parts)
 
 
-def _needed(loaded: LoadedExercise, files: list[Path], hidden_points: float) -> dict[Path, bytes]:
+def _needed(loaded: Loaded, files: list[Path], hidden_points: float) -> dict[Path, bytes]:
     """Return the contents of the exercise's files, of modules that these import, and of files that they name."""
-    own = {"exercise.py", "README.md", f"{loaded.name}.cu", *baselines_of(loaded), *loaded.exercise.headers}
+    own = {"exercise.py", "README.md", f"{loaded.name}.cu", *loaded.exercise.headers}
+    own.update(baselines_of(loaded) if isinstance(loaded, LoadedExercise) else ())
     needed = dict[Path, bytes]()
     more = [path for path in files if path.relative_to(loaded.folder).as_posix() in own]
     while more:
@@ -126,7 +134,7 @@ def _needed(loaded: LoadedExercise, files: list[Path], hidden_points: float) -> 
     return needed
 
 
-def _contents(path: Path, loaded: LoadedExercise, hidden_points: float) -> bytes:
+def _contents(path: Path, loaded: Loaded, hidden_points: float) -> bytes:
     contents = path.read_bytes()
     if path.suffix != ".py" or not any(case.hidden for case in loaded.exercise.cases):
         return contents
@@ -159,6 +167,7 @@ def _compare(original: Exercise, copies: Catalogue, name: str) -> None:
     """
     try:
         copy = copies.load(name).exercise
+        assert isinstance(copy, Exercise)
     except BrokenExercise as broken:
         reason = broken.problems[0]
         raise HandoutError(

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from pytest_gpulab.exercise import Exercise
 from pytest_gpulab.grading.catalogue import Catalogue
 
 from .readme import points_table
@@ -64,6 +65,7 @@ def scaffold(name: str, template: str, exercises: Path, solutions: Path) -> list
         text = Template((source / file).read_text(encoding="utf-8")).substitute(names)
         target.write_text(text, encoding="utf-8")
     exercise = Catalogue(exercises).load(name).exercise
+    assert isinstance(exercise, Exercise)
     readme, expected = folder / "README.md", solved / "expected.toml"
     readme.write_text(Template(README).substitute(names, points=points_table(exercise)), encoding="utf-8")
     expected.write_text(Template(EXPECTED).substitute(points=100), encoding="utf-8")

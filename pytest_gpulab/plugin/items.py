@@ -87,7 +87,7 @@ class CudaFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield one item per check, or one item with the reason why there are none."""
-        from pytest_gpulab.grading.catalogue import BrokenExercise
+        from pytest_gpulab.grading.catalogue import BrokenExercise, LoadedExercise
         from pytest_gpulab.grading.checks import checks_of
 
         catalogue = self.grading.catalogue
@@ -104,7 +104,8 @@ class CudaFile(pytest.File):
         if self.grading.settings.sweep:
             from .sweep_items import swept_files
 
-            yield from swept_files(self, exercise, checks)
+            if isinstance(exercise, LoadedExercise):  # a program has no tunables
+                yield from swept_files(self, exercise, checks)
             return
         yield from self._expectation_mistakes({check.name for check in checks})
         for position, check in enumerate(checks):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from .session import GradingSession
 from .settings import ReportFile, Settings, SettingsError, shown
 
 if TYPE_CHECKING:
+    from pytest_gpulab.grading.grade import Grade
     from pytest_gpulab.reports.context import Context
     from pytest_gpulab.reports.gradebook import Gradebook
 
