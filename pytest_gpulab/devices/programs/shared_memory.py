@@ -18,7 +18,7 @@ from pytest_gpulab.devices.errors import OutOfMemory
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 
 PAGE = mmap.PAGESIZE
-_PADDING = 15  # an allocation's bytes are rounded up to multiples of 16
+_MULTIPLE = 16  # an allocation's bytes are rounded up to multiples of this
 
 
 def whole_pages(nbytes: int) -> int:
@@ -53,7 +53,7 @@ class SharedArena(Arena):
         Raises:
             OutOfMemory: the file's capacity is exceeded.
         """
-        offset = self._reserved(whole_pages(nbytes + _PADDING)) if kind is Allocation else 0
+        offset = self._reserved(_pages_for(nbytes)) if kind is Allocation else 0
         allocation = super().allocate(nbytes, kind)
         if kind is Allocation:
             self._share(allocation, offset)
@@ -66,7 +66,7 @@ class SharedArena(Arena):
             OutOfMemory: the file's capacity is exceeded.
         """
         inner = base % PAGE
-        offset = self._reserved(whole_pages(inner + nbytes + _PADDING))
+        offset = self._reserved(_pages_for(nbytes, inner))
         allocation = Allocation(base, nbytes)
         self._share(allocation, offset, inner)
         index = bisect_left(self._bases, base)
@@ -121,6 +121,11 @@ class SharedArena(Arena):
     def close(self) -> None:
         """Close the file; arrays of it stay valid."""
         os.close(self.descriptor)
+
+
+def _pages_for(nbytes: int, inner: int = 0) -> int:
+    """Return the size of an allocation's pages, in which its first byte is at an offset."""
+    return whole_pages(inner + -(-nbytes // _MULTIPLE) * _MULTIPLE)
 
 
 def _joined(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
