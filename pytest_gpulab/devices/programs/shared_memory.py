@@ -90,9 +90,13 @@ class SharedArena(Arena):
             if size >= nbytes:
                 self._holes[index : index + 1] = [(offset + nbytes, size - nbytes)] if size > nbytes else []
                 return offset
-        if self._capacity is not None and self._size + nbytes > self._capacity:
+        ends_free = bool(self._holes) and sum(self._holes[-1]) == self._size
+        offset = self._holes[-1][0] if ends_free else self._size
+        if self._capacity is not None and offset + nbytes > self._capacity:
             raise OutOfMemory(f"the program may use {self._capacity:,} bytes of device memory")
-        offset, self._size = self._size, self._size + nbytes
+        if ends_free:
+            self._holes.pop()
+        self._size = offset + nbytes
         os.ftruncate(self.descriptor, self._size)
         return offset
 
