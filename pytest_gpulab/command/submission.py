@@ -22,7 +22,7 @@ def exercise_of(file: Path, exercises: Path | None) -> LoadedExercise:
     Raises:
         CommandError: there is no such file or exercise, or the exercise cannot be loaded.
     """
-    from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
+    from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedProgram
 
     if not file.is_file():
         raise CommandError(f"no such file: {file}")
@@ -37,6 +37,9 @@ def exercise_of(file: Path, exercises: Path | None) -> LoadedExercise:
         names = ", ".join(catalogue.names)
         raise CommandError(f"{file} belongs to no exercise: its name or its folder's must be one of {names}")
     try:
-        return catalogue.load(name)
+        loaded = catalogue.load(name)
     except BrokenExercise as error:
         raise CommandError(str(error)) from None
+    if isinstance(loaded, LoadedProgram):
+        raise CommandError(f"{name} asks for a whole program: run it with gpulab run {file}")
+    return loaded
