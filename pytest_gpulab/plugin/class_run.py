@@ -225,6 +225,9 @@ class ClassRun:
                 by_exercise.setdefault(submission.exercise, {})[submission.label] = submission.read()
         for exercise, sources in by_exercise.items():
             for group in similar_groups(sources, given_with(self._exercises / exercise), owners):
+                alike = {name for match in group.matches for name in match.submissions}
+                texts = {name: sources[name].decode("utf-8", "replace") for name in alike}
+                self._gradebook.sources = {**self._gradebook.sources, **texts}
                 yield from (
                     SimilarPair(exercise, match.submissions, match.similarity, match.lines) for match in group.matches
                 )

@@ -76,6 +76,7 @@ def add_to(parser: pytest.Parser) -> None:
         default=[],
         help=f"write a report; FORMAT is one of {', '.join(REPORT_FORMATS)}",
     )
+    group.addoption("--gpulab-title", metavar="TEXT", help="the title of the course, for reports and feedback")
     group.addoption("--gpulab-feedback", metavar="DIR", help="write a feedback page per student into this folder")
     _add_ini_keys(parser)
 
@@ -155,6 +156,7 @@ def _add_ini_keys(parser: pytest.Parser) -> None:
     parser.addini("gpulab_gpu", "as --gpulab-gpu", default="")
     parser.addini("gpulab_arch", "as --gpulab-arch", default="")
     parser.addini("gpulab_timeout", "as --gpulab-timeout", default="")
+    parser.addini("gpulab_title", "as --gpulab-title", default="")
     parser.addini("gpulab_calibration", "as --gpulab-calibration, relative to rootdir", default="")
     parser.addini("gpulab_weights", "EXERCISE = NUMBER, a line each: weights in totals", type="linelist", default=[])
     parser.addini("gpulab_programs", "as --gpulab-programs", type="bool", default=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,9 @@ class ReportFiles:
         from pytest_gpulab.reports.students import unscored
 
         context = self._context(interrupted)
+        if session.settings.reports:
+            self._gradebook.title = session.settings.title
+            self._gradebook.titles = _titles(session, {grade.exercise for grade in self._gradebook.grades})
         for report in session.settings.reports:
             try:
                 formats.write(report.format, report.path, self._gradebook, context)
@@ -109,3 +113,13 @@ def _asked_for(grades: Sequence[Grade]) -> Sequence[Grade]:
 
     codes = [{found.code for check in grade.checks for found in check.findings} for grade in grades]
     return [grade for grade, of in zip(grades, codes, strict=True) if NOT_ENABLED not in of] or grades
+
+
+def _titles(session: GradingSession, exercises: set[str]) -> dict[str, str]:
+    from pytest_gpulab.grading.catalogue import BrokenExercise
+
+    titles = {}
+    for name in exercises:
+        with suppress(KeyError, BrokenExercise):
+            titles[name] = session.catalogue.load(name).exercise.title
+    return titles

@@ -95,6 +95,7 @@ class Settings:
         calibrate: whether to measure a calibration instead of using one.
         fraction: of the reference solution's speedup, for the thresholds of a new calibration.
         programs: whether exercises that ask for a whole program are graded: host code of students runs, in a sandbox.
+        title: the title of the course, for pages.
         course: how a class is graded.
         sweep: the tunables to sweep over, with their values; empty to grade.
         weights: of exercises in totals; 1 for others.
@@ -114,6 +115,7 @@ class Settings:
     calibration: str = "auto"
     calibrate: bool = False
     fraction: float = CALIBRATED_FRACTION
+    title: str = ""
     seed_given: bool = False
     programs: bool = False
     course: ClassSettings = ClassSettings()
@@ -161,6 +163,7 @@ class Settings:
             gpu=option("gpulab_gpu") or ini("gpulab_gpu") or None,
             architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
             **_calibration(option, ini, rootdir, working_folder, shared),
+            title=option("gpulab_title") or ini("gpulab_title") or "",
             seed_given=bool(seed),
             programs=bool(option("gpulab_programs") or ini("gpulab_programs")),
             course=_class(option, working_folder),

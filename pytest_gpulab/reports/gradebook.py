@@ -101,6 +101,9 @@ class Gradebook:
         handed_in: of each student, by id, the exercises that anything was handed in for, and whether it can be graded;
             None if unknown.
         left_out: of each student what was handed in and counts for no exercise, by name, and why.
+        sources: the sources of `duplicates`, by submission.
+        title: the title of the course; empty if unknown.
+        titles: the exercises' titles, by exercise.
         chosen: ids of the students that this run grades.
         adjustments: the instructor's, by the student's id and the exercise.
         weights: of exercises in totals; 1 for others.
@@ -116,6 +119,9 @@ class Gradebook:
     duplicates: tuple[SimilarPair, ...] = ()
     handed_in: Mapping[str, Mapping[str, bool]] | None = None
     left_out: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    titles: Mapping[str, str] = field(default_factory=dict)
     chosen: frozenset[str] = frozenset()
     adjustments: Mapping[tuple[str, str], Adjustment] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)

@@ -35,3 +35,14 @@ def test_only_reports_that_were_written_are_said_to_be(course: Course) -> None:
     result.stdout.fnmatch_lines(["gpulab: wrote grades.json", "ERROR: cannot write the report *pages: *"])
     result = course.grade("--gpulab-submissions=handed_in")
     result.stdout.no_fnmatch_line("gpulab: wrote*")
+
+
+def test_pages_have_the_titles_of_the_course_and_of_the_exercise(course: Course) -> None:
+    for student in ("ann", "bob"):
+        course.write(f"handed_in/{student}/twice.cu", RIGHT + f"// {student}")
+    asked = ("--gpulab-submissions=handed_in", "--gpulab-report=html:new/report.html", "--gpulab-feedback=new/pages")
+    course.grade("--gpulab-title=GPU 26", *asked)
+    report = (course.folder / "new/report.html").read_text(encoding="utf-8")
+    assert "<h1>GPU 26: grades of 2 students</h1>" in report and "Every element times two" in report
+    page = (course.folder / "new/pages/ann.html").read_text(encoding="utf-8")
+    assert "GPU 26: feedback for ann" in page and "Every element times two" in page

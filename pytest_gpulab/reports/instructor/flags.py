@@ -39,6 +39,7 @@ class Flag:
         submissions: one, or all with similar sources.
         what: one sentence.
         evidence: for similar sources a line per pair with the matching lines, most similar first.
+        pairs: those pairs.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Flag:
     submissions: tuple[str, ...]
     what: str
     evidence: tuple[str, ...] = ()
+    pairs: tuple[SimilarPair, ...] = ()
 
 
 def flags(gradebook: Gradebook, grades: Iterable[Grade]) -> list[Flag]:
@@ -66,9 +68,10 @@ def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
         exercise = next(iter(left))[0]
         group = _connected(next(iter(left)), by_source)
         pairs = [pair for source in group for pair in left.pop(source)]
-        texts = dict.fromkeys(pair.text for pair in sorted(pairs, key=_closest))  # each pair appears from both ends
+        different = tuple(dict.fromkeys(sorted(pairs, key=_closest)))  # each pair appears from both ends
+        texts = tuple(dict.fromkeys(pair.text for pair in different))
         members = tuple(sorted(submission for _, submission in group))
-        yield Flag(LIKENESS, exercise, members, _alike(pairs), tuple(texts))
+        yield Flag(LIKENESS, exercise, members, _alike(pairs), texts, different)
 
 
 def _closest(pair: SimilarPair) -> tuple[float, tuple[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -16,7 +17,7 @@ from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.class_statistics import Scores, check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.context import Context
-from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.pages import environment
 from pytest_gpulab.reports.pages.views import GradeView
 from pytest_gpulab.reports.standings import Standing, exercises_of, standings
@@ -25,6 +26,8 @@ from pytest_gpulab.reports.terminal.annotated import listings
 from pytest_gpulab.reports.terminal.table import timings
 
 from . import plots
+from .comparison import RowOfTwo, side_by_side
+from .dismissals import number_of, read_dismissals
 from .flags import MEANING, Flag, flags
 from .ladders import ladders
 from .people import people
@@ -63,20 +66,24 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     if any(grade.swept for grade in gradebook.grades):
         formats.write_text(path, sweep_page(gradebook.grades, context.finished))
         return
-    formats.write_text(path, page(gradebook, context.finished, context.interrupted))
+    formats.write_text(path, page(gradebook, context.finished, context.interrupted, read_dismissals(path)))
 
 
-def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> str:
+def page(
+    gradebook: Gradebook, created: datetime, interrupted: bool = False, dismissals: Mapping[str, str] | None = None
+) -> str:
     """Return the report.
 
     Args:
         gradebook: of the whole class.
         created: the time of writing, in UTC: the only value that is not from the gradebook.
         interrupted: whether checks or submissions are missing because the run was stopped.
+        dismissals: reasons for dismissed flags, by the flags' numbers.
     """
     grades, sheet = counting_grades(gradebook), Sheet()
     everyone = standings(gradebook, grades)
-    found = flags(gradebook, grades)
+    reasons, every = dismissals or {}, flags(gradebook, grades)
+    found = [flag for flag in every if number_of(flag) not in reasons]
     values = (
         _about(gradebook, grades, everyone)
         | _summary(grades, everyone, sheet)
@@ -85,6 +92,7 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
         | _people(gradebook, grades, everyone, found, interrupted)
     )
     values |= {"figures": _key_figures(gradebook, everyone, values["distributions"], found), "parts": _parts(values)}
+    values |= {"dismissed": [(flag, reasons[number_of(flag)]) for flag in every if number_of(flag) in reasons]}
     values |= {"created": environment.moment(created), "interrupted": interrupted}
     values |= {"has_parts": any(each.row.is_part for each in everyone)}
     return environment.rendered("report.html.jinja", script="table.js", more_style=sheet.text, **values)
@@ -93,8 +101,10 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
 def _about(gradebook: Gradebook, grades: Sequence[Grade], everyone: Sequence[Standing]) -> Values:
     has_students = any(grade.student for grade in grades) or bool(gradebook.roster)
     unit = "student" if has_students else "submission"
+    grades_of = f"rades of {len(everyone)} {unit}{'s' if len(everyone) != 1 else ''}"
     return {
-        "title": f"Grades of {len(everyone)} {unit}{'s' if len(everyone) != 1 else ''}",
+        "title": f"{gradebook.title}: g{grades_of}" if gradebook.title else f"G{grades_of}",
+        "titles": gradebook.titles,
         "has_students": has_students,
         "people_title": "Students" if has_students else "Submissions",
         "devices": list(dict.fromkeys(grade.provenance.device for grade in grades)) or ["Nothing graded"],
@@ -135,8 +145,14 @@ def _inline(drawing: Drawing, sheet: Sheet) -> Any:
 
 def _review(gradebook: Gradebook, found: Sequence[Flag]) -> Values:
     kinds = [(kind, list(group)) for kind, group in groupby(found, key=lambda flag: flag.kind)]
-    notes = {"meaning": MEANING, "changes": gradebook.changes, "problems": gradebook.problems}
+    notes: Values = {"meaning": MEANING, "changes": gradebook.changes, "problems": gradebook.problems}
+    notes |= {"number_of": number_of, "compared": partial(_compared, gradebook)}
     return {"flags": kinds, "most_flags": MOST_FLAGS, "most_pairs": MOST_PAIRS, **notes}
+
+
+def _compared(gradebook: Gradebook, pair: SimilarPair) -> list[RowOfTwo]:
+    left, right = (gradebook.sources.get(name, "") for name in pair.submissions)
+    return side_by_side(left, right) if left and right else []
 
 
 def _people(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.pages.views import GradeView
-from pytest_gpulab.reports.standings import Standing
+from pytest_gpulab.reports.standings import Standing, share_of
 from pytest_gpulab.reports.students import Row
 from pytest_gpulab.reports.terminal.table import overall_verdict, short_names
 
@@ -20,6 +20,12 @@ class Cell:
 
     points: float
     verdict: str
+    share: float | None = None
+
+    @property
+    def level(self) -> int:
+        """The share of the points in tenths, for the shade of the cell."""
+        return round(10 * (self.share or 0.0))
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ def _person(
 
 def _cell(row: Row, exercise: str, grade: Grade | None, interrupted: bool) -> Cell | str:
     if grade is not None:
-        return Cell(grade.points, overall_verdict(grade))
+        return Cell(grade.points, overall_verdict(grade), share_of(grade))
     if exercise in row.adjusted:
         return Cell(max(0.0, row.adjusted[exercise].points), "adjusted")
     return row.gap(exercise, interrupted)

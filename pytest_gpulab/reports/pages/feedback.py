@@ -44,7 +44,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     exercises = {grade.exercise for grade in gradebook.grades if grade.student}
     for standing in standings(gradebook, gradebook.grades):
         name = f"{file_name(standing.row.student.id)}.html"
-        formats.write_text(path / name, page(standing, context.finished, exercises))
+        formats.write_text(path / name, page(standing, context.finished, exercises, gradebook))
 
 
 def readers(gradebook: Gradebook) -> list[Row]:
@@ -52,13 +52,16 @@ def readers(gradebook: Gradebook) -> list[Row]:
     return [row for row in rows(gradebook) if row.has_result]
 
 
-def page(standing: Standing, created: datetime, exercises: Collection[str] = ()) -> str:
+def page(
+    standing: Standing, created: datetime, exercises: Collection[str] = (), gradebook: Gradebook | None = None
+) -> str:
     """Return a student's page, with the totals of the instructor's report but without expected verdicts.
 
     Args:
         standing: the student's.
         created: the time of writing, in UTC.
         exercises: of the class; those without a grade of the student are named.
+        gradebook: with the titles of the course and the exercises.
     """
     row = standing.row
     grades = [for_student(grade) for grade in row.grades]
@@ -67,6 +70,8 @@ def page(standing: Standing, created: datetime, exercises: Collection[str] = ())
     return environment.rendered(
         "feedback.html.jinja",
         student=row.student,
+        title=gradebook.title if gradebook else "",
+        titles=gradebook.titles if gradebook else {},
         views=views,
         ungraded=row.ungraded,
         missing=missing,
