@@ -123,9 +123,10 @@ class ProgramRuns:
 
     def _filled(self, source: str) -> Path:
         """Return a new folder with the source and the exercise's headers."""
+        headers = self._headers(self._loaded.exercise.headers)
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name).resolve()
-        for name, text in self._headers(self._loaded.exercise.headers).items():
+        for name, text in headers.items():
             (folder / name).write_text(text, encoding="utf-8")
         (folder / self._path.name).write_text(source, encoding="utf-8")
         return folder
