@@ -110,7 +110,7 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "barrier number and the same thread count, 32 per warp."),
     ("race", "no fence between", "Call __threadfence() after the write of the value and before the write of the flag."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch elements that "
-     "another block writes, except by atomics."),
+     "another block writes, except by atomics. A flag orders other accesses only with a __threadfence() before it."),
     ("race", rf"\(WAW\).*in one (?:warp|block).*{IN_ONE_LINE}", "Several threads write the same element in one line: "
      "does each need one of its own, should only one of them write, or is an atomic meant?"),
     ("race", rf"\(WAR\).*in one warp.*{IN_ONE_LINE}", "One line reads an element that another lane writes in the same "
