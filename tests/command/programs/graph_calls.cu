@@ -64,8 +64,47 @@ void built(int *data)
     OK(cudaGraphLaunch(instance, 0));
     OK(cudaDeviceSynchronize());
     EXPECT(copied == 4);
+    OK(cudaGraphExecKernelNodeSetParams(instance, second, &kernel));
+    OK(cudaGraphLaunch(instance, 0));
+    EXPECT(copied == 100);
     OK(cudaGraphExecDestroy(instance));
+    cudaGraph_t clone;
+    OK(cudaGraphClone(&clone, graph));
     OK(cudaGraphDestroy(graph));
+    OK(cudaGraphInstantiate(&instance, clone, 0));
+    OK(cudaGraphLaunch(instance, 0));
+    EXPECT(copied == 4);
+    OK(cudaGraphExecDestroy(instance));
+    OK(cudaGraphDestroy(clone));
+}
+
+// Memory that is allocated and freed in a captured stream belongs to the graph: each launch uses it.
+void captured_memory(int *data)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t instance;
+    int *scratch, found = 0;
+    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaMallocAsync(&scratch, 128, stream));
+    OK(cudaMemsetAsync(scratch, 0, 128, stream));
+    add<<<1, 32, 0, stream>>>(scratch, 9);
+    OK(cudaMemcpyAsync(data, scratch, 128, cudaMemcpyDeviceToDevice, stream));
+    OK(cudaFreeAsync(scratch, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&instance, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    for (int i = 0; i < 2; i++) {
+        OK(cudaMemset(data, 0, 128));
+        OK(cudaGraphLaunch(instance, stream));
+        EXPECT(first_of(data) == 9);
+    }
+    OK(cudaMemcpy(&found, scratch, 4, cudaMemcpyDeviceToHost));
+    EXPECT(found == 9);
+    OK(cudaGraphExecDestroy(instance));
+    FAILS(cudaMemcpy(&found, scratch, 4, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
+    OK(cudaStreamDestroy(stream));
 }
 
 int main()
@@ -76,6 +115,7 @@ int main()
     OK(cudaMalloc(&data, 128));
     OK(cudaMemcpy(data, host, 128, cudaMemcpyHostToDevice));
     captured(data);
+    captured_memory(data);
     built(data);
     OK(cudaFree(data));
     return finished();

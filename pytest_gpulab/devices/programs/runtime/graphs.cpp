@@ -15,6 +15,17 @@ cudaGraphNode_t add(cudaGraph_t graph, Node node)
     return (cudaGraphNode_t)nodes.size();
 }
 
+// Add a launch, with a copy of its parameters.
+cudaError_t add_launch(Graph *graph, const cudaKernelNodeParams *how)
+{
+    Graph *before = capture;
+    capture = graph;
+    cudaError_t error =
+        cudaLaunchKernel(how->func, how->gridDim, how->blockDim, how->kernelParams, how->sharedMemBytes, 0);
+    capture = before;
+    return error;
+}
+
 }  // namespace
 
 extern "C" {
@@ -71,13 +82,24 @@ cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph, cons
 cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
                                    const cudaKernelNodeParams *how)
 {
-    Graph *before = capture;
-    capture = (Graph *)graph;  // the launch becomes its node, with a copy of the parameters
-    cudaError_t error =
-        cudaLaunchKernel(how->func, how->gridDim, how->blockDim, how->kernelParams, how->sharedMemBytes, 0);
-    capture = before;
+    cudaError_t error = add_launch((Graph *)graph, how);
     *node = (cudaGraphNode_t)((Graph *)graph)->nodes.size();
     return error;
+}
+
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t instance, cudaGraphNode_t node,
+                                             const cudaKernelNodeParams *how)
+{
+    Graph fresh;
+    if (cudaError_t error = add_launch(&fresh, how))
+        return error;
+    ((Graph *)instance)->nodes.at((size_t)node - 1) = fresh.nodes[0];
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphClone(cudaGraph_t *clone, cudaGraph_t graph)
+{
+    return *clone = (cudaGraph_t) new Graph(*(Graph *)graph), cudaSuccess;
 }
 
 cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,

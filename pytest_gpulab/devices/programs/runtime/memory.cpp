@@ -1,5 +1,8 @@
 // Allocations: device, managed and pinned memory, pools.
 #include "connection.h"
+#include "graphs.h"
+
+#include <memory>
 
 using namespace gpulab;
 
@@ -58,7 +61,15 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr *memory, cudaExtent extent)
 }
 
 cudaError_t cudaFree(void *memory) { return release(__func__, memory); }
-cudaError_t cudaFreeAsync(void *memory, cudaStream_t) { return release(__func__, memory); }
+// In a captured stream the memory belongs to the graph: it is freed with the graph and its instances.
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t)
+{
+    if (!capture)
+        return release(__func__, memory);
+    std::shared_ptr<void> owned(memory, cudaFree);
+    captured([owned] { return cudaSuccess; });
+    return cudaSuccess;
+}
 cudaError_t cudaFreeHost(void *memory) { return release(__func__, memory); }
 
 cudaError_t cudaHostRegister(void *memory, size_t size, unsigned)
