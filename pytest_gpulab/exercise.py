@@ -14,13 +14,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .exercise_rules import buffer_problems, exercise_problems
+from .exercise_rules import MAX_BLOCK_THREADS, exercise_problems, plan_problems, size_problem
 
 Array = npt.NDArray[Any]
 Role = Literal["input", "output", "scratch"]
 Size = int | tuple[int, ...]
-
-MAX_BLOCK_THREADS, MAX_GRID_Y_Z = 1024, 65535
 
 
 class ExerciseError(Exception):
@@ -140,13 +138,12 @@ class Plan:
     constants: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if found := [problem for buffer in self.buffers for problem in buffer_problems(buffer)]:
+        if found := plan_problems(self, Buffer, Launch):
             raise ExerciseError("\n".join(found))
-        names = [buffer.name for buffer in self.buffers]
-        if len(set(names)) != len(names):
-            raise ExerciseError(f"two buffers of the plan share a name: {sorted(names)}")
         for launch in self.launches:
-            _check_launch(launch, set(names))
+            if prod(map(int, launch.block)) > MAX_BLOCK_THREADS:
+                what = f"a block of {launch.block} has more than {MAX_BLOCK_THREADS} threads"
+                raise BlockTooLarge(f"launch of {launch.kernel!r}: {what}")
         inputs = {buffer.name for buffer in self.buffers if buffer.role == "input"}
         for symbol, name in self.constants.items():
             if name not in inputs:
@@ -157,23 +154,6 @@ class Plan:
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""
         return next(buffer for buffer in self.buffers if buffer.name == name)
-
-
-def _check_launch(launch: Launch, buffer_names: set[str]) -> None:
-    where = f"launch of {launch.kernel!r}"
-    for extents in (launch.grid, launch.block):
-        if not 1 <= len(extents) <= 3 or min(extents) < 1:
-            raise ExerciseError(f"{where}: grid {launch.grid} and block {launch.block} need 1 to 3 positive extents")
-    if int(np.prod(launch.block)) > MAX_BLOCK_THREADS:
-        raise BlockTooLarge(f"{where}: a block of {launch.block} has more than {MAX_BLOCK_THREADS} threads")
-    if max(launch.grid[1:], default=1) > MAX_GRID_Y_Z:
-        raise ExerciseError(f"{where}: grid {launch.grid} exceeds {MAX_GRID_Y_Z} in y or z")
-    for argument in launch.args:
-        if isinstance(argument, str):
-            if argument not in buffer_names:
-                raise ExerciseError(f"{where}: no buffer is called {argument!r}")
-        elif not isinstance(argument, np.generic):
-            raise ExerciseError(f"{where}: {argument!r} is neither a buffer's name nor a NumPy scalar with a dtype")
 
 
 @dataclass(frozen=True)
@@ -210,8 +190,15 @@ class Case:
     hidden: bool = False
 
     def problem(self, tunables: Mapping[str, int]) -> Problem:
-        """Return the case's problem for one submission's tunables."""
-        return Problem(self.size(tunables) if callable(self.size) else self.size, tunables, self.variant)
+        """Return the case's problem for one submission's tunables.
+
+        Raises:
+            ExerciseError: the function gives no size.
+        """
+        size = self.size(tunables) if callable(self.size) else self.size
+        if found := size_problem(size):
+            raise ExerciseError(f"case {self.name!r}: the size {found}")
+        return Problem(size, tunables, self.variant)
 
 
 @dataclass(frozen=True)
@@ -407,5 +394,5 @@ class Exercise:
 
 _ENTRY_TYPES = {
     **{"cases": Case, "safe": SafeCheck, "uses": UsesCheck, "bounds": Bound},
-    **{"speed": SpeedTier, "tunables": Tunable, "headers": str},
+    **{"speed": SpeedTier, "tunables": Tunable, "headers": str, "variant": Variant},
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:  # they import this module
-    from .exercise import Buffer, Exercise
+    from .exercise import Buffer, Exercise, Launch, Plan
     from .program_exercise import ProgramExercise
 
 AnyExercise: TypeAlias = "Exercise | ProgramExercise"
@@ -21,6 +21,7 @@ SAFE_KINDS = ("memory", "barrier", "race", "uninitialised")
 ROLES = ("input", "output", "scratch")
 FUNCTIONS = ("plan", "inputs", "reference")
 OPTIONAL_FUNCTIONS = ("min_bytes", "reference_at", "mistakes")
+MAX_BLOCK_THREADS, MAX_GRID_Y_Z = 1024, 65535
 TOTAL_POINTS, LEAST_CORRECTNESS = 100, 50
 
 
@@ -44,7 +45,45 @@ def entry_problems(exercise: ProgramExercise, entry_types: Mapping[str, type]) -
     yield from () if wrong else _wrong_points(exercise)
 
 
-def buffer_problems(buffer: Buffer) -> Iterator[str]:
+def plan_problems(plan: Plan, buffer_type: type, launch_type: type) -> list[str]:
+    """Return the violations of a plan's buffers and launches."""
+    groups = (("buffers", buffer_type), ("launches", launch_type))
+    found = [problem for name, _ in groups for problem in _not_sequences(plan, (name,), "Plan")]
+    found = found or [p for name, kind in groups for p in _not_of_type(getattr(plan, name), kind, f"Plan: `{name}`")]
+    found = found or [problem for buffer in plan.buffers for problem in _buffer(buffer)]
+    names = [buffer.name for buffer in plan.buffers] if not found else []
+    if len(set(names)) != len(names):
+        found = [f"two buffers of the plan share a name: {sorted(names)}"]
+    return found or [problem for launch in plan.launches for problem in _launch(launch, set(names))]
+
+
+def _launch(launch: Launch, buffer_names: set[str]) -> Iterator[str]:
+    where = f"launch of {launch.kernel!r}"
+    for name in ("grid", "block", "args"):
+        if not isinstance(value := getattr(launch, name), tuple):
+            yield f"{where}: `{name}` must be a tuple, but is {value!r}; a tuple of one needs a comma: ({value!r},)"
+            return
+    for name, extents in (("grid", launch.grid), ("block", launch.block)):
+        if not 1 <= len(extents) <= 3 or not all(map(_is_count, extents)):
+            yield f"{where}: the {name} {extents} must have 1 to 3 integers from 1"
+            return
+    if max(launch.grid[1:], default=1) > MAX_GRID_Y_Z:
+        yield f"{where}: grid {launch.grid} exceeds {MAX_GRID_Y_Z} in y or z"
+    if launch.shared_bytes != 0 and not _is_count(launch.shared_bytes):
+        yield f"{where}: `shared_bytes` must be an integer from 0, but is {launch.shared_bytes!r}"
+    yield from _arguments(launch, where, buffer_names)
+
+
+def _arguments(launch: Launch, where: str, buffer_names: set[str]) -> Iterator[str]:
+    for argument in launch.args:
+        if isinstance(argument, str):
+            if argument not in buffer_names:
+                yield f"{where}: no buffer is called {argument!r}"
+        elif not isinstance(argument, np.generic):
+            yield f"{where}: {argument!r} is neither a buffer's name nor a NumPy scalar with a dtype"
+
+
+def _buffer(buffer: Buffer) -> Iterator[str]:
     """Yield the violations of a plan's buffer."""
     if buffer.role not in ROLES:
         yield f"buffer {buffer.name!r} has the role {buffer.role!r}; roles: {_listed(ROLES)}"
@@ -61,7 +100,8 @@ def _not_sequences(owner: Any, names: Iterable[str], what: str) -> Iterator[str]
         value = getattr(owner, name)
         if isinstance(value, str) or not isinstance(value, Sequence):
             kind = type(value).__name__
-            yield f"{what}: `{name}` must be a tuple, but is a {kind}; a tuple of one needs a comma: ({kind}(...),)"
+            fix = "write tuple(...)" if kind == "generator" else f"a tuple of one needs a comma: ({kind}(...),)"
+            yield f"{what}: `{name}` must be a tuple, but is a {kind}; {fix}"
 
 
 def _structure(exercise: Exercise) -> Iterator[str]:
@@ -85,6 +125,7 @@ def _entries(exercise: Exercise, entry_types: Mapping[str, type]) -> Iterator[st
             where = f"UsesCheck({check.name!r})"
             alone = list(_not_sequences(check, ("bounds",), where))
             yield from alone or _not_of_type(check.bounds, entry_types["bounds"], f"{where}: `bounds`")
+    yield from _names_and_variants(exercise, entry_types)
     yield from _wrong_points(exercise)
 
 
@@ -92,6 +133,22 @@ def _wrong_points(exercise: AnyExercise) -> Iterator[str]:
     for what, points in _all_points(exercise):
         if isinstance(points, bool) or not isinstance(points, int | float | np.number) or not points >= 0:
             yield f"{what} has {points!r} points; write a number from 0"
+
+
+def _names_and_variants(exercise: Exercise, entry_types: Mapping[str, type]) -> Iterator[str]:
+    """Yield names that no id of a check can have, variants of another type, and thresholds that are no numbers."""
+    named: list[Any] = [*exercise.cases, *exercise.uses]
+    for check in (*named, *exercise.speed):
+        if hasattr(check, "variant") and not isinstance(check.variant, entry_types["variant"]):
+            yield f"{type(check).__name__}: `variant` is {check.variant!r}, which is no Variant"
+    for check in named:
+        name = getattr(check, "name", "other")  # entries of another type have a message of their own
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            yield f"{type(check).__name__}({name!r}): the name must be a text of one line"
+    for tier in exercise.speed:
+        for number in (getattr(tier, "threshold", 1), getattr(tier, "simulated_threshold", None)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int | float | np.number)):
+                yield f"SpeedTier({number!r}): the threshold must be a number"
 
 
 def _not_of_type(values: Iterable[Any], wanted: type, what: str) -> Iterator[str]:
@@ -165,7 +222,8 @@ def _tunables(exercise: Exercise) -> Iterator[str]:
         where = f"Tunable({tunable.name!r})"
         if not str(tunable.name).isidentifier():
             yield f"{where}: the name is no C++ identifier"
-        if isinstance(tunable.allowed, str) or not isinstance(tunable.allowed, Sequence) or not tunable.allowed:
+        allowed = tunable.allowed if isinstance(tunable.allowed, Sequence) else ()
+        if not allowed or not all(isinstance(value, int | np.integer) for value in allowed):
             yield f"{where}: `allowed` must be a sequence of integers, but is {tunable.allowed!r}"
         elif tunable.default is not None and tunable.default not in tunable.allowed:
             yield f"{where}: the default {tunable.default!r} is not among the allowed values"
@@ -220,9 +278,15 @@ def points_by_kind(exercise: AnyExercise) -> dict[str, float]:
 
 
 def _size(where: str, name: str, size: Any) -> Iterator[str]:
+    if found := size_problem(size):
+        yield f"{where}: the {name} {found}"
+
+
+def size_problem(size: Any) -> str:
+    """Return the violation of a size, beginning with it; empty if there is none."""
     extents = size if isinstance(size, tuple) else (size,)
-    if not extents or not all(_is_count(extent) for extent in extents):
-        yield f"{where}: the {name} {size!r} is neither an integer from 1 nor a tuple of such integers"
+    is_right = extents and all(_is_count(extent) for extent in extents)
+    return "" if is_right else f"{size!r} is neither an integer from 1 nor a tuple of such integers"
 
 
 def _is_count(value: Any) -> bool:

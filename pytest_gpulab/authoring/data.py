@@ -47,6 +47,7 @@ def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator
                     loaded, case, pattern, prepared, _prepared(loaded, case, tunables, pattern, seed)
                 )
                 yield from _values(where, case, pattern, prepared)
+                prepared.known()
                 for wrong, passes in _accepted(loaded.exercise, case, tunables, prepared):
                     accepted[wrong] = accepted.get(wrong, True) and passes
             except InstructorsMistake as mistake:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from pytest_gpulab.grading.grade import Finding
@@ -80,8 +81,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def of_finding(found: Finding, where: str) -> Defect:
-    """Return the problem of a finding on the exercise's own code; the traceback in its evidence gives the place."""
+    """Return the problem of a finding on the exercise's own code.
+
+    The place is the last one of the traceback in the evidence that is beside `where`, the exercise's file.
+    """
     frames = [match for line in found.evidence if (match := _FRAME.search(line.strip()))]
+    frames = [match for match in frames if Path(match["file"] or match["place"]).parent == Path(where).parent]
     stated = _FRAME.search(found.what.partition(": ")[2])
     match = stated or (frames[-1] if frames else None)
     if match is None:

@@ -87,7 +87,12 @@ def _of_solutions(folder: Path, graded: Callable[[Path], list[CheckResult]]) -> 
         if expected is None:
             yield Defect(f"{path.name} has no entry", str(expected_file), level="warning")
         else:
-            yield from _unlike(path, expected, graded(path))
+            results = graded(path)
+            names = {result.name for result in results}
+            for unknown in (name for name in expected.fails if "*" not in name and name not in names):
+                what = f"{path.name} should fail {unknown!r}, a check that the exercise does not have"
+                yield Defect(what, str(expected_file))
+            yield from _unlike(path, expected, results)
 
 
 def _unlike(path: Path, expected: Expectation, results: list[CheckResult]) -> Iterator[Defect]:

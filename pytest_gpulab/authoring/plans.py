@@ -10,7 +10,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Plan
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variants_of
-from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_plan
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
 
 from .defects import Defect, of_finding
 
@@ -77,11 +77,13 @@ def plan_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
     tunables = tunables_of(loaded, device)
     for case in exercise.cases:
         try:
-            plan = make_plan(exercise, case.problem(tunables[case.variant.name]))
+            with instructors_code("size"):
+                problem = case.problem(tunables[case.variant.name])
+            plan = make_plan(exercise, problem)
         except InstructorsMistake as mistake:
-            problem = of_finding(mistake.finding, str(loaded.folder / "exercise.py"))
-            yield Defect(f"{problem.what} (in case {case.name!r})", problem.where)
-            continue
+            defect = of_finding(mistake.finding, str(loaded.folder / "exercise.py"))
+            yield Defect(f"{defect.what} (in case {case.name!r})", defect.where)
+            return  # the same mistake in other cases would only repeat it
         for unused in buffer_use(loaded, plan):
             if unused.what not in seen:
                 seen.add(unused.what)

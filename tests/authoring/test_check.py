@@ -9,6 +9,7 @@ from mistaken import KERNEL, course
 
 from pytest_gpulab.command import main
 
+PACKAGE = Path(main.__file__).parents[1]
 ALONE = "a tuple of one needs a comma"
 DATA = {
     "an unknown kind of hazard": (
@@ -61,6 +62,30 @@ DATA = {
         ("SpeedTier(40, 10, 1 << 17)", "SpeedTier(40, 10, 1 << 17, extra=True)"),
         "the checks' points add up to 90 and 10 extra, not 100 and 10 extra: compile 0, correct 48",
     ),
+    "a name that is no text": (('f"n={n}"', "n"), "Case(1): the name must be a text of one line"),
+    "a name of two lines": (('f"n={n}"', 'f"n\\n{n}"'), "the name must be a text of one line"),
+    "a use whose name is a number": (('UsesCheck("coalesced"', "UsesCheck(5"), "UsesCheck(5): the name must be a text"),
+    "a variant that is a text": (
+        ("n, 12)", 'n, 12, ("random",), "float")'),
+        "Case: `variant` is 'float', which is no Variant",
+    ),
+    "a threshold that is a text": (
+        ("SpeedTier(40,", 'SpeedTier("40",'),
+        "SpeedTier('40'): the threshold must be a number",
+    ),
+    "allowed values that are texts": (
+        ("(32, 64, 128, 256))", '("32", "64"))'),
+        "Tunable('BLOCK_SIZE'): `allowed` must be a sequence of integers, but is ('32', '64')",
+    ),
+    "cases of a generator": (
+        ("cases=tuple(", "cases=("),
+        "`cases` must be a tuple, but is a generator; write tuple(...)",
+    ),
+    "a misspelt field": (("title=", "titel="), "unexpected keyword argument 'titel'"),
+    "a missing comma between checks": (
+        ('SafeCheck("memory", 6), SafeCheck', 'SafeCheck("memory", 6) SafeCheck'),
+        "SyntaxError: invalid syntax",
+    ),
     "a reference that is no function": (("reference=reference", "reference=None"), "`reference` must be a function"),
     "an Exercise under another name": (
         ("exercise = Exercise(", "shift = Exercise("),
@@ -96,6 +121,76 @@ FUNCTIONS = {
         "`inputs` gives other values of 'in' for the same seed",
     ),
     "a reference that raises": (("x = inputs", "x = input"), "The exercise's own `reference` is wrong"),
+    "a plan that is not returned": (
+        ("return Plan(", "Plan("),
+        "it must return a Plan, but returns nothing: `return` is",
+    ),
+    "one launch without a comma": (
+        ("(block,), args),))", "(block,), args)))"),
+        "Plan: `launches` must be a tuple, but is a Launch; a tuple of one needs a comma",
+    ),
+    "a grid that is a number": (
+        ("(-(-n // block),)", "-(-n // block)"),
+        "launch of 'shift': `grid` must be a tuple, but is 1; a tuple of one needs a comma: (1,)",
+    ),
+    "a grid that is no integer": (
+        ("(-(-n // block),)", "(np.ceil(n / block),)"),
+        "launch of 'shift': the grid (np.float64(1.0),) must have 1 to 3 integers from 1",
+    ),
+    "arguments that are a text": (
+        ('args = ("in", "out", np.int32(n))', 'args = "in"'),
+        "`args` must be a tuple, but is 'in'",
+    ),
+    "negative shared memory": (("args),))", "args, -4),))"), "`shared_bytes` must be an integer from 0, but is -4"),
+    "a misspelt tunable": (
+        ('tunables["BLOCK_SIZE"]', 'tunables["BLOCKSIZE"]'),
+        "`plan` is wrong: KeyError: 'BLOCKSIZE'",
+    ),
+    "a size that is none": (("n, 12)", "lambda tunables: None, 12)"), "the size None is neither an integer from 1"),
+    "a size that raises": (("n, 12)", 'lambda t: t["B"], 12)'), "The exercise's own `size` is wrong: KeyError: 'B'"),
+    "inputs that are not returned": (('return {"in": rng', '{"in": rng'), "it must return arrays by buffer"),
+    "inputs of too many names": (('{"in": rng', '{"y": 1, "in": rng'), "no input buffer is called 'y'"),
+    "a reference that returns an array": (
+        ('return Expected({"out": x + np.roll(x, 1)}, {"out": 1e-6 * (abs(x) + abs(np.roll(x, 1)))})', "return x"),
+        "it must return Expected, but returns a ndarray",
+    ),
+    "a reference without names": (
+        ('Expected({"out": x + np.roll(x, 1)}', "Expected(x"),
+        "`values` must be by output buffer",
+    ),
+    "a tolerance without names": (
+        ('{"out": 1e-6 * (abs(x) + abs(np.roll(x, 1)))}', "1e-6"),
+        "`tolerance` must be by output buffer, such as {'out': ...}, but is a float",
+    ),
+    "a tolerance of another shape": (
+        ('{"out": 1e-6 * (abs(x) + abs(np.roll(x, 1)))}', '{"out": np.full((len(x), 1), 1e-6)}'),
+        "the tolerance of 'out' has shape (1, 1): write one number, or an array of shape (1,)",
+    ),
+    "a reference of texts": (
+        ('{"out": x + np.roll(x, 1)}', '{"out": np.array([str(v) for v in x])}'),
+        "the values of 'out' are not real numbers but <U",
+    ),
+    "a complex reference": (
+        ('{"out": x +', '{"out": 1j * x +'),
+        "the values of 'out' are not real numbers but complex128",
+    ),
+    "a reference of uneven lists": (
+        ('{"out": x + np.roll(x, 1)}', '{"out": [[1, 2], [3]]}'),
+        "the values of 'out' are lists of different lengths",
+    ),
+    "a random reference": (
+        ("x + np.roll(x, 1)}", "x + np.roll(x, 1) + 1e-9 * np.random.rand()}"),
+        "`reference` gives other values of 'out' for the same inputs",
+    ),
+    "a reference that changes its inputs": (
+        ('x = inputs["in"].astype(np.float64)', 'x = inputs["in"]; x += 1'),
+        "The exercise's own `reference` is wrong: output array is read-only",
+    ),
+    "negative bytes": (("8 * problem.size,", "-8,"), "it must return a number of bytes above 0, but returns -8"),
+    "mistakes of another signature": (
+        ("min_bytes=", "mistakes=lambda problem: [], min_bytes="),
+        "The exercise's own `mistakes` is wrong: <lambda>() takes 1 positional argument but 2 were given",
+    ),
     "a reference of another name": (('Expected({"out"', 'Expected({"sum"'), "`values` has ['sum']"),
     "a reference of another shape": (('{"out": x + np.roll(x, 1)}', '{"out": (x + np.roll(x, 1))[:-1]}'), "have shape"),
     "an infinite reference": (("x + np.roll(x, 1)}", "x + np.inf}"), "gives infinite values of 'out'"),
@@ -167,6 +262,7 @@ def test_a_mistake_in_a_function_is_reported(
     code, text = report(capsys, course(tmp_path, exercise=change), "--no-solutions")
     assert code == 1
     assert message in text
+    assert "site-packages" not in text and f"{PACKAGE}" not in text, "the place is in the exercise"
 
 
 def broken(what: str, old: str, new: str, message: str) -> tuple[dict[str, tuple[str, str]], str]:
@@ -209,6 +305,18 @@ FILES = {
         "i == 0 ? n - 1 : i - 1",
         "i",
         "correct[n=2] is failed but should pass: `out`: all 2 elements are wrong",
+    ),
+    "a baseline with parameters in another order": broken(
+        "naive",
+        "const float *in, float *out",
+        "float *out, const float *in",
+        "the baseline does not fit the plan: Parameter 2 (`in`) of `shift` is `const float *`",
+    ),
+    "a solution that should fail a check that there is not": broken(
+        "expected",
+        "points = 90",
+        'fails = { "correct[n=7]" = "wrong-result" }',
+        "01_shift.cu should fail 'correct[n=7]', a check that the exercise does not have",
     ),
     "a solution that should fail": broken(
         "expected",

@@ -293,7 +293,7 @@ def overwriting(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
         ({"plan": lambda problem: 1 / 0}, "The exercise's own `plan` is wrong: division by zero"),
         (
             {"cases": (Case("n=4", lambda tunables: tunables["N"], 50),)},
-            "The exercise's own `size` is wrong: 'N'",
+            "The exercise's own `size` is wrong: KeyError: 'N'",
         ),
     ],
 )

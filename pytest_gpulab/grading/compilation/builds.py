@@ -13,7 +13,8 @@ from typing import TypeVar
 from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Module, PrefetchingDevice
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text, normalised
 from pytest_gpulab.devices.stopwatch import at_work_on
-from pytest_gpulab.exercise import MAX_BLOCK_THREADS, BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
+from pytest_gpulab.exercise import BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
+from pytest_gpulab.exercise_rules import MAX_BLOCK_THREADS
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.tunables import with_defined_tunables
 from pytest_gpulab.grading.findings import finding, of_error

@@ -83,6 +83,8 @@ def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mappin
     """
     with instructors_code("reference"):
         expected = exercise.reference(problem, inputs)
+        if not isinstance(expected, Expected):
+            raise ExerciseError(f"{_place(exercise.reference)}: it must return Expected, but returns {_kind(expected)}")
         check_expected(exercise.reference, {b.name: b.shape for b in plan.buffers if b.role == "output"}, expected)
     return expected
 
@@ -94,7 +96,10 @@ def make_plan(exercise: Exercise, problem: Problem) -> Plan:
         InstructorsMistake: the exercise's own code is wrong.
     """
     with instructors_code("plan"):
-        return exercise.plan(problem)
+        plan = exercise.plan(problem)
+        if not isinstance(plan, Plan):
+            raise ExerciseError(f"{_place(exercise.plan)}: it must return a Plan, but returns {_kind(plan)}")
+        return plan
 
 
 def make_inputs(
@@ -107,10 +112,15 @@ def make_inputs(
     """
     with instructors_code("inputs"):
         made = exercise.inputs(problem, pattern, rng)
+        if not isinstance(made, Mapping):
+            place = _place(exercise.inputs)
+            raise ExerciseError(f"{place}: it must return arrays by buffer, {{name: array}}, but returns {_kind(made)}")
         inputs = {}
         for buffer in plan.buffers:
             if buffer.role == "input":
                 inputs[buffer.name] = _pristine(made, buffer.name, np.dtype(buffer.dtype), buffer.shape)
+        if unknown := sorted(map(str, set(made) - set(inputs))):
+            raise ExerciseError(f"{_place(exercise.inputs)}: no input buffer is called {unknown[0]!r}")
         return inputs
 
 
@@ -157,15 +167,36 @@ def check_expected(
     Raises:
         ExerciseError: they cannot; names the function, the error and the fix.
     """
-    problem = _wrong_values(shapes, expected.values) or _wrong_tolerance(shapes, expected.tolerance)
+    problem = (
+        _not_mappings(expected)
+        or _wrong_values(shapes, expected.values)
+        or _wrong_tolerance(shapes, expected.tolerance)
+    )
     if problem:
         raise ExerciseError(f"{_place(function)}: {problem}")
+
+
+def _kind(value: object) -> str:
+    return "nothing: `return` is missing" if value is None else f"a {type(value).__name__}"
+
+
+def _not_mappings(expected: Expected) -> str:
+    for name in ("values", "tolerance"):
+        if not isinstance(value := getattr(expected, name), Mapping):
+            return f"`{name}` must be by output buffer, such as {{'out': ...}}, but is {_kind(value)}"
+    return ""
 
 
 def _wrong_values(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> str:
     if set(shapes) != set(values):
         return f"`values` has {sorted(values)}, but the output buffers are {sorted(shapes)}"
     for name, shape in shapes.items():
+        try:
+            kind = np.asarray(values[name]).dtype.kind
+        except ValueError:
+            return f"the values of {name!r} are lists of different lengths"
+        if kind not in "biuf":
+            return f"the values of {name!r} are not real numbers but {np.asarray(values[name]).dtype}"
         if np.shape(values[name]) != shape:
             return f"the values of {name!r} have shape {np.shape(values[name])}, not {shape}"
         if np.asarray(values[name]).dtype.kind == "f" and np.isnan(np.min(values[name], initial=0)):
@@ -209,5 +240,6 @@ def instructors_code(what: str) -> Iterator[None]:
     except Exception as error:
         frames = error.__traceback__.tb_next if error.__traceback__ else None  # without the frame of this function
         lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()
-        mistake = finding(EXERCISES_MISTAKE, f"The exercise's own `{what}` is wrong: {error}", evidence=lines)
+        text = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) or not str(error) else str(error)
+        mistake = finding(EXERCISES_MISTAKE, f"The exercise's own `{what}` is wrong: {text}", evidence=lines)
         raise InstructorsMistake(mistake) from error

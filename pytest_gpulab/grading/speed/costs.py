@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
-from pytest_gpulab.exercise import Exercise, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.exercise import Exercise, ExerciseError, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import cases_of
 from pytest_gpulab.grading.grade import Finding, Measurement
@@ -78,7 +81,10 @@ def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
     if loaded.exercise.min_bytes is None:
         return None
     with instructors_code("min_bytes"):
-        return float(loaded.exercise.min_bytes(problem))
+        found = loaded.exercise.min_bytes(problem)
+        if not isinstance(found, int | float | np.number) or not 0 < found < math.inf:
+            raise ExerciseError(f"it must return a number of bytes above 0, but returns {found!r}")
+        return float(found)
 
 
 def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:
