@@ -1,4 +1,4 @@
-"""`gpulab explain`: run a submission on one small input and show its result."""
+"""`gpulab explain`: run a submission on one small input and draw what its threads did."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from . import CommandError
 from .submission import exercise_of
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.protocol import Device
-    from pytest_gpulab.grading.catalogue import LoadedExercise
     from pytest_gpulab.grading.correctness.requests import Request
-    from pytest_gpulab.grading.correctness.trials import Trial
+    from pytest_gpulab.grading.explanation.drawing import Drawn
 
 FAILED = 1
 SEED = 1
@@ -31,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", metavar="3x2", help="the extents, where a size has several")
     parser.add_argument("--seed", type=int, default=SEED, help=f"the seed of random input data (default: {SEED})")
     parser.add_argument("--exercises", type=Path, metavar="FOLDER", help="the exercises' folder (default: exercises)")
+    parser.add_argument(
+        "--output", type=Path, metavar="PAGE", help="the page to write (default: FILE.html, or FILE.svg)"
+    )
+    parser.add_argument(
+        "--format", choices=("html", "svg", "text"), default="html", help="a page, one figure, or text only"
+    )
     parser.epilog = (
         "Each input of the exercise has an option of its name: --in 1,2,3. A list may hold repeated values (0*256,1) "
         "and ranges (1..257). Without a size and values, the smallest failing input is shown. Exit code: 0 if the "
@@ -40,42 +44,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the result of the submission on the chosen input; return 1 if it is wrong."""
+    """Print the result of the submission on the chosen input and write its figures; return 1 if it is wrong."""
     from pytest_gpulab.devices import open_device
     from pytest_gpulab.grading.compilation.builds import BuildFailed
     from pytest_gpulab.grading.correctness.requests import RequestError
+    from pytest_gpulab.grading.explanation.drawing import Subject, drawn
+    from pytest_gpulab.grading.grader import smallest_failing
     from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 
     loaded = exercise_of(arguments.file, arguments.exercises)
     device, _ = open_device("sim")
+    subject = Subject(loaded, arguments.file, device, arguments.seed, smallest_failing, _of_command)
     try:
-        trial = _trial(arguments, loaded, device)
+        found = drawn(subject, _request(arguments))
     except RequestError as error:
         raise CommandError(str(error)) from None
     except BuildFailed as failed:
         raise CommandError(f"{arguments.file}: {failed.finding.what}") from None
     except InstructorsMistake as mistake:
         raise CommandError(f"the exercise does not accept this input: {mistake.finding.what}") from None
-    return _report(arguments, trial)
-
-
-def _trial(arguments: argparse.Namespace, loaded: LoadedExercise, device: Device) -> Trial:
-    """Run the requested input, or the smallest failing one."""
-    from pytest_gpulab.grading.compilation.builds import Builds
-    from pytest_gpulab.grading.correctness.cases import CaseRuns
-    from pytest_gpulab.grading.correctness.requests import requested
-    from pytest_gpulab.grading.correctness.trials import Trials
-    from pytest_gpulab.grading.grader import smallest_failing
-    from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TimeBudget
-
-    request = _request(arguments)
-    if request.is_empty:
-        smallest = smallest_failing(loaded, arguments.file, device, arguments.seed)
-        request = _of_command(smallest.command) if smallest else request
-    budget = TimeBudget(DEFAULT_LIMITS)
-    builds = Builds(arguments.file, loaded, device, budget)
-    trials = Trials(loaded, builds, CaseRuns(loaded, device, builds, arguments.seed, budget), arguments.seed, budget)
-    return trials.run(*requested(loaded.exercise, trials, request))
+    return _report(arguments, found)
 
 
 def _request(arguments: argparse.Namespace) -> Request:
@@ -102,8 +90,32 @@ def _of_command(command: str) -> Request:
     return _request(arguments)
 
 
-def _report(arguments: argparse.Namespace, trial: Trial) -> int:
+def _report(arguments: argparse.Namespace, found: Drawn) -> int:
+    from pytest_gpulab.reports.pages.explained_page import summary_lines
     from pytest_gpulab.reports.terminal.explained import trial_lines
 
-    sys.stdout.write("\n".join([f"{arguments.file}, case {trial.case.name}", *trial_lines(trial)]) + "\n")
+    trial = found.trial
+    summary = [f"{arguments.file}, case {trial.case.name}", *trial_lines(trial)]
+    written = [] if arguments.format == "text" else [f"written: {_written(arguments, found, summary)}"]
+    lines = [*summary, "", *filter(None, [found.note]), *summary_lines(found.figures), *written]
+    sys.stdout.write("\n".join(lines) + "\n")
     return FAILED if trial.outcome.verdict == "failed" else 0
+
+
+def _written(arguments: argparse.Namespace, found: Drawn, summary: list[str]) -> Path:
+    from pytest_gpulab.reports.context import ReportError
+    from pytest_gpulab.reports.pages.environment import require
+    from pytest_gpulab.reports.pages.explained_page import Explained, page, svg
+
+    path: Path = arguments.output or Path(f"{arguments.file.stem}.{arguments.format}")
+    try:
+        if arguments.format == "html":
+            require("gpulab explain", "jinja2")
+            source = arguments.file.read_text(encoding="utf-8", errors="replace")
+            text = page(Explained(summary[0], summary[1:], [found.note], source, found.figures))
+        else:
+            text = svg(found.figures)
+        path.write_text(text, encoding="utf-8")
+    except (OSError, ReportError) as error:
+        raise CommandError(f"cannot write {path}: {error}") from None
+    return path

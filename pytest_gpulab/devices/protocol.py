@@ -38,6 +38,7 @@ from .errors import TooMuchWork as TooMuchWork
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
+    from pytest_gpulab.devices.trace_events import Trace
 
 Array = npt.NDArray[Any]
 
@@ -168,6 +169,7 @@ class LaunchOptions:
         cooperative: keep all blocks resident, so that they may wait for each other, as in `grid.sync()`.
         disturbed: a fault to inject into a read of constant memory.
         print_limit: the most characters that the kernel's printf calls print.
+        trace: receives the events of some blocks; needs `check`.
     """
 
     schedule: Schedule = "lockstep"
@@ -182,6 +184,7 @@ class LaunchOptions:
     cooperative: bool = False
     disturbed: DisturbedRead | None = None
     print_limit: int = PRINT_LIMIT
+    trace: Trace | None = None
 
 
 DEFAULT_OPTIONS = LaunchOptions()

@@ -7,6 +7,7 @@
 - `plans`, `compilation`, `correctness`, `diagnosis`: replays of plans, builds, comparisons, wrong outputs.
 - `usage`, `speed`, `calibration`, `thresholds`: `uses` and `speedup` checks and what they require.
 - `programs`: submissions that are whole programs.
+- `explanation`: figures of the threads of a block, as data.
 - `isolation`, `time_limits`: worker processes and the limits of kernels.
 - `tools`, `counters`: NVIDIA's tools, and hardware counters as data.
 - `annotate`, `listing`, `program_listing`: annotated source listings, and that of a whole program.

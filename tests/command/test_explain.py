@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -21,7 +22,7 @@ def course(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def explain(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
     """Return the exit code and the lines printed as one."""
-    code = main.main(["explain", *map(str, words)])
+    code = main.main(["explain", *map(str, words), "--format", "text"])
     printed = capsys.readouterr()
     return code, " ".join((printed.out + printed.err).split())
 
@@ -43,9 +44,14 @@ def test_without_an_input_the_smallest_failing_one_is_shown(capsys: pytest.Captu
     assert (code, "n = 2, in = [0 1] out should be [1], is [0]" in printed) == (1, True)
 
 
-def test_without_an_input_a_right_kernel_runs_its_first_case(capsys: pytest.CaptureFixture[str]) -> None:
-    code, printed = explain(capsys, RIGHT, "--seed", "4")
-    assert code == 0 and ", case n=1 n = 1, in = [" in printed
+def test_without_an_input_a_right_kernel_runs_on_a_readable_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, RIGHT)
+    assert code == 0 and ", case n=1 n = 32, in = [1 2 3 ... 32] out is [528]" in printed
+    assert "Drawn with BLOCK_SIZE = 32 instead of 256" in printed
+    steps = [
+        f"tile, step {number}, stride = {16 >> number - 1}: line 19: {16 >> number - 1} of 32" for number in range(1, 6)
+    ]
+    assert all(step in printed for step in steps)
 
 
 def test_sizes_of_several_extents(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,6 +97,23 @@ def test_a_file_far_from_any_exercise(
     code, printed = explain(capsys, "reduction.cu", "--n", "2")
     assert code == main.USAGE_ERROR and "no exercises folder: run from the course's folder" in printed
     assert explain(capsys, "reduction.cu", "--n", "2", "--exercises", ROOT / "exercises")[0] == 0
+
+
+def test_a_page_and_a_figure_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["explain", str(RIGHT), "--n", "8"]) == 0
+    assert "written: 08_shared_sequential.html" in capsys.readouterr().out
+    assert main.main(["explain", str(RIGHT), "--n", "8", "--format", "svg", "--output", "figure.svg"]) == 0
+    page, figure = (tmp_path / name for name in ("08_shared_sequential.html", "figure.svg"))
+    assert "<svg" in page.read_text() and page.stat().st_size < 2e6
+    assert ElementTree.parse(figure).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["explain", str(RIGHT), "--n", "1", "--output", str(tmp_path)]) == main.USAGE_ERROR
+    assert f"gpulab explain: cannot write {tmp_path}: " in capsys.readouterr().err
 
 
 def test_other_subcommands_refuse_unknown_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,7 +89,7 @@ def test_the_smallest_failing_input_of_a_wrong_kernel(
     words = shlex.split(found.command)
     assert words[:3] == ["gpulab", "explain", path.name]
     monkeypatch.chdir(path.parent)
-    assert main.main(words[1:]) == 1
+    assert main.main([*words[1:], "--format", "text"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
     given, _, failure = found.what.partition(": ")
     assert given in printed and failure in printed

@@ -59,8 +59,8 @@ def rendered(template: str, script: str = "", more_style: str = "", **values: An
     """
     from markupsafe import Markup
 
-    style = _text("style.css") + LISTING_STYLE + SHARES + more_style
-    code = _text(script) if script else ""
+    style = text("style.css") + LISTING_STYLE + SHARES + more_style
+    code = text(script) if script else ""
     page = {"policy": _policy(style, code), "style": Markup(style), "script": Markup(code)}
     return _OPTIONAL.sub("", _environment().get_template(template).render(page | values))
 
@@ -80,7 +80,8 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _text(name: str) -> str:
+def text(name: str) -> str:
+    """Return the contents of a file beside the templates."""
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 

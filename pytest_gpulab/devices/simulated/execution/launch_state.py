@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # imported by the launches that use them
     from pytest_gpulab.devices.simulated.memory.heap import Heap
     from pytest_gpulab.devices.simulated.memory.printf import Printer
     from pytest_gpulab.devices.simulated.memory.textures import Textures
+    from pytest_gpulab.devices.simulated.trace.recorder import LineRecorder
+    from pytest_gpulab.devices.trace_events import LaunchTrace, Trace
 
     from .wave import Wave
 
@@ -139,6 +141,7 @@ class LaunchState:
         bounds: range of shared memory that an instruction may access, by its number.
         checker: the check for races and uninitialised reads; None if the launch runs without it.
         tally: instructions of the waves that are not counted.
+        trace, line_recorder: the trace of this launch and the recorder of its lines; None without a trace.
     """
 
     program: Program
@@ -160,12 +163,25 @@ class LaunchState:
     bounds: dict[int, Range] = field(default_factory=dict)
     checker: LaunchHazardChecker | None = field(init=False)
     tally: Tally = field(init=False)
+    trace: LaunchTrace | None = None
+    line_recorder: LineRecorder | None = None
 
     def __post_init__(self) -> None:
         self.tally, self.checker = Tally(self.program), None
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
             self.checker = LaunchHazardChecker(self.program, self.hazards, self._locate, changing)
+        if self.options.trace is not None:
+            self._begin_trace(self.options.trace)
+
+    def _begin_trace(self, trace: Trace) -> None:
+        from pytest_gpulab.devices.simulated.memory.locating import shared_variables
+        from pytest_gpulab.devices.simulated.trace.recorder import LineRecorder
+        from pytest_gpulab.devices.trace_events import LaunchTrace
+
+        self.trace = LaunchTrace(self.program.name, self.grid, self.block, shared_variables(self))
+        trace.launches.append(self.trace)
+        self.line_recorder = LineRecorder(self.program, self.trace, trace.blocks)
 
     def _locate(self, site: Site, space: str, address: int) -> Location | None:
         from pytest_gpulab.devices.simulated.memory.locating import locate

@@ -52,7 +52,7 @@ class Scheduler:
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool = True) -> None:
         self.wave = Wave(launch, block_ids, is_counted)
-        self.counters = launch.counters if is_counted else launch.tally
+        self.counters = launch.line_recorder or (launch.counters if is_counted else launch.tally)
         self.launch, self.steps = launch, launch.program.steps
         self.ready: dict[Key, list[Group]] = {}
         self.heap: list[Key] = []

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Union
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
-from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
+from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker, LaunchHazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import Banked, first_lane, lane_at
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
@@ -56,7 +56,7 @@ class Wave:
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
         self.checker: HazardChecker | None = None
         if launch.checker is not None:
-            self.checker = HazardChecker(launch.checker, self.shape, launch.shared_bytes, launch.program.local)
+            self.checker = self._hazard_checker(launch.checker)
         self.stack = None if launch.program.stack is None else self._stack(*launch.program.stack)
         self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)
         self.nctaid_x, self.nctaid_y, self.nctaid_z = map(np.uint32, launch.grid)
@@ -64,6 +64,14 @@ class Wave:
         self.warp_size, self.zero, self.one, self.zero64 = np.uint32(32), np.uint32(0), np.uint32(1), np.uint64(0)
         self.dynamic_shared = np.uint32(launch.shared_bytes - launch.program.static_shared)
         self.total_shared = np.uint32(launch.shared_bytes - launch.program.reserved_shared)
+
+    def _hazard_checker(self, checks: LaunchHazardChecker) -> HazardChecker:
+        extents = self.shape, self.launch.shared_bytes, self.launch.program.local
+        if self.launch.trace is None or self.launch.options.trace is None:
+            return HazardChecker(checks, *extents)
+        from pytest_gpulab.devices.simulated.trace.recorder import RecordingChecker  # for figures only
+
+        return RecordingChecker(checks, *extents, self.launch.trace, self.launch.options.trace.blocks, self.shared)
 
     def _stack(self, start: int, nbytes: int) -> Stack:
         from .stack import Stack

@@ -70,6 +70,11 @@ def locate(launch: LaunchState, site: Site, space: str, address: int) -> Locatio
     return Location(space, offset, nearest.nbytes, site.nbytes, element, site.access, *identity)
 
 
+def shared_variables(launch: LaunchState) -> dict[str, tuple[int, int]]:
+    """Return the shared variables by their names in the source, to their start and size in bytes."""
+    return {candidate.symbol: (candidate.start, candidate.nbytes) for candidate, _ in _banked(launch, "shared")}
+
+
 def shared_bounds(launch: LaunchState, site: Site) -> Range:
     """Return the range of shared memory that an instruction may access: one variable if it is certain, else all.
 

@@ -1,0 +1,9 @@
+"""Explanation: the data of figures that show the threads of one block at work on a small input.
+
+- `tracing`: runs a trial once more with a trace.
+- `rows`: the trace as rows of cells with arrows.
+- `loops`: values of loop variables, from the source.
+- `warps`: active lanes per line, banks and sectors of a warp's accesses.
+- `drawing`: chooses the input and the block size of a figure.
+- `figure`: everything that a figure shows of a launch, with marks at what is wrong.
+"""

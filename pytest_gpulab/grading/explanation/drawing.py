@@ -1,0 +1,174 @@
+"""The trial to draw: with blocks as small as the exercise allows, if the submission then behaves in the same way."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Exercise, Size
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
+from pytest_gpulab.grading.correctness.cases import CaseRuns
+from pytest_gpulab.grading.correctness.requests import Request, requested
+from pytest_gpulab.grading.correctness.trials import Trial, Trials
+from pytest_gpulab.grading.diagnosis.sizes import extents_of
+from pytest_gpulab.grading.grade import SmallestInput
+from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
+from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TimeBudget
+
+from .figure import Figure, figures_of
+from .tracing import traced
+
+SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
+"""Parts of a tunable's name to the smallest values to draw: of a single warp, and of two, as races may need them."""
+
+Search = Callable[[LoadedExercise, Path, Device, int], "SmallestInput | None"]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A trial with its figures; `note` says what differs from the submission."""
+
+    trial: Trial
+    figures: tuple[Figure, ...]
+    note: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A submission on a device, to be drawn.
+
+    Attributes:
+        loaded: the exercise.
+        path: the submission.
+        seed: of random input data.
+        search: returns the smallest failing input of a file.
+        request_of: returns the request in a finding's command.
+    """
+
+    loaded: LoadedExercise
+    path: Path
+    device: Device
+    seed: int
+    search: Search
+    request_of: Callable[[str], Request]
+
+
+def drawn(subject: Subject, request: Request) -> Drawn:
+    """Return the figures of a request, or of the smallest failing input, or of a readable one.
+
+    Raises:
+        RequestError: the request does not fit the exercise.
+        InstructorsMistake: the exercise does not accept this size or these values.
+        BuildFailed: the submission has no build.
+    """
+    own = _Runner(subject, subject.path)
+    trial = own.chosen(request)
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+        path = Path(folder) / subject.path.name
+        for least in SMALLEST:
+            small, changed = with_small_blocks(own.source, subject.loaded.exercise, least)
+            if not changed:
+                continue
+            path.write_text(small, encoding="utf-8")
+            runner = _Runner(subject, path)
+            with suppress(BuildFailed, InstructorsMistake):
+                like = runner.chosen(request)
+                if _codes(like) == _codes(trial):
+                    values = ", ".join(f"{name} = {value}" for name, (value, _) in changed.items())
+                    declared = ", ".join(str(value) for _, value in changed.values())
+                    return runner.figures(
+                        like, f"Drawn with {values} instead of {declared}, where it behaves the same."
+                    )
+    return own.figures(trial, "")
+
+
+def _codes(trial: Trial) -> list[str]:
+    return [finding.code for finding in trial.outcome.findings]
+
+
+def with_small_blocks(
+    source: str, exercise: Exercise, smallest: Mapping[str, int]
+) -> tuple[str, Mapping[str, tuple[int, int]]]:
+    """Return a source with smaller blocks, and the changed tunables with their new and old values."""
+    changed: dict[str, tuple[int, int]] = {}
+    for tunable in exercise.tunables:
+        least = next((value for part, value in smallest.items() if part in tunable.name), None)
+        pattern = re.compile(rf"(GPULAB_TUNABLE\s*\(\s*{re.escape(tunable.name)}\s*,\s*)(\d+)(\s*\))")
+        declared = pattern.search(source)
+        if least is None or declared is None:
+            continue
+        smaller = [value for value in tunable.allowed if least <= value < int(declared[2])]
+        if smaller:
+            source = pattern.sub(rf"\g<1>{min(smaller)}\g<3>", source)
+            changed[tunable.name] = (min(smaller), int(declared[2]))
+    return source, changed
+
+
+class _Runner:
+    """Trials of one file."""
+
+    def __init__(self, subject: Subject, path: Path) -> None:
+        self._subject, self._path = subject, path
+        budget = TimeBudget(DEFAULT_LIMITS)
+        self._builds = Builds(path, subject.loaded, subject.device, budget)
+        cases = CaseRuns(subject.loaded, subject.device, self._builds, subject.seed, budget)
+        self._trials = Trials(subject.loaded, self._builds, cases, subject.seed, budget)
+
+    @property
+    def source(self) -> str:
+        """The file's text."""
+        return self._builds.source
+
+    def chosen(self, request: Request) -> Trial:
+        """Run a request; an empty one means the smallest failing input, or else a readable one."""
+        subject = self._subject
+        if request.is_empty:
+            found = subject.search(subject.loaded, self._path, subject.device, subject.seed)
+            if found is None:
+                return self._readable()
+            request = subject.request_of(found.command)
+        return self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
+
+    def _readable(self) -> Trial:
+        """Run one full block on the values 1, 2, 3 and so on, or the first case if the exercise accepts none."""
+        exercise = self._subject.loaded.exercise
+        case = next(case for case in exercise.cases if not case.hidden)
+        problem = case.problem(self._trials.build(case).tunables)
+        block = make_plan(exercise, problem).launches[0].block
+        own_size, own = problem.size, extents_of(problem.size)
+        sizes: list[Size] = [problem.size]
+        if isinstance(problem.size, tuple):
+            sizes.insert(0, (*block, *own)[: len(own)])
+        else:
+            sizes = [2 * prod(block), prod(block), *sizes]  # a thread may take two elements
+
+        def counting(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+            return {
+                name: np.arange(1, values.size + 1).astype(values.dtype).reshape(values.shape)
+                for name, values in inputs.items()
+            }
+
+        for size in sizes:
+            with suppress(InstructorsMistake):
+                change = counting if exercise.mixable else dict
+                problem, prepared = self._trials.prepared(case, size, case.patterns[0], change)
+                trial = self._trials.run(case, problem, prepared)
+                if prod(prepared.plan.launches[0].grid) == 1 and trial.outcome.verdict == "passed":
+                    return trial
+        return self._trials.run(case, *self._trials.prepared(case, own_size, case.patterns[0]))
+
+    def figures(self, trial: Trial, note: str) -> Drawn:
+        """Trace a trial and return its figures."""
+        last = max(prod(launch.grid) for launch in trial.prepared.plan.launches) - 1
+        blocks = frozenset({0, last})
+        found = traced(self._subject.device, self._trials.build(trial.case), trial, blocks)
+        return Drawn(trial, tuple(figures_of(found, blocks)), note)

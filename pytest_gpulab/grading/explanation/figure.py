@@ -1,0 +1,221 @@
+"""The figure of one block as data: its rows with captions, and marks at what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from pytest_gpulab.devices.protocol import Hazard, KernelFault
+from pytest_gpulab.devices.trace_events import LaunchTrace
+
+from .loops import around, loops_of
+from .rows import Row, rows_of
+from .tracing import Traced, TracedArray
+from .warps import LineRun, WarpAccess, line_runs, warp_accesses
+
+MAX_LAUNCHES, MAX_WARPS = 4, 2
+RACE = "race of threads"
+HIDDEN_FLOWS = ("__shfl", "__reduce_", "cooperative_groups", "__ballot")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark at an element of a row; `index` may lie beyond the array's end."""
+
+    row: int
+    index: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The figure of one block of a launch.
+
+    Attributes:
+        title: the launch and the block.
+        rows: see `rows`.
+        captions: one per row, such as `tile, step 2, stride = 4`.
+        marks: what is wrong.
+        threads: of the block.
+        block: extents of the block.
+        warps: the executed lines of the first warps.
+        accesses: the most expensive access of each line.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    captions: tuple[str, ...]
+    marks: tuple[Mark, ...]
+    threads: int
+    block: tuple[int, int, int]
+    warps: tuple[tuple[LineRun, ...], ...]
+    accesses: tuple[WarpAccess, ...]
+
+    @property
+    def has_race(self) -> bool:
+        """True if a race is marked."""
+        return any(mark.what.startswith(RACE) for mark in self.marks)
+
+    def active(self, row: Row) -> str:
+        """Return the line of a row and how many threads write, in words."""
+        if not row.writers:
+            return "as the kernel finds it"
+        line = f"line {row.line}: " if row.line else ""
+        return f"{line}{len(row.threads)} of {self.threads} threads write"
+
+
+def figures_of(traced: Traced, blocks: frozenset[int]) -> list[Figure]:
+    """Return the figures of the recorded blocks of the first launches."""
+    return [
+        _figure(traced, number, launch, block)
+        for number, launch in enumerate(traced.launches[:MAX_LAUNCHES])
+        for block in sorted(blocks)
+        if block < prod(launch.grid)
+    ]
+
+
+def _figure(traced: Traced, number: int, launch: LaunchTrace, block: int) -> Figure:
+    plan = traced.trial.prepared.plan
+    faulty = _faulty_array(traced, number, launch, block)
+    rows = rows_of(launch, traced.arrays[number], block, faulty)
+    of = f", launch {number + 1} of {len(plan.launches)}" if len(plan.launches) > 1 else ""
+    threads = prod(launch.block)
+    warps = (tuple(line_runs(launch, block, warp)) for warp in range(min(MAX_WARPS, -(-threads // 32))))
+    return Figure(
+        f"{plan.launches[number].kernel}{of}, block {block} of {prod(launch.grid)}",
+        tuple(rows),
+        _captions(traced, launch, rows),
+        tuple(_marks(traced, number, launch, block, rows)),
+        threads,
+        launch.block,
+        tuple(warps),
+        (*warp_accesses(launch, block, "shared"), *warp_accesses(launch, block, "global")),
+    )
+
+
+def _captions(traced: Traced, launch: LaunchTrace, rows: list[Row]) -> tuple[str, ...]:
+    loops = loops_of(traced.source, _known(traced, launch))
+    by_line: dict[int, list[int]] = {}
+    for number, row in enumerate(rows):
+        by_line.setdefault(row.line, []).append(number)
+    values: dict[int, str] = {}
+    for line, numbers in by_line.items():
+        loop = around(loops, line)
+        if loop is not None and len(numbers) == len(loop.values):
+            values |= {n: f"{loop.name} = {value}" for n, value in zip(numbers, loop.values, strict=True)}
+    return tuple(_caption(row, values.get(number, "")) for number, row in enumerate(rows))
+
+
+def _caption(row: Row, value: str) -> str:
+    if not row.writers:
+        return f"{row.array.name}, before"
+    return ", ".join(filter(None, (f"{row.array.name}, step {row.step}", value)))
+
+
+def _known(traced: Traced, launch: LaunchTrace) -> dict[str, int]:
+    dimensions = zip("xyz", launch.block, strict=True)
+    return {**{f"blockDim.{axis}": extent for axis, extent in dimensions}, **traced.trial.problem.tunables}
+
+
+def _marks(traced: Traced, number: int, launch: LaunchTrace, block: int, rows: list[Row]) -> Iterator[Mark]:
+    run = traced.run
+    yield from _unwritten(rows)
+    is_last = number == len(traced.launches) - 1
+    faulty = _faulty_array(traced, number, launch, block)
+    if isinstance(run.error, KernelFault) and faulty is not None:
+        yield from _fault(run.error, traced.arrays[number][faulty], rows)
+    for hazard in run.profiles[number].hazards if number < len(run.profiles) else ():
+        yield from _race(hazard, launch, block, rows)
+    if is_last and run.error is None and not run.hazards:
+        yield from _lost(traced, rows)
+
+
+def _unwritten(rows: list[Row]) -> Iterator[Mark]:
+    for number, row in enumerate(rows):
+        for index, thread in row.unwritten.items():
+            yield Mark(number, index, f"thread {thread} reads {row.array.name}[{index}], which was never written")
+
+
+def _faulty_array(traced: Traced, number: int, launch: LaunchTrace, block: int) -> tuple[str, int] | None:
+    """Return the key of the array that a fault in the block missed, or None."""
+    fault = traced.run.error
+    if not isinstance(fault, KernelFault) or fault.location is None or number != len(traced.launches) - 1:
+        return None
+    if fault.lane is not None and _linear(fault.lane.block, launch.grid) != block:
+        return None
+    place = fault.location
+    return next(
+        (
+            (space, start)
+            for (space, start), array in traced.arrays[number].items()
+            if space == place.space and (start == place.base if space == "global" else array.name == place.symbol)
+        ),
+        None,
+    )
+
+
+def _fault(fault: KernelFault, array: TracedArray, rows: list[Row]) -> Iterator[Mark]:
+    assert fault.location is not None
+    number = max(number for number, row in enumerate(rows) if row.array is array)
+    yield Mark(number, fault.location.offset // array.dtype.itemsize, fault.what)
+
+
+def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> Iterator[Mark]:
+    """Mark the element that both threads of a race use."""
+    other = hazard.other
+    if hazard.kind != "race" or other is None or hazard.lane is None or hazard.where is None:
+        return
+    lines = {hazard.where.line, other.where.line if other.where else 0}
+    mine, theirs = (_linear(lane.thread, launch.block) for lane in (hazard.lane, other.lane))
+    if _linear(hazard.lane.block, launch.grid) != block:
+        return
+    for number, row in enumerate(rows):
+        for index, writers in row.writers.items():
+            readers = {
+                arrow.thread
+                for later in rows
+                for arrow in later.arrows
+                if rows[arrow.source.row].array is row.array and arrow.source.index == index
+            }
+            if row.line in lines and {mine, theirs} <= {*writers, *readers} and {mine, theirs} & set(writers):
+                yield Mark(
+                    number,
+                    index,
+                    f"{RACE} {mine} and {theirs} on {row.array.name}[{index}]: "
+                    f"no barrier between lines {' and '.join(map(str, sorted(lines)))}",
+                )
+                return
+
+
+def _linear(index: tuple[int, int, int], extents: tuple[int, int, int]) -> int:
+    return index[0] + extents[0] * (index[1] + extents[1] * index[2])
+
+
+def _lost(traced: Traced, rows: list[Row]) -> Iterator[Mark]:
+    """Mark the elements of inputs that reach no wrong output, unless values pass between threads in registers."""
+    wrong = traced.trial.wrong(traced.run)
+    if not wrong or len(traced.launches) > 1 or any(word in traced.source for word in HIDDEN_FLOWS):
+        return
+    reached = _reached(rows)
+    for number, row in enumerate(rows):
+        if not row.writers and row.array.contents is not None and not row.array.unwritten:
+            lost = [index for index in range(prod(row.array.shape)) if (number, index) not in reached]
+            if len(lost) < prod(row.array.shape):
+                yield from (Mark(number, index, f"{row.array.name}[{index}] reaches no output") for index in lost)
+
+
+def _reached(rows: list[Row]) -> set[tuple[int, int]]:
+    """Return the elements, as (row, index), from which a chain of arrows leads to an output."""
+    reached = {(number, index) for number, row in enumerate(rows) if _is_output(row) for index in row.writers}
+    for number in range(len(rows) - 1, -1, -1):
+        row = rows[number]
+        reached |= {(a.source.row, a.source.index) for a in row.arrows if (number, a.index) in reached}
+        below = next((n for n in range(number - 1, -1, -1) if rows[n].array is row.array), None)
+        if below is not None:  # elements that a row only carries on
+            reached |= {(below, i) for n, i in reached if n == number and i not in row.writers}
+    return reached
+
+
+def _is_output(row: Row) -> bool:
+    return bool(row.writers) and row.array.contents is not None

@@ -1,0 +1,127 @@
+"""Values of the loop variables of a kernel, read from its source where they are simple.
+
+A loop such as `for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2)` has the values 128, 64, ..., 1 for
+blocks of 256 threads. Loops with other names or calls in their heads are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+MAX_ITERATIONS = 64
+_FOR = re.compile(r"\bfor\s*\(\s*(?:[\w\s]*\s)?(\w+)\s*=\s*([^;,]+);([^;]+);([^;{}]+?)\)\s*(?=[{\w#\n])")
+_CONSTANT = re.compile(r"\bconst(?:expr)?\s+(?:\w+\s+)?\w+\s+(\w+)\s*=\s*([^;]+);")
+_UPDATES = (
+    (re.compile(r"^(?:\+\+\s*(\w+)|(\w+)\s*\+\+)$"), "{0} + 1"),
+    (re.compile(r"^(?:--\s*(\w+)|(\w+)\s*--)$"), "{0} - 1"),
+    (re.compile(r"^(\w+)\s*(/|\*|\+|-|<<|>>)=\s*(.+)$"), "{0} {1} ({2})"),
+    (re.compile(r"^(\w+)\s*=\s*(.+)$"), "{1}"),
+)
+_OPERATORS: Mapping[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Mod: operator.mod, ast.BitAnd: operator.and_,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.NotEq: operator.ne,
+    ast.Eq: operator.eq, ast.USub: operator.neg,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop with known values.
+
+    Attributes:
+        first, last: its source lines.
+        name: its variable.
+        values: of the variable, in order.
+    """
+
+    first: int
+    last: int
+    name: str
+    values: tuple[int, ...]
+
+
+def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
+    """Return the loops with known values, inner ones after outer ones.
+
+    Args:
+        source: the submission.
+        known: values of names, such as `blockDim.x`, tunables and scalar parameters.
+    """
+    known = dict(known)
+    for name, text in _CONSTANT.findall(source):
+        with suppress(ValueError, SyntaxError, KeyError, ArithmeticError):
+            known.setdefault(name, _evaluated(text, known))
+    found = []
+    for match in _FOR.finditer(source):
+        name, first, condition, update = (group.strip() for group in match.groups())
+        try:
+            values = _values(name, first, condition, update, dict(known))
+        except (ValueError, SyntaxError, KeyError, ArithmeticError):
+            continue
+        begin = source.count("\n", 0, match.start()) + 1
+        end = source.count("\n", 0, _end(source, match.end())) + 1
+        found.append(Loop(begin, end, name, values))
+    return found
+
+
+def around(loops: list[Loop], line: int) -> Loop | None:
+    """Return the innermost loop around a line."""
+    return max((loop for loop in loops if loop.first <= line <= loop.last), key=lambda loop: loop.first, default=None)
+
+
+def _end(source: str, begin: int) -> int:
+    """Return the position of the end of a statement or a block."""
+    depth = 0
+    for at in range(begin, len(source)):
+        depth += (source[at] in "{(") - (source[at] in "})")
+        if depth == 0 and source[at] in ";}":
+            return at
+    return len(source) - 1
+
+
+def _values(name: str, first: str, condition: str, update: str, known: dict[str, int]) -> tuple[int, ...]:
+    step = _as_expression(update)
+    known[name] = _evaluated(first, known)
+    values: list[int] = []
+    while _evaluated(condition, known) and len(values) < MAX_ITERATIONS:
+        values.append(known[name])
+        known[name] = _evaluated(step, known)
+    return tuple(values)
+
+
+def _as_expression(update: str) -> str:
+    for pattern, form in _UPDATES:
+        if match := pattern.match(update):
+            return form.format(*(group for group in match.groups() if group))
+    raise ValueError(update)
+
+
+def _evaluated(text: str, known: Mapping[str, int]) -> int:
+    for name in sorted((name for name in known if "." in name), key=len, reverse=True):
+        text = text.replace(name, str(known[name]))
+    text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text).replace("/", "//")
+    return int(_value(ast.parse(text.strip(), mode="eval").body, known))
+
+
+def _value(node: ast.expr, known: Mapping[str, int]) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.Name):
+        return known[node.id]
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        right = _value(node.right, known)
+        if isinstance(node.op, ast.LShift) and right > 64:
+            raise ValueError("a shift by more bits than an integer has")
+        return _OPERATORS[type(node.op)](_value(node.left, known), right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, known)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OPERATORS:
+        return _OPERATORS[type(node.ops[0])](_value(node.left, known), _value(node.comparators[0], known))
+    raise ValueError(ast.dump(node))

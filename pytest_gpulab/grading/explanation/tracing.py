@@ -1,0 +1,117 @@
+"""A trial that runs once more with a trace, and the names and types of the arrays in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.trace_events import LaunchTrace, Trace
+from pytest_gpulab.grading.compilation.builds import Build
+from pytest_gpulab.grading.correctness.trials import Trial
+from pytest_gpulab.grading.plans.replay import FIRST, Arrays, Run, allocated, initial_contents, is_poisoned, replay
+
+Array = npt.NDArray[Any]
+
+C_TYPES = {
+    "float": np.float32, "double": np.float64, "int": np.int32, "unsigned": np.uint32, "unsigned int": np.uint32,
+    "uint": np.uint32, "short": np.int16, "char": np.int8, "unsigned char": np.uint8, "long long": np.int64,
+}  # fmt: skip
+_SHARED = re.compile(r"__shared__\s+((?:unsigned\s+|long\s+)?\w+)\s+(\w+)\s*\[")
+
+
+@dataclass(frozen=True)
+class TracedArray:
+    """An array of a launch.
+
+    Attributes:
+        name: in the kernel.
+        dtype, shape: as in NumPy.
+        contents: before the launch's first access; None for shared memory.
+        unwritten: whether a read before a write is a hazard.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    contents: Array | None
+    unwritten: bool
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced trial.
+
+    Attributes:
+        launches: the traces of its launches.
+        arrays: per launch, by (`shared` or `global`, start or address).
+        run: the run that was traced.
+        source: the compiled text.
+    """
+
+    trial: Trial
+    launches: tuple[LaunchTrace, ...]
+    arrays: tuple[Mapping[tuple[str, int], TracedArray], ...]
+    run: Run
+    source: str
+
+
+def traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int]) -> Traced:
+    """Run a trial's plan once, all warps in step, and record the blocks with these linear indices."""
+    trace, plan, inputs = Trace(blocks), trial.prepared.plan, trial.prepared.inputs
+    arrays = Arrays(device, plan)
+    try:
+        memories = arrays.filled(inputs, FIRST.poison)
+        addresses = {name: int(getattr(memory, "address", 0)) for name, memory in memories.items()}
+        recording = replace(FIRST, options=replace(FIRST.options, trace=trace))
+        run = replay(
+            device, build.module, plan, inputs, recording, arrays=arrays, names=build.parameters, vectors=build.vectors
+        )
+    finally:
+        arrays.free()
+    buffers = {buffer.name: buffer for buffer in allocated(plan)}
+    found = []
+    for launch, each in zip(plan.launches, trace.launches, strict=False):
+        names = build.parameters.get(launch.kernel, ())
+        known: dict[tuple[str, int], TracedArray] = {}
+        for position, argument in enumerate(launch.args):
+            if isinstance(argument, str):
+                buffer = buffers[argument]
+                name = names[position] if len(names) == len(launch.args) else argument
+                contents = initial_contents(buffer, inputs, FIRST.poison)
+                array = TracedArray(name, np.dtype(buffer.dtype), buffer.shape, contents, is_poisoned(buffer))
+                known["global", addresses[argument]] = array
+        types = _shared_types(build.source, trial.problem.variant.defines)
+        likely = np.dtype(plan.buffers[0].dtype)
+        for name, (start, nbytes) in each.shared.items():
+            dtype = types.get(name, likely)
+            shape = _shared_shape(nbytes // dtype.itemsize, each.block)
+            known["shared", start] = TracedArray(name or "shared", dtype, shape, None, True)
+        found.append(known)
+    return Traced(trial, tuple(trace.launches), tuple(found), run, build.source)
+
+
+def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
+    """Return the element types of shared arrays, by name; those of unknown types are left out."""
+    macros = {"GPULAB_T": "int", **defines}
+    found = {}
+    for kind, name in _SHARED.findall(source):
+        plain = macros.get(kind, kind)
+        if plain in C_TYPES:
+            found[name] = np.dtype(C_TYPES[plain])
+    return found
+
+
+def _shared_shape(elements: int, block: tuple[int, int, int]) -> tuple[int, ...]:
+    """Return the likely shape of a shared array: one row per row of a block of two dimensions, perhaps padded."""
+    x, y = block[:2]
+    if y > 1:
+        for rows, columns in ((y, x), (x, y), (y, x + 1), (x, y + 1)):
+            if rows * columns == elements:
+                return rows, columns
+    return (elements,)

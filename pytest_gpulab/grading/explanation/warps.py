@@ -1,0 +1,96 @@
+"""Warps of a traced block: the active lanes per line, the banks and the sectors of their accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_gpulab.devices.trace_events import AccessEvent, LaunchTrace, LineEvent
+
+WARP, BANKS, WORD_BYTES, SECTOR_BYTES = 32, 32, 4, 32
+MAX_LINES = 120  # executed lines of a warp
+
+
+@dataclass(frozen=True)
+class LineRun:
+    """An execution of a line by a warp; `lanes` are the active ones."""
+
+    line: int
+    lanes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class WarpAccess:
+    """An access of one warp.
+
+    Attributes:
+        line: its source line.
+        kind: `read`, `write` or `atomic`.
+        space: `shared` or `global`.
+        places: bank or sector to the lanes that access it; sectors are counted from the first one.
+        cost: passes of shared memory, or sectors of global memory.
+        best: the cost of the same lanes with neighbouring elements.
+    """
+
+    line: int
+    kind: str
+    space: str
+    places: dict[int, tuple[int, ...]]
+    cost: int
+    best: int
+
+
+def line_runs(trace: LaunchTrace, block: int, warp: int) -> list[LineRun]:
+    """Return the lines that a warp executes, in order, at most `MAX_LINES`."""
+    found: list[LineRun] = []
+    for event in trace.events:
+        if not isinstance(event, LineEvent) or event.block != block:
+            continue
+        lanes = frozenset((event.threads[event.threads // WARP == warp] % WARP).tolist())
+        for where in event.lines if lanes else ():
+            run = LineRun(where.line, lanes)
+            if not found or found[-1] != run:
+                found.append(run)
+    return found[:MAX_LINES]
+
+
+def warp_accesses(trace: LaunchTrace, block: int, space: str) -> list[WarpAccess]:
+    """Return the most expensive access of each line and kind, in the order of the lines."""
+    worst: dict[tuple[int, str], WarpAccess] = {}
+    for access in _accesses(trace, block, space):
+        key = access.line, access.kind
+        if key not in worst or access.cost > worst[key].cost:
+            worst[key] = access
+    return [worst[key] for key in sorted(worst)]
+
+
+def _accesses(trace: LaunchTrace, block: int, space: str) -> Iterator[WarpAccess]:
+    for event in trace.events:
+        if not isinstance(event, AccessEvent) or (event.block, event.space) != (block, space) or event.where is None:
+            continue
+        for warp in np.unique(event.threads // WARP).tolist():
+            mine = event.threads // WARP == warp
+            yield _access(event, (event.threads[mine] % WARP).tolist(), event.offsets[mine].tolist())
+
+
+def _access(event: AccessEvent, lanes: list[int], offsets: list[int]) -> WarpAccess:
+    places: dict[int, list[int]] = {}
+    assert event.where is not None
+    needed = len(lanes) * event.nbytes
+    if event.space == "shared":
+        words: dict[int, set[int]] = {}
+        for lane, offset in zip(lanes, offsets, strict=True):
+            for word in range(offset // WORD_BYTES, (offset + event.nbytes - 1) // WORD_BYTES + 1):
+                places.setdefault(word % BANKS, []).append(lane)
+                words.setdefault(word % BANKS, set()).add(word)
+        cost, best = max(map(len, words.values())), -(-needed // (BANKS * WORD_BYTES))
+    else:
+        first = min(offsets) // SECTOR_BYTES
+        for lane, offset in zip(lanes, offsets, strict=True):
+            for sector in range(offset // SECTOR_BYTES, (offset + event.nbytes - 1) // SECTOR_BYTES + 1):
+                places.setdefault(sector - first, []).append(lane)
+        cost, best = len(places), -(-needed // SECTOR_BYTES)
+    shown = {place: tuple(dict.fromkeys(of)) for place, of in sorted(places.items())}
+    return WarpAccess(event.where.line, event.kind, event.space, shown, cost, best)

@@ -1,0 +1,180 @@
+"""Figures of the data flow in a block as SVG: a row of cells per step, with the writing threads and arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from math import prod
+
+from pytest_gpulab.grading.explanation.figure import Figure, Mark
+from pytest_gpulab.grading.explanation.rows import Arrow, Row
+from pytest_gpulab.reports.terminal.text import visible
+
+CELL, HEIGHT, LEFT, GAP, THREADS = 32, 24, 216, 46, 14
+LETTER = 7.5  # of a bold text
+MAX_COLUMNS = 64
+MAX_ARROWS = 400  # of a row
+
+STYLE = """
+.flow { font: 12px ui-monospace, monospace; --ink: #1b1b1b; --soft: #8a8a8a; --paper: #ffffff; --own: #cfe3fb;
+  --line: #5b84b1; --bad: #c0182c; --bad-fill: #fbd5d9; }
+.flow text { fill: var(--ink); text-anchor: middle; }
+.flow .caption, .flow .note { text-anchor: start; }
+.flow .note, .flow .index, .flow .idle { fill: var(--soft); font-size: 10px; }
+.flow .cell { fill: var(--paper); stroke: var(--soft); }
+.flow .kept text.value { fill: var(--soft); }
+.flow .written .cell { fill: var(--own); stroke: var(--line); }
+.flow .arrow { fill: none; stroke: var(--line); stroke-width: 1.2; }
+.flow .head { fill: var(--line); }
+.flow .thread { fill: var(--line); }
+.flow .thread-id { fill: #ffffff; font-size: 9px; }
+.flow .bad .cell { fill: var(--bad-fill); stroke: var(--bad); stroke-width: 2; }
+.flow .bad .beyond { stroke-dasharray: 4 3; }
+.flow .bad-text { fill: var(--bad); text-anchor: start; font-weight: bold; paint-order: stroke; stroke: var(--paper);
+  stroke-width: 3px; }
+.flow .no-barrier { stroke: var(--bad); stroke-width: 2; stroke-dasharray: 8 5; }
+"""
+
+
+def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
+    """Return the figure as an SVG element; `is_alone` adds the style, for a file of its own."""
+    layout = _Layout(figure)
+    parts = [part for number in range(len(figure.rows)) for part in layout.row(number)]
+    style = f"<style>{STYLE}</style>" if is_alone else ""
+    size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="flow" role="img" {size}>'
+    title = f"<title>{_text(f'Data flow of {figure.title}')}</title>"
+    marker = (
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
+        'orient="auto-start-reverse"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>'
+    )
+    return "\n".join([head, style, title, marker, *parts, "</svg>"])
+
+
+class _Layout:
+    """Positions of rows and cells."""
+
+    def __init__(self, figure: Figure) -> None:
+        self._figure, self._rows = figure, figure.rows
+        self._columns = {id(row.array): self._shown(row) for row in figure.rows}
+        self._marks: dict[int, list[Mark]] = {}
+        for mark in figure.marks:
+            self._marks.setdefault(mark.row, []).append(mark)
+        self._tops: list[int] = []
+        top = 18
+        for number, row in enumerate(figure.rows):
+            top += (GAP if row.arrows and not self._is_grid(row) else 12) if number else 0
+            self._tops.append(top)
+            top += THREADS + HEIGHT * self._lines(row) + 16 + 14 * min(len(self._marks.get(number, ())), 1)
+        self.height = top + 8
+        widest = max((self._width(row) for row in figure.rows), default=1)
+        beyond = 2 if any(mark.index >= prod(figure.rows[mark.row].array.shape) for mark in figure.marks) else 0
+        longest = max((len(mark.what) for mark in figure.marks), default=0) + len(" (and 99 more elements)")
+        self.width = LEFT + max(CELL * (widest + beyond), LETTER * longest) + 10
+
+    def row(self, number: int) -> Iterator[str]:
+        """Yield the elements of a row."""
+        row, figure = self._rows[number], self._figure
+        top = self._tops[number]
+        yield f'<g class="row" data-row="{number}" data-line="{row.line}">'
+        middle = top + THREADS + HEIGHT * self._lines(row) / 2
+        yield f'<text class="caption" x="4" y="{middle}">{_text(figure.captions[number])}</text>'
+        yield f'<text class="note" x="4" y="{middle + 13}">{_text(figure.active(row))}</text>'
+        if row.unordered is not None and figure.has_race:
+            y = top - 4
+            yield f'<line class="no-barrier" x1="4" x2="{self.width - 6}" y1="{y}" y2="{y}"/>'
+            a, b = row.unordered
+            yield f'<text class="bad-text" x="4" y="{y - 4}">no barrier here: threads {a} and {b}</text>'
+        for arrow in row.arrows[:MAX_ARROWS] if not self._is_grid(row) else ():
+            yield from self._arrow(arrow, number)
+        bad = {mark.index: mark.what for mark in self._marks.get(number, ())}
+        for index in self._columns[id(row.array)]:
+            yield from self._cell(row, number, index, bad.get(index, ""))
+        for mark in self._marks.get(number, ())[:1]:
+            yield from self._beyond(row, number, mark)
+            others = len(self._marks[number]) - 1
+            more = f" (and {others} more elements)" if others else ""
+            bottom = top + THREADS + HEIGHT * self._lines(row) + 26
+            yield f'<text class="bad-text" x="{LEFT}" y="{bottom}">{_text(mark.what)}{more}</text>'
+        yield "</g>"
+
+    def _shown(self, row: Row) -> list[int]:
+        """Return the elements of an array that are drawn: all, or the first ones that the block uses."""
+        size = prod(row.array.shape)
+        if size <= MAX_COLUMNS or self._is_grid(row):
+            return list(range(size))
+        rows = [other for other in self._rows if other.array is row.array]
+        used = {index for other in rows for index in other.writers}
+        used |= {
+            a.source.index for other in self._rows for a in other.arrows if self._rows[a.source.row].array is row.array
+        }
+        return sorted(used)[:MAX_COLUMNS]
+
+    @staticmethod
+    def _is_grid(row: Row) -> bool:
+        shape = row.array.shape
+        return len(shape) == 2 and shape[0] > 1 and shape[1] <= MAX_COLUMNS and shape[0] <= MAX_COLUMNS
+
+    def _lines(self, row: Row) -> int:
+        return row.array.shape[0] if self._is_grid(row) else 1
+
+    def _width(self, row: Row) -> int:
+        return row.array.shape[1] if self._is_grid(row) else len(self._columns[id(row.array)])
+
+    def _place(self, number: int, index: int) -> tuple[float, float] | None:
+        """Return the top left corner of a cell; None if it is not drawn."""
+        row, top = self._rows[number], self._tops[number] + THREADS
+        if self._is_grid(row):
+            y, x = divmod(index, row.array.shape[1])
+            return LEFT + CELL * x, top + HEIGHT * y
+        columns = self._columns[id(row.array)]
+        return (LEFT + CELL * columns.index(index), top) if index in columns else None
+
+    def _cell(self, row: Row, number: int, index: int, bad: str) -> Iterator[str]:
+        place = self._place(number, index)
+        assert place is not None
+        x, y = place
+        writers = row.writers.get(index, [])
+        kind = ("written" if writers else "kept") + (" bad" if bad else "")
+        value = f"{row.values[index]:.4g}" if row.known[index] else "?"
+        who = f", written by thread {', '.join(map(str, writers))} in line {row.line}" if writers else ""
+        hover = f"{row.array.name}[{index}] = {value}{who}{'; ' + bad if bad else ''}"
+        yield f'<g class="{kind}"><title>{_text(hover)}</title>'
+        yield f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
+        small = ' font-size="9"' if len(value) > 4 else ""
+        yield f'<text class="value" x="{x + CELL / 2}" y="{y + 16}"{small}>{_text(value)}</text>'
+        if not self._is_grid(row):
+            yield f'<text class="index" x="{x + CELL / 2}" y="{y + HEIGHT + 10}">{index}</text>'
+            if writers:
+                yield f'<circle class="thread" cx="{x + CELL / 2}" cy="{y - 7}" r="7"/>'
+                yield f'<text class="thread-id" x="{x + CELL / 2}" y="{y - 4}">{writers[0]}</text>'
+        else:
+            threads = writers or self._readers(number, index)
+            if threads:
+                yield f'<text class="index" x="{x + 7}" y="{y + 8}">{threads[0]}</text>'
+        yield "</g>"
+
+    def _readers(self, number: int, index: int) -> list[int]:
+        return [a.thread for row in self._rows for a in row.arrows if (a.source.row, a.source.index) == (number, index)]
+
+    def _beyond(self, row: Row, number: int, mark: Mark) -> Iterator[str]:
+        """Draw an element beside an array's end."""
+        size = prod(row.array.shape)
+        if 0 <= mark.index < size:
+            return
+        x = LEFT + CELL * (self._width(row) + 0.5) if mark.index >= size else LEFT - CELL * 1.2
+        y = self._tops[number] + THREADS
+        yield f'<g class="bad"><rect class="cell beyond" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
+        yield f'<text x="{x + CELL / 2}" y="{y + 16}">[{mark.index}]</text></g>'
+
+    def _arrow(self, arrow: Arrow, number: int) -> Iterator[str]:
+        begin, end = self._place(arrow.source.row, arrow.source.index), self._place(number, arrow.index)
+        if begin is None or end is None:
+            return
+        x1, y1 = begin[0] + CELL / 2, begin[1] + HEIGHT + 13
+        x2, y2 = end[0] + CELL / 2, end[1] - 15
+        yield f'<path class="arrow" marker-end="url(#head)" d="M{x1} {y1} L{x2} {y2}"/>'
+
+
+def _text(text: str) -> str:
+    return escape(visible(text))

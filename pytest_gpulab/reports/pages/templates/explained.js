@@ -1,0 +1,31 @@
+"use strict";
+// Steps through the rows of each figure and highlights the source line; without this script all rows are shown.
+for (const figure of document.querySelectorAll("section.figure")) {
+  const rows = [...figure.querySelectorAll(".row")];
+  const captions = [...figure.querySelectorAll(".captions li")];
+  const slider = figure.querySelector("input");
+  const show = (step) => {
+    const now = Math.max(0, Math.min(rows.length - 1, step));
+    slider.value = now;
+    rows.forEach((row, number) => {
+      row.classList.toggle("later", number > now);
+      row.classList.toggle("now", number === now);
+    });
+    figure.querySelector("output").textContent = captions[now] ? captions[now].textContent : "";
+    document.querySelectorAll(".source .now").forEach((line) => line.classList.remove("now"));
+    const line = rows[now] && document.querySelector(`.source [data-line="${rows[now].dataset.line}"]`);
+    if (line) line.classList.add("now");
+  };
+  figure.querySelector(".steps").hidden = rows.length < 2;
+  slider.addEventListener("input", () => show(Number(slider.value)));
+  for (const button of figure.querySelectorAll("button")) {
+    button.addEventListener("click", () => show(Number(slider.value) + Number(button.dataset.by)));
+  }
+  figure.tabIndex = -1;
+  figure.addEventListener("keydown", (event) => {
+    if (event.target === slider) return; // it moves by itself
+    const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+    if (by) { show(Number(slider.value) + by); event.preventDefault(); }
+  });
+  show(rows.length - 1);
+}

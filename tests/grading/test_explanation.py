@@ -1,0 +1,142 @@
+"""Figures as data: rows, arrows, loop variables and marks of the ladders' kernels and of wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.command.explain import _of_command
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.correctness.requests import Request
+from pytest_gpulab.grading.explanation.drawing import Drawn, Subject, drawn
+from pytest_gpulab.grading.explanation.figure import Figure
+from pytest_gpulab.grading.explanation.loops import around, loops_of
+from pytest_gpulab.grading.grader import smallest_failing
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICE = open_device("sim")[0]
+
+
+def draw(path: str, request: Request | None = None) -> Drawn:
+    file = ROOT / path
+    loaded = Catalogue(ROOT / "exercises").load(file.parent.name)
+    return drawn(Subject(loaded, file, DEVICE, 20, smallest_failing, _of_command), request or Request())
+
+
+def arrows(figure: Figure, row: int) -> set[tuple[int, int, int]]:
+    """Return (from, to, thread) of a row's arrows."""
+    return {(arrow.source.index, arrow.index, arrow.thread) for arrow in figure.rows[row].arrows}
+
+
+def test_a_reduction_tree() -> None:
+    found = draw("solutions/reduction/08_shared_sequential.cu")
+    (figure,) = found.figures
+    assert found.note == "Drawn with BLOCK_SIZE = 32 instead of 256, where it behaves the same."
+    strides = [f"tile, step {k + 1}, stride = {16 >> k}" for k in range(5)]
+    assert list(figure.captions) == ["in, before", "tile, step 0", *strides, "out, step 6"]
+    for k in range(5):
+        stride = 16 >> k
+        expected = {(t, t, t) for t in range(stride)} | {(t + stride, t, t) for t in range(stride)}
+        assert arrows(figure, k + 2) == expected
+        assert figure.active(figure.rows[k + 2]) == f"line 19: {stride} of 32 threads write"
+    assert figure.rows[-1].values.tolist() == [528] and not figure.marks
+
+
+def test_hillis_steele() -> None:
+    (figure,) = draw("solutions/scan/01_hillis_steele.cu").figures
+    steps = [row for row, caption in enumerate(figure.captions) if "step = " in caption]
+    for row, distance in zip(steps, (1, 2, 4, 8, 16), strict=True):
+        expected = {(t, t, t) for t in range(32)} | {(t - distance, t, t) for t in range(distance, 32)}
+        assert arrows(figure, row) == expected
+
+
+def test_blellochs_sweeps() -> None:
+    (figure,) = draw("solutions/scan/03_blelloch.cu").figures
+    up, down = ([n for n, row in enumerate(figure.rows) if row.line == line] for line in (28, 41))
+    assert [figure.captions[n].partition("stride = ")[2] for n in (*up, *down)] == [
+        "1", "2", "4", "8", "16", "32", "32", "16", "8", "4", "2", "1",
+    ]  # fmt: skip
+    assert arrows(figure, up[1]) == {(4 * t + at, 4 * t + 3, t) for t in range(16) for at in (1, 3)}
+    # the left child gets the value of its parent, the right one the sum of both
+    assert {each for each in arrows(figure, down[1]) if each[2] == 1} == {(63, 47, 1), (47, 63, 1), (63, 63, 1)}
+    (cleared,) = (row for row in figure.rows if row.writers == {63: [0]} and row.values[63] == 0)
+    assert cleared.arrows == []
+
+
+RIGHT = (
+    "constant_memory/01_constant", "divergence/02_eight_way_by_warp", "reduction/11_vector_grid_stride",
+    "scan/06_single_pass",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_kernels_have_figures_without_marks(name: str) -> None:
+    found = draw(f"solutions/{name}.cu")
+    assert found.trial.outcome.verdict == "passed"
+    assert found.figures and all(figure.rows and not figure.marks for figure in found.figures)
+    assert all(figure.accesses or figure.warps for figure in found.figures)
+
+
+MARKED = {
+    "tests/wrong/reduction/missing_barrier.cu": "race of threads 0 and 32 on tile[32]: no barrier between lines 12",
+    "tests/wrong/reduction/guard_off_by_one.cu": "invalid __global__ read of size 4 bytes: `in[1]` read, `in` has 1",
+    "tests/wrong/reduction/stops_at_two.cu": "in[1] reaches no output",
+    "tests/wrong/reduction/uninitialised_shared.cu": "which was never written",
+    "tests/wrong/scan/missing_barrier.cu": "race of threads",
+}
+
+
+@pytest.mark.parametrize("path", MARKED)
+def test_what_is_wrong_is_marked(path: str) -> None:
+    marks = [mark.what for figure in draw(path).figures for mark in figure.marks]
+    assert any(MARKED[path] in what for what in marks), marks
+
+
+def test_rows_without_a_barrier_between_them_name_the_threads() -> None:
+    (figure,) = draw("tests/wrong/reduction/missing_barrier.cu").figures
+    assert figure.rows[2].unordered == (32, 0) and figure.has_race
+    (right,) = draw("solutions/reduction/08_shared_sequential.cu").figures
+    assert all(row.unordered is None for row in right.rows)
+
+
+def test_divergence_and_sectors_are_seen() -> None:
+    figure = draw("solutions/reduction/06_shared_modulo.cu").figures[0]
+    active = {len(run.lanes) for run in figure.warps[0]}
+    assert {32, 16, 8} <= active
+    scattered = draw("solutions/constant_memory/02_scattered_index.cu").figures[0]
+    assert any(access.space == "global" and access.cost >= access.best for access in scattered.accesses)
+
+
+def test_bank_conflicts_are_counted() -> None:
+    figure = draw("solutions/scan/03_blelloch.cu").figures[0]
+    padded = draw("solutions/scan/04_blelloch_padded.cu").figures[0]
+    worst, better = (max(a.cost for a in each.accesses if a.space == "shared") for each in (figure, padded))
+    assert worst == 2 and better <= worst
+
+
+@pytest.mark.parametrize(
+    ("head", "values"),
+    [
+        ("for (unsigned s = blockDim.x / 2; s > 0; s /= 2)", (4, 2, 1)),
+        ("for (int s = 1; s < N; s <<= 1)", (1, 2, 4)),
+        ("for (int s = N - 1; s >= 5; --s)", (7, 6, 5)),
+        ("for (int s = 0; s < 8u; s += N / 2)", (0, 4)),
+        ("for (int s = 3; s != 0; s = s - 1)", (3, 2, 1)),
+        ("for (int s = first(); s < N; ++s)", None),
+        ("for (int s = 0; s < other; ++s)", None),
+        ("for (int s = 1; s < N; s /= 0)", None),
+    ],
+)
+def test_values_of_a_loop_variable(head: str, values: tuple[int, ...] | None) -> None:
+    source = f"constexpr int N = B;\n{head} {{\n    x[s] = s;\n}}\n"
+    loops = loops_of(source, {"blockDim.x": 8, "B": 8})
+    loop = around(loops, 3)
+    assert (loop.values if loop else None) == values
+    assert around(loops, 5) is None
+
+
+def test_an_endless_loop_head_ends() -> None:
+    (loop,) = loops_of("for (int s = 1; s > 0; ++s)\n    x[s] = s;\n", {})
+    assert len(loop.values) == 64

@@ -1,0 +1,89 @@
+"""The page of `gpulab explain` in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browser import Browser
+from browser import browser as browser
+from selenium.webdriver.common.keys import Keys
+
+from pytest_gpulab.command import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def page_of(path: str, folder: Path) -> Path:
+    page = folder / "page.html"
+    main.main(["explain", str(ROOT / path), "--exercises", str(ROOT / "exercises"), "--output", str(page)])
+    return page
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return page_of("solutions/reduction/08_shared_sequential.cu", tmp_path_factory.mktemp("tree"))
+
+
+def shown(browser: Browser) -> tuple[int, int, str]:
+    """Return the number of rows shown, the highlighted source line, and the caption."""
+    rows = browser.run("return document.querySelectorAll('.row:not(.later)').length")
+    line = browser.run("return Number((document.querySelector('.source .now') || {dataset: {line: 0}}).dataset.line)")
+    return rows, line, browser.run("return document.querySelector('output').textContent")
+
+
+def test_the_page_asks_for_nothing_and_complains_of_nothing(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    assert browser.requests() == [] and browser.console() == []
+    assert tree.stat().st_size < 2_000_000
+    assert shown(browser)[:2] == (8, 23)
+
+
+def test_keys_buttons_and_the_slider_step(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    browser.run("document.querySelector('section.figure button').focus()")
+    browser.press(Keys.ARROW_LEFT)
+    assert shown(browser) == (7, 19, "tile, step 5, stride = 1: line 19: 1 of 32 threads write")
+    back, further = browser.find("section.figure button")
+    back.click()
+    assert shown(browser)[0] == 6
+    further.click()
+    assert shown(browser)[0] == 7
+    browser.run("const s = document.querySelector('input'); s.value = 1; s.dispatchEvent(new Event('input'))")
+    assert shown(browser) == (2, 15, "tile, step 0: line 15: 32 of 32 threads write")
+
+
+def test_hovering_names_thread_and_line(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    titles = browser.run("return [...document.querySelectorAll('.written title')].map(each => each.textContent)")
+    assert "tile[3] = 36, written by thread 3 in line 19" not in titles
+    assert "tile[3] = 144, written by thread 3 in line 19" in titles
+
+
+def test_everything_is_shown_without_scripts_and_on_paper(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    browser.tell("Emulation.setScriptExecutionDisabled", value=True)
+    browser.driver.refresh()
+    assert not browser.find(".row.later") and len(browser.find(".row")) == 8
+    browser.tell("Emulation.setScriptExecutionDisabled", value=False)
+    browser.driver.refresh()
+    browser.run("const s = document.querySelector('input'); s.value = 0; s.dispatchEvent(new Event('input'))")
+    browser.emulate("print", "light")
+    opacity = "return [...document.querySelectorAll('.row')].map(each => getComputedStyle(each).opacity)"
+    assert set(browser.run(opacity)) == {"1"}
+
+
+def test_colours_follow_the_scheme(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    fill = "return getComputedStyle(document.querySelector('.written .cell')).fill"
+    light = browser.run(fill)
+    browser.emulate("", "dark")
+    assert browser.run(fill) != light
+
+
+def test_what_is_wrong_is_marked_in_the_figure(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of("tests/wrong/reduction/guard_off_by_one.cu", tmp_path))
+    assert len(browser.find(".bad .beyond")) == 1
+    assert "`in[1]` read" in browser.find(".marks")[0].text
+    browser.open(page_of("tests/wrong/reduction/missing_barrier.cu", tmp_path))
+    assert len(browser.find(".no-barrier")) >= 2 and browser.find(".bad .cell")
