@@ -22,6 +22,6 @@ exercise = single_kernel(
         UsesCheck("coalesced", (concepts.global_traffic(1.1),), 5, (256, 256)),
         UsesCheck("conflict-free", (concepts.bank_conflicts(0.1),), 5, (256, 256), required=False),
     ],
-    speed={1.5: 10, 3.6: 10},
+    speed={1.4: 10, 3: 5, 5.3: 5},
     dimensions=2,
 )
