@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto (default), sim, cuda or cuda:N")
     limit = f"time limit of grading (default: {LIMIT_S:g})"
     parser.add_argument("--timeout", type=float, default=LIMIT_S, metavar="SECONDS", help=limit)
+    parser.add_argument(
+        "--programs", action="store_true", help="grade whole programs: the student's host code runs, in a sandbox"
+    )
     parser.epilog = (
         "The result file is written in any case. Exit code: 0 if there is a result; for classroom50 1 if nothing could "
         "be graded; for github 1 if required checks failed, 2 if nothing could be graded."
@@ -51,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         result=result,
         device=arguments.device,
         limit_s=arguments.timeout,
+        programs=arguments.programs,
     )
     try:
         outcome = grade(request)

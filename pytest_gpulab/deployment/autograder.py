@@ -36,6 +36,7 @@ class Request:
         result: the path of the result file.
         device: as for `--gpulab-device`.
         limit_s: time limit of grading.
+        programs: as `--gpulab-programs`: whether host code of the student runs, in a sandbox.
     """
 
     platform: str
@@ -45,6 +46,7 @@ class Request:
     result: Path
     device: str = "auto"
     limit_s: float = 540.0
+    programs: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,14 @@ def grade(request: Request) -> Outcome:
         request.result.unlink()  # a link of the student's
     formats.check(request.platform, request.result, context)
     formats.write_not_graded(request.platform, request.result, STOPPED, Context(environment=_without_summary()))
+    log = ""
     try:
         book, log = _graded(request)
         formats.write(request.platform, request.result, book, context)
     except (NotGraded, ReportError) as error:
         text = error.text if isinstance(error, NotGraded) else _as_sentence(request, error)
         formats.write_not_graded(request.platform, request.result, text, context)
-        return Outcome(platform.not_graded, f"not graded: {text}", error.log if isinstance(error, NotGraded) else "")
+        return Outcome(platform.not_graded, f"not graded: {text}", error.log if isinstance(error, NotGraded) else log)
     points = Points.of(the_only_row(book).checks)
     line = f"{points_text(points.earned)} of {points_text(points.graded)} points"
     code = 0 if _has_passed(book) else platform.failed
@@ -104,7 +107,8 @@ def _graded(request: Request) -> tuple[Gradebook, str]:
         except (OSError, CannotUnpack) as error:
             raise NotGraded(f"The submission cannot be read: {error}.") from error
         report = folder / "grades.json"
-        ended = child.run(sources, graded, report, request.exercises, request.device, request.limit_s)
+        more = ["--gpulab-programs"] if request.programs else []
+        ended = child.run(sources, graded, report, request.exercises, request.device, request.limit_s, more)
         return gradebook(report, ended, request.limit_s, files, request.names), ended.log
 
 

@@ -40,7 +40,15 @@ class Ended:
     lacked_memory: bool = False
 
 
-def run(files: Sequence[Path], folder: Path, report: Path, exercises: Path, device: str, limit_s: float) -> Ended:
+def run(
+    files: Sequence[Path],
+    folder: Path,
+    report: Path,
+    exercises: Path,
+    device: str,
+    limit_s: float,
+    more: Sequence[str] = (),
+) -> Ended:
     """Grade files and return the end of the process.
 
     Args:
@@ -50,12 +58,13 @@ def run(files: Sequence[Path], folder: Path, report: Path, exercises: Path, devi
         exercises: the exercises folder.
         device: as for `--gpulab-device`.
         limit_s: time limit of the process.
+        more: further options of pytest.
     """
     options = [
         *("-c", os.devnull, f"--rootdir={folder}", "--noconftest", "-p", "gpulab", "-p", "no:cacheprovider"),
         *("--gpulab", f"--gpulab-exercises={exercises}", f"--gpulab-device={device}"),
         *(f"--gpulab-timeout={min(CHECK_LIMIT_S, limit_s):.3f}", f"--gpulab-report=json:{report}"),
-        *("-q", "--color=no"),
+        *("-q", "--color=no", *more),
     ]
     command = [sys.executable, _isolation(), "-m", "pytest", *options, *map(str, files)]
     log = folder.with_name("log.txt")

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_gpulab.authoring.handout import write_handout
+from pytest_gpulab.authoring.handout import HandoutError, write_handout
 from pytest_gpulab.course.intake.submissions import listed
-from pytest_gpulab.grading.catalogue import Catalogue, Loaded
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 
 from .wheel import constraints, python_version, wheel, wheel_name
@@ -66,12 +66,12 @@ def write_package(platform: str, exercises: Sequence[Path], out: Path, image: st
         FileExistsError: `out` exists.
         OSError: it cannot be written.
         BrokenExercise: an exercise cannot be loaded.
-        HandoutError: a hidden case cannot be removed.
+        HandoutError: a hidden case cannot be removed, or an exercise asks for a whole program.
     """
     if out.exists():
         raise FileExistsError(17, "exists already", str(out))
     catalogue = Catalogue(exercises[0].parent)
-    chosen = [catalogue.load(folder.name) for folder in exercises]
+    chosen = [_kernels_of(catalogue, folder.name) for folder in exercises]
     values, layout = _values(chosen, image), LAYOUTS[platform]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "package"
@@ -90,7 +90,14 @@ def write_package(platform: str, exercises: Sequence[Path], out: Path, image: st
         return [path.relative_to(folder).as_posix() for path in files]
 
 
-def _values(chosen: Sequence[Loaded], image: str) -> dict[str, str]:
+def _kernels_of(catalogue: Catalogue, name: str) -> LoadedExercise:
+    loaded = catalogue.load(name)
+    if not isinstance(loaded, LoadedExercise):
+        raise HandoutError(f"{name} asks for a whole program, which no package has the compilers for")
+    return loaded
+
+
+def _values(chosen: Sequence[LoadedExercise], image: str) -> dict[str, str]:
     names = [each.name for each in chosen]
     points = sum(check.max_points for each in chosen for check in checks_of(each.exercise))
     downloads = [f'  <pl-file-download file-name="{name}.cu"></pl-file-download>' for name in names]
@@ -135,7 +142,7 @@ def _write_grader(folder: Path) -> None:
     (folder / "constraints.txt").write_text(constraints())
 
 
-def _write_exercises(folder: Path, chosen: Sequence[Loaded], layout: Layout) -> None:
+def _write_exercises(folder: Path, chosen: Sequence[LoadedExercise], layout: Layout) -> None:
     """Copy the exercises and their calibrations; a student's own copy and bytecode are left out."""
     folder.mkdir(parents=True)
     for each in chosen:
@@ -157,7 +164,7 @@ def _remove_hidden_cases(folder: Path) -> None:
         shutil.copytree(Path(name) / "copy" / "exercises", folder)
 
 
-def _skeleton(loaded: Loaded) -> Path:
+def _skeleton(loaded: LoadedExercise) -> Path:
     own = loaded.folder / f"{loaded.name}.cu"
     return own if own.is_file() else loaded.folder / "naive.cu"
 

@@ -21,6 +21,7 @@ sys.path += [str(Path(__file__).parents[1] / name) for name in ("course", "plugi
 from course import EXERCISE, NAIVE, RIGHT, SKELETON, WRONG
 from test_planted import MARK, PLANTS
 
+from pytest_gpulab.authoring.shipped import shipped
 from pytest_gpulab.command.main import main
 from pytest_gpulab.course.intake.submissions import Collection
 from pytest_gpulab.deployment.child import Ended
@@ -244,3 +245,15 @@ def test_nothing_beside_a_submission_changes_its_grade(course: Path, platform: s
     (course / "out").mkdir()
     (work / "result.json").rename(course / "out/result.json")
     assert points(platform) == WRONG_POINTS
+
+
+def test_whole_programs_are_graded_if_they_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "handed_in").mkdir()
+    solution = min((shipped("solutions") / "reduction_host").glob("02_*.cu"))
+    write(tmp_path / "handed_in/reduction_host.cu", solution.read_text())
+    exercise = f"--exercises={shipped('exercises') / 'reduction_host'}"
+    assert grade("github", exercise) == 2
+    assert "16 skipped" in capsys.readouterr().out, "the instructor sees pytest's output"
+    assert grade("github", exercise, "--programs") in (0, 1)
+    assert capsys.readouterr().out.startswith("gpulab grade: ")
+    assert Path("summary.md").read_text().count("Not graded") == 1

@@ -22,6 +22,7 @@ sys.path += [str(Path(__file__).parents[1] / name) for name in ("course", "plugi
 from course import EXERCISE, NAIVE, RIGHT, SKELETON, WRONG
 from test_planted import MARK, PLANTS
 
+from pytest_gpulab.authoring.shipped import shipped
 from pytest_gpulab.command.main import main
 from pytest_gpulab.command.package import PLATFORMS
 from pytest_gpulab.deployment import package, wheel
@@ -122,6 +123,12 @@ def test_json_files_follow_their_schemas(course: Path) -> None:
     question = Path("prairielearn/question/question.html").read_text()
     assert "Twice &quot;n&quot; &lt; 3n" in question and 'file-names="twice.cu"' in question
     assert Path("prairielearn/question/clientFilesQuestion/twice.cu").read_text() == SKELETON
+
+
+def test_an_exercise_of_a_whole_program_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    exercise = shipped("exercises") / "reduction_host"
+    assert main(["package", "docker", "--exercises", str(exercise), "--out", str(tmp_path / "out")]) == 2
+    assert "reduction_host asks for a whole program" in capsys.readouterr().err
 
 
 def validated(path: Path, schema: str) -> Any:
