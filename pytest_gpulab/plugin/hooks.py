@@ -282,26 +282,41 @@ class GradingHooks:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the progress of a parallel run, the tables, the findings, and the seed to repeat the run."""
+        from pytest_gpulab.reports.terminal.text import as_wide_as
+
         for line in () if self.parallel is None else self.parallel.summary():
             terminalreporter.write_line(f"gpulab: {line}")
         if not self.config.getoption("collectonly"):
-            self._print_results(terminalreporter)
+            with as_wide_as(self._columns(terminalreporter)):
+                self._print_results(terminalreporter)
         for line in self._errors:
             terminalreporter.line(f"ERROR: {line}", red=True)
+
+    def _columns(self, terminalreporter: pytest.TerminalReporter) -> int:
+        """Return the columns for the report: those of the terminal, or of COLUMNS, if there is one."""
+        from pytest_gpulab.reports.terminal.text import WIDTH
+
+        is_known = terminalreporter.isatty or "COLUMNS" in os.environ
+        return self.config.get_terminal_writer().fullwidth if is_known else WIDTH
 
     def _print_results(self, terminalreporter: pytest.TerminalReporter) -> None:
         from pytest_gpulab.reports.terminal.annotated import listing_sections
         from pytest_gpulab.reports.terminal.sections import footnotes, sections
+        from pytest_gpulab.reports.terminal.text import wrapped
+
+        from .colours import Painter
 
         more = [("gpulab: calibration", self.files.calibration)] if self.files.calibration else []
         more += listing_sections(self.gradebook.grades) if self.config.getoption("gpulab_annotate") else []
         asked = (self.config.get_verbosity(), self.class_run is not None)
+        painter = Painter(self.config.get_terminal_writer().markup)
         for title, lines in (*sections(self.gradebook, *asked), *more):
             terminalreporter.section(title)
             for line in lines:
-                terminalreporter.line(line)
+                terminalreporter.line(painter.painted(line))
         repeat = f"Repeat this run with --gpulab-seed={self.session.settings.seed}."
-        for line in (*footnotes(self.gradebook, *asked), repeat, *self.files.written_lines()):
+        notes = (part for line in (*footnotes(self.gradebook, *asked), repeat) for part in wrapped(line))
+        for line in (*notes, *self.files.written_lines()):
             terminalreporter.line(line)
 
     def pytest_unconfigure(self) -> None:

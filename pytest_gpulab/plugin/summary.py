@@ -57,7 +57,7 @@ class Summary:
     def _are_findings_shown(self) -> bool:
         option: Any = self._config.option
         is_default = option.tbstyle == "auto" and option.reportchars == REPORTCHARS
-        return bool(is_default and self._config.get_verbosity() >= 0)
+        return bool(is_default)
 
 
 class _Outer:

@@ -69,7 +69,7 @@ SHORT_SUMMARY = ["FAILED twice.cu::correct[[]n=31[]] - wrong-result: *"]
     [
         (["--tb=short"], [*PYTESTS_LIST, "*gpulab: findings*", *SHORT_SUMMARY]),
         (["-rf"], [*PYTESTS_LIST, "*gpulab: findings*", *SHORT_SUMMARY]),
-        (["-q"], [*PYTESTS_LIST, *SHORT_SUMMARY]),  # the findings are not shown
+        (["-q", "--tb=short"], [*PYTESTS_LIST, "*gpulab: findings*", *SHORT_SUMMARY]),
     ],
 )
 def test_pytests_own_lists_are_printed_on_request(course: Course, asked: list[str], shown: list[str]) -> None:

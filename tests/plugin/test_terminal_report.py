@@ -359,9 +359,10 @@ def test_expected_findings_are_one_line_unless_verbose() -> None:
     assert "interval" in report(gradebook, verbosity=1)
 
 
-def test_quiet_leaves_the_tables() -> None:
-    text = report(book(("x.cu", [speed(0.64, "failed")])), verbosity=-1)
-    assert "findings" not in text and "failed" in text
+def test_quiet_leaves_the_tables_and_the_first_finding() -> None:
+    missed = speed(0.64, "missed", threshold=9, required=False)
+    text = report(book(("x.cu", [*wrong_results(4), speed(0.64, "passed"), missed])), verbosity=-1)
+    assert text.count("FAILED") == 1 and "missed speedup" not in text and "failed" in text
 
 
 def test_exercises_have_a_table_each() -> None:

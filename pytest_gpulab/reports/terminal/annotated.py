@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
 
-from .text import WIDTH, fitted, visible, wrapped
+from .text import fitted, visible, width, wrapped
 
 COLUMNS = ("time", "instr", "lanes", "sectors", "waves")
 WIDTHS = (6, 6, 5, 7, 6)
 NUMBER_WIDTH = 4
-SOURCE_WIDTH = WIDTH - NUMBER_WIDTH - 2 - sum(WIDTHS) - len(WIDTHS)
 MEANING = (
     "time: share of the estimated time. instr: warp instructions. lanes: active lanes per instruction, of 32. "
     "sectors: 32-byte sectors of global memory per request. waves: passes of shared memory per request."
@@ -121,7 +120,7 @@ def _notes(c: Counters) -> Iterator[str]:
 
 
 def lines(grade: Grade) -> Iterator[str]:
-    """Yield a submission's listings, at most `WIDTH` columns wide."""
+    """Yield a submission's listings, at most `width()` columns wide."""
     for listing in listings(grade):
         yield from wrapped(visible(grade.submission), "", "  ")
         yield from wrapped(visible(title(listing)), "  ", "  ")
@@ -133,7 +132,7 @@ def lines(grade: Grade) -> Iterator[str]:
 
 
 def file_lines(file: ListedFile, rows: Iterable[Row]) -> Iterator[str]:
-    """Yield a file's rows with their headings, at most `WIDTH` columns wide."""
+    """Yield a file's rows with their headings, at most `width()` columns wide."""
     yield _joined("", file.name, COLUMNS)
     for row in rows:
         yield from _laid_out(row)
@@ -156,9 +155,10 @@ def _laid_out(row: Row) -> Iterator[str]:
 
 def _joined(number: str, text: str, figures: Sequence[str]) -> str:
     if not any(figures):
-        return f"{number:>{NUMBER_WIDTH}}  {fitted(text, WIDTH - NUMBER_WIDTH - 2)}".rstrip()
-    cells = " ".join(f"{figure:>{width}}" for figure, width in zip(figures, WIDTHS, strict=True))
-    return f"{number:>{NUMBER_WIDTH}}  {fitted(text, SOURCE_WIDTH)} {cells}".rstrip()
+        return f"{number:>{NUMBER_WIDTH}}  {fitted(text, width() - NUMBER_WIDTH - 2)}".rstrip()
+    cells = " ".join(f"{figure:>{columns}}" for figure, columns in zip(figures, WIDTHS, strict=True))
+    source = fitted(text, width() - NUMBER_WIDTH - 2 - sum(WIDTHS) - len(WIDTHS))
+    return f"{number:>{NUMBER_WIDTH}}  {source} {cells}".rstrip()
 
 
 def compact(value: float) -> str:

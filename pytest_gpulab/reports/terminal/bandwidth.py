@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytest_gpulab.grading.grade import Grade, Measurement
 
 from .table import laid_out, of_baseline, short_names, three_digits, timings
+from .text import wrapped
 
 COPY_SHARE = 0.9
 """Share of the peak bandwidth that a plain copy reaches (measured on an H200: tests/gpu/proof/ladder.py)."""
@@ -26,7 +27,7 @@ def bandwidth_lines(grades: Sequence[Grade]) -> list[str]:
     notes = [f"of peak: share of {gb_s} GB/s; a plain copy reaches about {COPY_SHARE:.0%} on an H200."]
     notes += [_CPU_NOTE] if reference_ms else []
     lines = [(name, *_figures(measurement), reference_ms.get(label, "n/a")) for name, label, measurement in rows]
-    return [*laid_out(_HEADERS, lines), *notes] if rows and peaks else []
+    return [*laid_out(_HEADERS, lines), *(part for note in notes for part in wrapped(note))] if rows and peaks else []
 
 
 def _reference_ms(timed: Sequence[Mapping[str, Measurement]]) -> dict[str, str]:

@@ -33,7 +33,7 @@ Section = tuple[str, list[str]]
 
 
 def class_sections(gradebook: Gradebook) -> Iterator[Section]:
-    """Yield the summary's sections, each a title and its lines, at most `WIDTH` columns wide but for long names."""
+    """Yield the summary's sections, each a title and its lines, at most `width()` columns wide but for long names."""
     grades = counting_grades(gradebook)
     everyone = standings(gradebook, grades)
     yield from _section("gpulab: class", _exercises(grades, everyone))

@@ -70,8 +70,9 @@ def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
         for is_first, kernel in _numbered(kernels)
     ]
     more = [line for name, kernels in each for kernel in kernels for line in _more_memory(name, kernel)]
+    notes = [part for line in _NOTES for part in wrapped(line)]
     architectures = sorted({kernel.architecture for grade in grades for kernel in _kernels(grade)})
-    return [*laid_out(_HEADERS, rows), f"For {' and '.join(architectures)}.", *_NOTES, *more] if rows else []
+    return [*laid_out(_HEADERS, rows), f"For {' and '.join(architectures)}.", *notes, *more] if rows else []
 
 
 def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:

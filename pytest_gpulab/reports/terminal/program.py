@@ -12,7 +12,7 @@ from pytest_gpulab.grading.listing import Listing
 from .annotated import MEANING, NO_FIGURES, compact, file_lines, rows
 from .sections import failure_text
 from .table import laid_out, three_digits
-from .text import WIDTH
+from .text import width
 
 _HEADERS = ("kernel", "grid", "block", "launches", "regs", "occup.", "ms", "sectors", "conflicts", "lanes")
 _MEANING = (
@@ -27,7 +27,7 @@ def report(outcome: Outcome, findings: Sequence[Finding], device: str, is_checke
     yield f"gpulab: {_headline(outcome, findings, device, is_checked)}"
     for each in findings:
         first, *details = failure_text([each], set()).splitlines()
-        yield from textwrap.wrap(first, WIDTH, initial_indent="  ", subsequent_indent="      ")
+        yield from textwrap.wrap(first, width(), initial_indent="  ", subsequent_indent="      ")
         yield from (f"  {line}" for line in details)
     for clause in outcome.unchecked:
         yield f"  not checked: {clause}"
@@ -53,7 +53,7 @@ def listing_lines(listing: Listing) -> Iterator[str]:
     """Yield the annotated source."""
     for file in listing.files:
         yield from file_lines(file, rows(file, None, listing))
-    yield from textwrap.wrap(f"{MEANING} {NO_FIGURES}", WIDTH)
+    yield from textwrap.wrap(f"{MEANING} {NO_FIGURES}", width())
 
 
 def launch_table(outcome: Outcome, plain: Callable[[str], str]) -> Iterator[str]:
@@ -63,8 +63,8 @@ def launch_table(outcome: Outcome, plain: Callable[[str], str]) -> Iterator[str]
     for group in groups:
         if group.first is not None and group.first.bottleneck:
             launch = f"{group.kernel} {_extents(group.grid)} x {_extents(group.block)}"
-            yield from textwrap.wrap(f"{launch}: {plain(group.first.bottleneck)}", WIDTH, subsequent_indent="  ")
-    yield from textwrap.wrap(_MEANING, WIDTH)
+            yield from textwrap.wrap(f"{launch}: {plain(group.first.bottleneck)}", width(), subsequent_indent="  ")
+    yield from textwrap.wrap(_MEANING, width())
 
 
 def _row(group: LaunchGroup) -> tuple[str, ...]:

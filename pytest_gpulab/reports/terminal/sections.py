@@ -18,7 +18,7 @@ from .hardware import counter_lines, counter_notes, device_tables, occupancy_lin
 from .reasons import MAX_NAMED, Reason, condensed, reasons
 from .sweep import ESTIMATED, sweep_footnotes, sweep_sections
 from .table import table_lines, timings
-from .text import WIDTH, abridged, wrapped
+from .text import abridged, width, wrapped
 
 Section = tuple[str, list[str]]
 
@@ -46,10 +46,11 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
 
 
 def sections(gradebook: Gradebook, verbosity: int, of_class: bool = False) -> Iterator[Section]:
-    """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for tools' messages.
+    """Yield the report's sections, each a title and its lines, at most `width()` columns wide but for tools' messages.
 
-    A negative verbosity leaves out the findings. A positive one shows all findings in full, the device, the occupancy
-    and the confidence intervals. A class has a summary, and all that only with a positive verbosity.
+    With a negative verbosity, each submission has its first finding only. A positive one shows all findings in full,
+    the device, the occupancy and the confidence intervals. A class has a summary, and all that only with a positive
+    verbosity.
     """
     if any(grade.swept for grade in gradebook.grades):
         yield from sweep_sections(gradebook.grades)
@@ -90,7 +91,7 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
 
 def _findings_section(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     lines = list(_all_findings(gradebook, verbosity))
-    if lines and verbosity >= 0:
+    if lines:
         yield "gpulab: findings", lines
 
 
@@ -160,8 +161,10 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
 def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
     shown: set[object] = set()
     is_verbose, has_printed = verbosity > 0, False
-    found = reasons(grade, expected)
-    for reason in found if is_verbose else condensed(found):
+    found = reasons(grade, expected) if is_verbose else condensed(reasons(grade, expected))
+    if verbosity < 0:
+        found = [reason for reason in found if not reason.is_minor][:1]
+    for reason in found:
         heading, finding = reason.heading(named=None if is_verbose else MAX_NAMED), reason.finding
         if reason.is_minor and not is_verbose:
             yield from _headline(heading, finding)
@@ -191,7 +194,7 @@ def _printed(reason: Reason, most: int | None) -> Iterator[str]:
 def _headline(heading: str, finding: Finding) -> Iterator[str]:
     place = f" ({finding.where})" if finding.where else ""
     what = f"{finding.code}: {finding.what}{place}"
-    if len(f"  {heading}: {what}") <= WIDTH:
+    if len(f"  {heading}: {what}") <= width():
         yield f"  {heading}: {what}"
     else:
         yield from wrapped(f"{heading}:", "  ", "    ")

@@ -16,11 +16,13 @@ from pathlib import PurePosixPath
 
 from pytest_gpulab.grading.grade import Grade, Measurement, Verdict
 
-from .text import WIDTH
+from .text import width
 
 INCOMPLETE = "incomplete"
 NAIVE = "naive.cu"
 _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "needs", "occup.", "regs")
+LEAST_NEEDED = ("regs", "occup.", "step", "GB/s", "shared", "best", "needs")
+"""Columns of tables that a narrow terminal has no room for, in the order in which they are left out."""
 _UNMEASURED = ("-",) * 7
 _TIER = re.compile(r"speedup\[[^ \]]* ?")
 WORST_FIRST: tuple[Verdict, ...] = ("failed", "not gradable", "inconclusive", "not started")
@@ -55,7 +57,7 @@ def _measured(grade: Grade) -> Iterator[tuple[tuple[bool, bool], str, Measuremen
 def table_lines(
     grades: Sequence[Grade], expected: set[tuple[str, str]], parts: Collection[str] = frozenset()
 ) -> list[str]:
-    """Return the table, at most `WIDTH` columns wide, for grades of one exercise in the order of its rows.
+    """Return the table, at most `width()` columns wide, for grades of one exercise in the order of its rows.
 
     Args:
         grades: see above.
@@ -67,12 +69,19 @@ def table_lines(
 
 
 def laid_out(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return a table of at most `WIDTH` columns, two columns of text and then figures; long first cells are cut."""
+    """Return a table of at most `width()` columns, two columns of text and then figures.
+
+    Long first cells are cut. If that does not suffice, columns of `LEAST_NEEDED` are left out, and then the last ones.
+    """
     lines = _layout(headers, rows)
-    excess = max(map(len, lines)) - WIDTH
+    excess = max(map(len, lines)) - width()
     if excess > 0:
-        width = max(len(row[0]) for row in rows) - excess
-        lines = _layout(headers, [(_shortened(row[0], width), *row[1:]) for row in rows])
+        narrow = max(len(row[0]) for row in rows) - excess
+        lines = _layout(headers, [(_shortened(row[0], narrow), *row[1:]) for row in rows])
+    if max(map(len, lines)) > width() and len(headers) > 2:
+        dispensable = next((name for name in LEAST_NEEDED if name in headers), headers[-1])
+        at = headers.index(dispensable)
+        return laid_out((*headers[:at], *headers[at + 1 :]), [(*row[:at], *row[at + 1 :]) for row in rows])
     return [line.rstrip() for line in lines]
 
 

@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 WIDTH = 100
+"""Columns of a report that goes to no terminal."""
+NARROWEST, WIDEST = 60, 160
+_width = ContextVar("width", default=WIDTH)
+
+
+def width() -> int:
+    """Return the number of columns of the report."""
+    return _width.get()
+
+
+@contextmanager
+def as_wide_as(columns: int) -> Iterator[None]:
+    """Fit the report into a terminal with that many columns, from `NARROWEST` to `WIDEST`."""
+    before = _width.set(min(max(columns, NARROWEST), WIDEST))
+    try:
+        yield
+    finally:
+        _width.reset(before)
 
 
 def visible(text: str) -> str:
@@ -37,9 +57,9 @@ def _columns(char: str) -> int:
 
 
 def wrapped(text: str, first: str = "", then: str = "  ") -> list[str]:
-    """Return text as lines of `WIDTH` columns, with these indentations; longer words, such as paths, stay whole."""
+    """Return text as lines of `width()` columns, with these indentations; longer words, such as paths, stay whole."""
     return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+        text, width(), initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
     )
 
 
