@@ -275,6 +275,9 @@ REFERENCES = {
     "of a template": "constexpr int m = 4;\n__global__ void k(int *p) { *p = std::max(m, *p); }",
     "in a namespace": "namespace a { const int m = 4; }\n__global__ void k(int *p) { *p = std::min(a::m, *p); }",
     "in a class": "struct C { static constexpr int m = 4; };\n__global__ void k(int *p) { *p = std::min(C::m, *p); }",
+    "of a pointer": "const int m = 4;\n__global__ void k(const int **p) { *p = &m; }",
+    "of a default argument": "const int m = 4; __device__ int g(const int &a = m) { return a; }\n"
+    "__global__ void k(int *p) { *p = g(); }",
     "of a constructor": "constexpr int m = 4; struct P { int a; __device__ P(const int &b) : a(b) {} };\n"
     "__global__ void k(P *p) { *p = P{m}; }",
 }

@@ -20,15 +20,21 @@ _ADDRESS = re.compile(r"\s*(?:mov|cvta)\S*\s+%\w+, ([\w$]+)(?:\+\d+)?;")
 
 
 def bound_to_references(found: Sequence[Token], constants: Collection[str], classes: Collection[str]) -> frozenset[str]:
-    """Return the constants to which a reference may be bound: those that are a whole argument.
+    """Return the constants to which a reference may be bound, or a pointer: a whole argument, a default one, or `&m`.
 
     Args:
         found: the file's tokens.
         constants: names of constants at namespace scope.
         classes: names of classes; their static members count as well.
     """
-    places = _places(found, constants, classes, _BEHIND)
-    return frozenset(found[at].text for first, at in places if found[first - 1].text in _BEFORE)
+    places = [(found[first - 1].text, at) for first, at in _places(found, constants, classes, (*_BEHIND, ";"))]
+    return frozenset(
+        found[at].text
+        for before, at in places
+        if before == "&"
+        or (before, found[at + 1].text) == ("=", ")")
+        or (before in _BEFORE and found[at + 1].text != ";")
+    )
 
 
 def local_references(
