@@ -29,7 +29,7 @@ from .catalogue import Loaded, LoadedExercise
 from .checks import Check, CheckGrader, checks_of, correct_name, visible_first
 from .findings import because_of, of_error
 from .grade import CheckResult, Finding, Grade, Provenance, SmallestInput, Verdict
-from .time_limits import TIME_LIMIT, TimeBudget
+from .time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 if TYPE_CHECKING:  # each kind of check imports its modules when the first check of the kind runs
     from pytest_gpulab.grading.compilation.source_quotes import Quotes
@@ -369,9 +369,12 @@ def provenance_of(exercise: Loaded, info: DeviceInfo, seed: int, source_sha256: 
     )
 
 
+SEARCHED_CASE_S, SEARCHED_FILE_S = 4.0, 20.0
+
+
 def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | None:
     """Return the smallest failing input of a submission's first failing check that has one."""
-    grader = Grader(exercise, path, device, seed)
+    grader = Grader(exercise, path, device, seed, limits=CaseLimits(TimeLimits(SEARCHED_CASE_S, SEARCHED_FILE_S)))
     for check in checks_of(exercise.exercise):
         if check.kind in ("compile", "correct", "safe") and not check.hidden:
             found = (finding.smallest for finding in grader.run(check).findings)

@@ -140,3 +140,12 @@ def test_values_of_a_loop_variable(head: str, values: tuple[int, ...] | None) ->
 def test_an_endless_loop_head_ends() -> None:
     (loop,) = loops_of("for (int s = 1; s > 0; ++s)\n    x[s] = s;\n", {})
     assert len(loop.values) == 64
+
+
+def test_a_transposed_tile_is_drawn_with_its_padding() -> None:
+    (figure,) = draw("solutions/transpose/02_padded_tile.cu").figures
+    given, tile, out = figure.rows
+    assert (given.array.shape, tile.array.shape, out.array.shape) == ((4, 4), (4, 5), (4, 4))
+    assert not tile.known.reshape(4, 5)[:, 4].any() and tile.known.reshape(4, 5)[:, :4].all()
+    assert (out.values.reshape(4, 4) == given.values.reshape(4, 4).T).all()
+    assert arrows(figure, 2) == {(5 * x + y, 4 * y + x, 4 * y + x) for x in range(4) for y in range(4)}

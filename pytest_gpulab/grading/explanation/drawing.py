@@ -22,13 +22,15 @@ from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
 from pytest_gpulab.grading.grade import SmallestInput
 from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
-from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TimeBudget
+from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits
 
 from .figure import Figure, figures_of
 from .tracing import traced
 
 SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 """Parts of a tunable's name to the smallest values to draw: of a single warp, and of two, as races may need them."""
+
+LIMITS = TimeLimits(case_s=4.0, file_s=8.0)  # a figure is of a small input
 
 Search = Callable[[LoadedExercise, Path, Device, int], "SmallestInput | None"]
 
@@ -118,7 +120,7 @@ class _Runner:
 
     def __init__(self, subject: Subject, path: Path) -> None:
         self._subject, self._path = subject, path
-        budget = TimeBudget(DEFAULT_LIMITS)
+        budget = TimeBudget(LIMITS)
         self._builds = Builds(path, subject.loaded, subject.device, budget)
         cases = CaseRuns(subject.loaded, subject.device, self._builds, subject.seed, budget)
         self._trials = Trials(subject.loaded, self._builds, cases, subject.seed, budget)

@@ -24,6 +24,7 @@ STYLE = """
 .flow .cell { fill: var(--paper); stroke: var(--soft); }
 .flow .kept text.value { fill: var(--soft); }
 .flow .written .cell { fill: var(--own); stroke: var(--line); }
+.flow .lane { fill: var(--line); font-size: 8px; }
 .flow .arrow { fill: none; stroke: var(--line); stroke-width: 1.2; }
 .flow .head { fill: var(--line); }
 .flow .thread { fill: var(--line); }
@@ -142,7 +143,8 @@ class _Layout:
         yield f'<g class="{kind}"><title>{_text(hover)}</title>'
         yield f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
         small = ' font-size="9"' if len(value) > 4 else ""
-        yield f'<text class="value" x="{x + CELL / 2}" y="{y + 16}"{small}>{_text(value)}</text>'
+        middle = x + CELL * (0.62 if self._is_grid(row) else 0.5)  # a grid's cells hold the thread, too
+        yield f'<text class="value" x="{middle}" y="{y + 17}"{small}>{_text(value)}</text>'
         if not self._is_grid(row):
             yield f'<text class="index" x="{x + CELL / 2}" y="{y + HEIGHT + 10}">{index}</text>'
             if writers:
@@ -151,7 +153,7 @@ class _Layout:
         else:
             threads = writers or self._readers(number, index)
             if threads:
-                yield f'<text class="index" x="{x + 7}" y="{y + 8}">{threads[0]}</text>'
+                yield f'<text class="lane" x="{x + 7}" y="{y + 8}">{threads[0]}</text>'
         yield "</g>"
 
     def _readers(self, number: int, index: int) -> list[int]:
