@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, SmallestInput, Verdict
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.terminal.sections import failure_text, footnotes, sections
 from pytest_gpulab.reports.terminal.table import short_names
@@ -341,6 +341,23 @@ def test_of_findings_alike_the_most_telling_ones_come_first() -> None:
         "  FAILED correct[n=5]: wrong-result: out is 5.",
         "  FAILED correct[n=2], n=1, n=4: wrong-result: more of the same; -v shows all",
     ]
+
+
+def test_the_smallest_failing_input_is_shown_once() -> None:
+    smallest = SmallestInput("n = 1, in = [0]", "fails for every n tried", "gpulab explain x.cu --n 1 --in 0")
+    checks = [
+        correct(f"correct[n={n}]", "failed", Finding("wrong-result", f"out[{n}] is 0", smallest=smallest))
+        for n in range(3)
+    ]
+    lines = report(book(("x.cu", checks))).splitlines()
+    first = lines.index("      smallest failing input: n = 1, in = [0]")
+    assert lines[first - 1] == "  FAILED correct[n=0]: wrong-result: out[0] is 0"
+    assert lines[first + 1 : first + 4] == [
+        "      fails for every n tried",
+        "      run it: gpulab explain x.cu --n 1 --in 0",
+        "  FAILED correct[n=1]: wrong-result: out[1] is 0",
+    ]
+    assert sum("smallest failing input" in line for line in lines) == 1
 
 
 def test_a_hint_is_given_once() -> None:

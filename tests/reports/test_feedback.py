@@ -12,7 +12,7 @@ from generated_class import Made, add
 from hypothesis import given, settings
 from test_instructor_page import HOSTILE, Page, hostile_book
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, SmallestInput
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
@@ -80,6 +80,19 @@ def test_a_finding_quotes_the_line_but_a_hidden_cases_does_not(tmp_path: Path) -
         add(book, replace(base, checks=(replace(check, findings=(found,)),)))
         (text,) = written(tmp_path / str(is_quoted), book).values()
         assert ("12 | tile[t] = &lt;secret&gt;;" in text) is is_quoted and ("secret" in text) is is_quoted
+
+
+def test_the_smallest_failing_input_is_on_the_page_once(tmp_path: Path) -> None:
+    smallest = SmallestInput("n = 1, in = [<0>]", "fails for every n tried", "gpulab explain scan.cu --n 1")
+    wrong = [Finding("wrong-result", f"out[{n}] is wrong.", smallest=smallest) for n in range(2)]
+    checks = [CheckResult(f"correct[n={n}]", "correct", "failed", 0, 10, (found,)) for n, found in enumerate(wrong)]
+    book = Gradebook()
+    add(book, replace(Made(1).gradebook().grades[0], checks=tuple(checks)))
+    (text,) = written(tmp_path, book).values()
+    lines = (
+        "smallest failing input: n = 1, in = [&lt;0&gt;]\nfails for every n tried\nrun it: gpulab explain scan.cu --n 1"
+    )
+    assert text.count(lines) == 1 and text.count("smallest failing input") == 1
 
 
 def test_hidden_cases_and_expected_failures_are_not_shown(tmp_path: Path) -> None:
