@@ -30,6 +30,7 @@ from .tracing import traced
 SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 """Parts of a tunable's name to the smallest values to draw: of a single warp, and of two, as races may need them."""
 
+MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 LIMITS = TimeLimits(case_s=4.0, file_s=8.0)  # a figure is of a small input
 
 Search = Callable[[LoadedExercise, Path, Device, int], "SmallestInput | None"]
@@ -74,6 +75,8 @@ def drawn(subject: Subject, request: Request) -> Drawn:
     """
     own = _Runner(subject, subject.path)
     trial = own.chosen(request)
+    if prod(extents_of(trial.problem.size)) <= MAX_REUSED:  # a new search would take as long as the first one
+        request = own.request or request
     with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
         path = Path(folder) / subject.path.name
         for least in SMALLEST:
@@ -116,7 +119,9 @@ def with_small_blocks(
 
 
 class _Runner:
-    """Trials of one file."""
+    """Trials of one file; `request` is that of its smallest failing input, once it was searched and found."""
+
+    request: Request | None = None
 
     def __init__(self, subject: Subject, path: Path) -> None:
         self._subject, self._path = subject, path
@@ -137,7 +142,7 @@ class _Runner:
             found = subject.search(subject.loaded, self._path, subject.device, subject.seed)
             if found is None:
                 return self._readable()
-            request = subject.request_of(found.command)
+            request = self.request = subject.request_of(found.command)
         return self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
 
     def _readable(self) -> Trial:
