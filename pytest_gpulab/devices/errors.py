@@ -214,6 +214,7 @@ class Hazard:
         place = f"{self.where}: " if self.where else ""
         first = f", first by {self.lane}" if self.lane else ""
         times = f" ({self.count} threads)" if self.count > 1 else ""
-        met = f", against a {self.other}" if self.other else ""
+        article = "an" if self.other and self.other.what.startswith("atomic") else "a"
+        met = f", against {article} {self.other}" if self.other else ""
         launch = f", in {self.launch}" if self.launch else ""
         return f"{place}{self.what}{first}{times}{met}{launch}"

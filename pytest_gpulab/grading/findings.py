@@ -114,11 +114,13 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("race", rf"\(WAW\).*in one (?:warp|block).*{IN_ONE_LINE}", "Several threads write the same element in one line: "
      "does each need one of its own, should only one of them write, or is an atomic meant?"),
     ("race", rf"\(WAR\).*in one warp.*{IN_ONE_LINE}", "One line reads an element that another lane writes in the same "
-     "line: read into a register, call __syncwarp(), then write."),
+     "line. If both update it, use an atomic function such as atomicAdd(). Else read into a register, call "
+     "__syncwarp(), then write."),
     ("race", rf"\(WAR\).*in one block.*{IN_ONE_LINE}", "One line reads an element that another thread writes in the "
-     "same line: read into a register, call __syncthreads(), then write."),
-    ("race", "in one warp", "The threads of a warp need not run in lockstep: put a __syncwarp() between a write and "
-     "another thread's read."),
+     "same line. If both update it, use an atomic function such as atomicAdd(). Else read into a register, call "
+     "__syncthreads(), then write."),
+    ("race", "in one warp", "The threads of a warp need not run in lockstep: put a barrier between the two accesses, "
+     "__syncthreads(), or __syncwarp() if only one warp uses the element."),
     ("uninitialised", r"__global__.*` is `\w+` of launch", "The earlier launch leaves this element out. Which of its "
      "threads should write it?"),
     ("uninitialised", "__global__", "The array holds garbage before the launch: write an element before you read it or "

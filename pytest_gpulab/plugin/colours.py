@@ -15,6 +15,7 @@ _VERDICTS = {verdict: colour for colour, verdicts in _COLOURS.items() for verdic
 _CELL = re.compile(rf"(?<=  )({'|'.join(map(re.escape, sorted(_VERDICTS, key=len, reverse=True)))})(?=  |$)")
 _FAILED = re.compile(r"^  FAILED .*")
 _MINOR = re.compile(r"^  (missed|expected|inconclusive|not gradable|not started) .*")
+_HEADING_INDENT = 4  # of a heading's further lines
 _HINT = re.compile(r"^( +)hint: ")
 
 
@@ -28,6 +29,7 @@ class Painter:
     def __init__(self, markup: Markup) -> None:
         self._markup = markup
         self._hint_indent = -1  # of the hint that is being printed
+        self._heading: dict[str, bool] = {}  # the attributes of the heading that is being printed
 
     def painted(self, line: str) -> str:
         """Return the line in colour."""
@@ -37,8 +39,8 @@ class Painter:
             self._hint_indent = indent if hint else self._hint_indent
             return self._markup(line, light=True)
         self._hint_indent = -1
-        if _FAILED.match(line):
-            return self._markup(line, red=True)
-        if _MINOR.match(line):
-            return self._markup(line, yellow=True)
+        if not (self._heading and indent == _HEADING_INDENT):
+            self._heading = {"red": True} if _FAILED.match(line) else {"yellow": True} if _MINOR.match(line) else {}
+        if self._heading:
+            return self._markup(line, **self._heading)
         return _CELL.sub(lambda cell: self._markup(cell[0], **{_VERDICTS[cell[0]]: True}), line, count=1)

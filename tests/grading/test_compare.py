@@ -78,7 +78,7 @@ def test_wrong_elements_are_counted_and_the_first_ones_shown() -> None:
     [
         (np.array([3], np.int32), [4], "the only element is wrong", "out[0] is 3, expected 4"),
         (np.array([3, 4], np.int32), [4, 5], "all 2 elements are wrong", "out[0] is 3, expected 4"),
-        (np.array([[1, 2], [3, 4]]), [[1, 2], [9, 4]], "1 of 4 elements is wrong", "out[(1, 0)] is 3, expected 9"),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [9, 4]], "1 of 4 elements is wrong", "out[1, 0] is 3, expected 9"),
         (
             floats(NAN, 0.1),
             [1, 0.1],

@@ -91,6 +91,13 @@ TOLD = [
         "against the read of 4 bytes by block 0 thread 0",
         "read into a register, call __syncwarp(), then write",
     ),
+    (
+        "histogram/no_atomics",
+        "safe[race]",
+        "in one warp, no __syncwarp() between",
+        "against the read of 4 bytes",
+        "If both update it, use an atomic function such as atomicAdd()",
+    ),
     ("reduction/stops_at_two", "correct[n=2]", "the only element is wrong.", "out[0] is", HINTS["wrong-result"]),
     (
         "reduction/stops_at_two",
@@ -160,7 +167,7 @@ TOLD = [
         "constant_memory/distances_of_swapped_axes",
         "correct[37x1]",
         "all but the first column.",
-        "out[(0, 1)] is",
+        "out[0, 1] is",
         error_location.IN_X,
     ),
     (
@@ -289,7 +296,11 @@ HAZARDS = {
         "race",
         "one of its own",
     ),
-    "potential write-after-write (WAW) hazard on __shared__ memory in one warp": ("race", "__syncwarp()"),
+    "potential write-after-write (WAW) hazard on __shared__ memory in one warp": ("race", "__syncthreads(), or __sync"),
+    "potential write-after-read (WAR) hazard on __shared__ memory in one block in the same line": (
+        "race",
+        "atomicAdd()",
+    ),
     "potential (RAW) hazard by different blocks, no fence between the value and the flag": ("race", "__threadfence()"),
     "Grid synchronisation in an ordinary launch: its blocks cannot wait": ("barrier", "next launch begins"),
     "Invalid arguments: a shuffle from a lane that is inactive or has exited": ("barrier", "lanes k / 2 apart"),

@@ -203,6 +203,7 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
         (np.full(8, np.inf), np.arange(8.0), "each of them is infinite"),
         (np.zeros(8), np.arange(1.0, 9.0), "each of them is 0"),
         (np.full(8, 2.5), np.arange(8.0), "each of them is 2.5"),
+        (np.zeros(8, np.uint32), np.arange(1, 9), "each of them is 0"),
         (np.full(8, 2**31 - 1, np.int32), np.arange(8), "each of them is the highest int32 number"),
         (-F, F, "each of them has the wrong sign, but the correct magnitude"),
         (2 * X, X, "each of them is twice the expected value"),

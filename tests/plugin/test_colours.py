@@ -37,6 +37,12 @@ def test_a_hint_is_dim_to_its_end() -> None:
     ]  # fmt: skip
 
 
+def test_a_wrapped_heading_is_coloured_to_its_end() -> None:
+    painter = Painter(marked)
+    lines = ["  FAILED correct[tile+1 by 2 tiles-1], 97x61, and 2", "    more:", "      wrong-result: x", "    other"]
+    assert [painter.painted(line) for line in lines] == [*(f"<red>{line}</>" for line in lines[:2]), *lines[2:]]
+
+
 @pytest.mark.parametrize(("given", "is_coloured"), [("yes", True), ("no", False)])
 def test_pytest_decides_whether_there_are_colours(course: Course, given: str, is_coloured: bool) -> None:
     course.write("a/twice.cu", WRONG)

@@ -162,6 +162,12 @@ def test_a_race_names_both_parties(run: Run) -> None:
     )  # fmt: skip
 
 
+def test_an_atomic_operation_takes_the_other_article(run: Run) -> None:
+    source = KERNEL.format(body="if (t == 40) atomicAdd(&tile[7], t);\n if (t == 3) out[i] = tile[7];")
+    (hazard,) = races(check(run, source))
+    assert "against an atomic operation of 4 bytes by block 0 thread 40" in str(hazard)
+
+
 SAME_VALUE = {
     "in one instruction": "if (t < 9) tile[0] = gridDim.x; __syncthreads(); out[i] = tile[0];",
     "in two": "if (t < 9) tile[0] = gridDim.x; if (t > 60) tile[0] = gridDim.x; __syncthreads(); out[i] = tile[0];",

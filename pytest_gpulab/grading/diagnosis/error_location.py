@@ -68,12 +68,12 @@ FROM_INDEX_ON = (
 LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
 LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
 IN_X = (
-    "Usual cause: the x part of an index or of the bounds check. Look at blockIdx.x, blockDim.x, threadIdx.x and the "
-    "width."
+    "Usual cause: the x part of an index or of the bounds check, or the y part if rows and columns change places. Look "
+    "at blockIdx, blockDim, threadIdx and the bound."
 )
 IN_Y = (
-    "Usual cause: the y part of an index or of the bounds check. Look at blockIdx.y, blockDim.y, threadIdx.y and the "
-    "height."
+    "Usual cause: the y part of an index or of the bounds check, or the x part if rows and columns change places. Look "
+    "at blockIdx, blockDim, threadIdx and the bound."
 )
 SAME_INDEX = "Usual cause: x and y are the same in a block. From which of threadIdx and blockDim is each computed?"
 OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an index."

@@ -97,9 +97,8 @@ def _not_finite(output: WrongValue) -> Pattern | None:
 def _constant(output: WrongValue) -> Pattern | None:
     first, kind = output.got[0], output.actual.dtype
     limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind) if kind.kind in "iu" else None
-    names = {0: "0", 1: "1"}
-    if limits:
-        names |= {limits.min: f"the lowest {kind} number", limits.max: f"the highest {kind} number"}
+    names = {limits.min: f"the lowest {kind} number", limits.max: f"the highest {kind} number"} if limits else {}
+    names |= {0: "0", 1: "1"}  # 0 is the lowest unsigned number
     if first in names and (output.got == first).all():
         cause = CONSTANT if output.at.size > 1 or output.actual.size > 1 or _starts_with(output, first) else ""
         return Pattern(f"{_them(output)} is {names[first]}", cause, shows_cause=False)

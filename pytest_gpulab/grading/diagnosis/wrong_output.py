@@ -85,7 +85,7 @@ def _element(output: WrongValue, at: tuple[int, ...]) -> str:
     allowed = output.tolerance[at]
     bound = f" (allowed error {float(allowed):.3g})" if allowed else ""
     got, wanted = number(output.actual[at]), number(output.expected[at])
-    return f"{output.name}[{_index(at)}] is {got}, expected {wanted}{bound}"
+    return f"{output.name}[{', '.join(map(str, at))}] is {got}, expected {wanted}{bound}"
 
 
 def _first_indices(mask: Array) -> str:
