@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:  # they import this module
-    from .exercise import Buffer, Exercise, Launch, Plan
+    from .exercise import Bound, Buffer, Exercise, Launch, Plan
     from .program_exercise import ProgramExercise
 
 AnyExercise: TypeAlias = "Exercise | ProgramExercise"
@@ -21,6 +22,14 @@ SAFE_KINDS = ("memory", "barrier", "race", "uninitialised")
 ROLES = ("input", "output", "scratch")
 FUNCTIONS = ("plan", "inputs", "reference")
 OPTIONAL_FUNCTIONS = ("min_bytes", "reference_at", "mistakes")
+_SCALARS: Mapping[str, tuple[type | tuple[type, ...], str]] = {  # by a field's annotation
+    "str": (str, "a text"),
+    "bool": ((bool, np.bool_), "True or False"),
+    "float": ((int, float, np.number), "a number"),
+    "float | None": ((int, float, np.number, type(None)), "a number"),
+    "Mapping[str, str]": (Mapping, "a mapping of texts to texts"),
+    "Mapping[str, Any]": (Mapping, "a mapping"),
+}
 MAX_BLOCK_THREADS, MAX_GRID_Y_Z = 1024, 65535
 TOTAL_POINTS, LEAST_CORRECTNESS = 100, 50
 
@@ -38,11 +47,34 @@ def exercise_problems(exercise: Exercise, entry_types: Mapping[str, type]) -> li
 
 def entry_problems(exercise: ProgramExercise, entry_types: Mapping[str, type]) -> Iterator[str]:
     """Yield entries of the wrong type in the tuples of an exercise for programs; see `exercise_problems`."""
-    wrong = list(_not_sequences(exercise, entry_types, "ProgramExercise"))
+    wrong = [*_not_sequences(exercise, entry_types, "ProgramExercise"), *_headline(exercise)]
     yield from wrong
     for name, entry_type in {} if wrong else entry_types.items():
         yield from _not_of_type(getattr(exercise, name), entry_type, f"ProgramExercise: `{name}`")
+    for check in () if wrong else (*exercise.cases, *exercise.safe, *exercise.uses):
+        yield from field_problems(check, _called(check), ("points",)) if is_dataclass(check) else ()
     yield from () if wrong else _wrong_points(exercise)
+
+
+def field_problems(described: Any, where: str, besides: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the fields of a dataclass that must be texts, truth values, numbers or mappings, and are not.
+
+    Args:
+        described: a part of an exercise or plan.
+        where: the beginning of the sentences.
+        besides: fields with rules of their own.
+    """
+    for entry in fields(described):
+        wanted, words = _SCALARS.get(str(entry.type), (object, ""))
+        value = getattr(described, entry.name)
+        is_number = "float" in str(entry.type) and isinstance(value, bool)
+        is_texts = entry.type != "Mapping[str, str]" or not isinstance(value, Mapping) or _are_texts(value)
+        if entry.name not in besides and (not isinstance(value, wanted) or is_number or not is_texts):
+            yield f"{where}: `{entry.name}` must be {words}, but is {value!r}"
+
+
+def _are_texts(mapping: Mapping[Any, Any]) -> bool:
+    return all(isinstance(text, str) for item in mapping.items() for text in item)
 
 
 def plan_problems(plan: Plan, buffer_type: type, launch_type: type) -> list[str]:
@@ -50,6 +82,7 @@ def plan_problems(plan: Plan, buffer_type: type, launch_type: type) -> list[str]
     groups = (("buffers", buffer_type), ("launches", launch_type))
     found = [problem for name, _ in groups for problem in _not_sequences(plan, (name,), "Plan")]
     found = found or [p for name, kind in groups for p in _not_of_type(getattr(plan, name), kind, f"Plan: `{name}`")]
+    found = found or list(field_problems(plan, "Plan"))
     found = found or [problem for buffer in plan.buffers for problem in _buffer(buffer)]
     names = [buffer.name for buffer in plan.buffers] if not found else []
     if len(set(names)) != len(names):
@@ -59,6 +92,7 @@ def plan_problems(plan: Plan, buffer_type: type, launch_type: type) -> list[str]
 
 def _launch(launch: Launch, buffer_names: set[str]) -> Iterator[str]:
     where = f"launch of {launch.kernel!r}"
+    yield from field_problems(launch, where)
     for name in ("grid", "block", "args"):
         if not isinstance(value := getattr(launch, name), tuple):
             yield f"{where}: `{name}` must be a tuple, but is {value!r}; a tuple of one needs a comma: ({value!r},)"
@@ -85,6 +119,7 @@ def _arguments(launch: Launch, where: str, buffer_names: set[str]) -> Iterator[s
 
 def _buffer(buffer: Buffer) -> Iterator[str]:
     """Yield the violations of a plan's buffer."""
+    yield from field_problems(buffer, f"buffer {buffer.name!r}")
     if buffer.role not in ROLES:
         yield f"buffer {buffer.name!r} has the role {buffer.role!r}; roles: {_listed(ROLES)}"
     try:
@@ -99,18 +134,37 @@ def _not_sequences(owner: Any, names: Iterable[str], what: str) -> Iterator[str]
     for name in names:
         value = getattr(owner, name)
         if isinstance(value, str) or not isinstance(value, Sequence):
-            kind = type(value).__name__
-            fix = "write tuple(...)" if kind == "generator" else f"a tuple of one needs a comma: ({kind}(...),)"
+            kind, is_many = type(value).__name__, isinstance(value, Iterable) and not isinstance(value, str)
+            fix = "write tuple(...)" if is_many else f"a tuple of one needs a comma: ({kind}(...),)"
             yield f"{what}: `{name}` must be a tuple, but is a {kind}; {fix}"
 
 
 def _structure(exercise: Exercise) -> Iterator[str]:
     """Yield fields of the wrong type: the next stages iterate over them."""
     yield from _not_sequences(exercise, NEVER_ALONE, "Exercise")
+    yield from _headline(exercise)
     for name in (*FUNCTIONS, *OPTIONAL_FUNCTIONS):
         value = getattr(exercise, name)
         if not callable(value) and not (value is None and name in OPTIONAL_FUNCTIONS):
             yield f"Exercise: `{name}` must be a function, but is {value!r}"
+
+
+def _headline(exercise: AnyExercise) -> Iterator[str]:
+    """Yield fields of the exercise itself that are no text, truth value or number, and a title of several lines."""
+    kind = type(exercise).__name__
+    yield from field_problems(exercise, kind, ("title", "compile_points", "hidden_points"))
+    if not _is_line(exercise.title):
+        yield f"{kind}: `title` must be a text of one line, but is {exercise.title!r}"
+
+
+def _is_line(text: Any) -> bool:
+    return isinstance(text, str) and bool(text.strip()) and text.isprintable()
+
+
+def _called(check: Any) -> str:
+    """Return the beginning of a sentence about a check: its class with its name, kind or threshold."""
+    label = next(name for name in ("kind", "threshold", "name") if name in {entry.name for entry in fields(check)})
+    return f"{type(check).__name__}({getattr(check, label)!r})"
 
 
 def _entries(exercise: Exercise, entry_types: Mapping[str, type]) -> Iterator[str]:
@@ -126,7 +180,29 @@ def _entries(exercise: Exercise, entry_types: Mapping[str, type]) -> Iterator[st
             alone = list(_not_sequences(check, ("bounds",), where))
             yield from alone or _not_of_type(check.bounds, entry_types["bounds"], f"{where}: `bounds`")
     yield from _names_and_variants(exercise, entry_types)
+    yield from dict.fromkeys(_wrong_fields(exercise, entry_types))  # many checks may share a variant
     yield from _wrong_points(exercise)
+
+
+def _wrong_fields(exercise: Exercise, entry_types: Mapping[str, type]) -> Iterator[str]:
+    """Yield fields of checks, variants, bounds and tunables of the wrong type."""
+    besides = ("name", "points", "threshold", "simulated_threshold")  # these have rules of their own
+    for group in ("cases", "safe", "uses", "speed", "tunables"):
+        for entry in (entry for entry in getattr(exercise, group) if isinstance(entry, entry_types[group])):
+            yield from field_problems(entry, _called(entry), besides)
+            if isinstance(variant := getattr(entry, "variant", None), entry_types["variant"]):
+                yield from field_problems(variant, _called(variant))
+    for check in (check for check in exercise.uses if isinstance(check, entry_types["uses"])):
+        bounds = check.bounds if isinstance(check.bounds, Sequence) else ()
+        if all(isinstance(bound, entry_types["bounds"]) for bound in bounds):
+            for bound in check.all_bounds if bounds else ():
+                yield from _bound(bound, f"{_called(check)}: Bound({bound.what!r})")
+
+
+def _bound(bound: Bound, where: str) -> Iterator[str]:
+    yield from field_problems(bound, where)
+    if not callable(bound.measure):
+        yield f"{where}: `measure` must be a function of a Usage, but is {bound.measure!r}"
 
 
 def _wrong_points(exercise: AnyExercise) -> Iterator[str]:
@@ -143,7 +219,7 @@ def _names_and_variants(exercise: Exercise, entry_types: Mapping[str, type]) -> 
             yield f"{type(check).__name__}: `variant` is {check.variant!r}, which is no Variant"
     for check in named:
         name = getattr(check, "name", "other")  # entries of another type have a message of their own
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        if not _is_line(name):
             yield f"{type(check).__name__}({name!r}): the name must be a text of one line"
     for tier in exercise.speed:
         for number in (getattr(tier, "threshold", 1), getattr(tier, "simulated_threshold", None)):

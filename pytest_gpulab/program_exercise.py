@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .exercise import ExerciseError
-from .exercise_rules import entry_problems, point_problems, repeated_names
+from .exercise_rules import entry_problems, field_problems, point_problems, repeated_names
 
 SAFE_KINDS = ("memory", "barrier", "race", "uninitialised", "leak", "errors")
 MAX_TIMEOUT_S, MAX_MEMORY_BYTES = 300.0, 4 << 30
@@ -87,7 +87,7 @@ class Program:
     disk_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
-        if found := list(_program_problems(self)):
+        if found := list(field_problems(self, "Program")) or list(_program_problems(self)):
             raise ExerciseError("\n".join(found))
 
     @property

@@ -192,14 +192,14 @@ class _Neighbours:
                 del sys.modules[name]
         sys.modules.update({name: modules_before[name] for name in modules_before.keys() - sys.modules.keys()})
 
-    def _imported(self, name: str, *rest: Any) -> ModuleType:
+    def _imported(self, name: str, *rest: Any, **named: Any) -> ModuleType:
         top = name.partition(".")[0]
         if top and (top in self._modules or self._finder.find_spec(top) is not None):
             with self.importable():
                 if top not in self._modules:
                     sys.modules.pop(top, None)  # a module of the same name from another folder
-                return builtins.__import__(name, *rest)
-        return builtins.__import__(name, *rest)
+                return builtins.__import__(name, *rest, **named)
+        return builtins.__import__(name, *rest, **named)
 
 
 class _Loader(SourceFileLoader):

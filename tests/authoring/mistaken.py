@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_gpulab import concepts
 from pytest_gpulab.exercise import Buffer, Case, Exercise, Expected, Launch, Plan, SafeCheck, SpeedTier, Tunable
-from pytest_gpulab.exercise import UsesCheck
+from pytest_gpulab.exercise import UsesCheck, Variant
 
 
 def plan(problem):

@@ -204,3 +204,14 @@ def test_the_checks_of_an_exercise() -> None:
     assert all(type(check.max_points) is float for check in checks)
     assert [check.subject for check in checks] == [None, *EXERCISE.cases, *EXERCISE.safe, *EXERCISE.speed]
     assert checks_of(dataclasses.replace(EXERCISE, speed=(), compile_points=40))[0].max_points == 40
+
+
+def test_an_exercise_may_call_import_by_keywords(tmp_path: Path) -> None:
+    folder = tmp_path / "keywords"
+    folder.mkdir()
+    (folder / "beside.py").write_text("from pytest_gpulab.exercise import *\n")
+    (folder / "exercise.py").write_text(
+        "found = [__import__(name, fromlist=['Case']).Case for name in ('beside', 'pytest_gpulab.exercise')]\n"
+    )
+    with pytest.raises(BrokenExercise, match="must be bound to an Exercise"):
+        Catalogue(tmp_path).load("keywords")
