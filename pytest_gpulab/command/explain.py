@@ -93,29 +93,27 @@ def _of_command(command: str) -> Request:
 def _report(arguments: argparse.Namespace, found: Drawn) -> int:
     from pytest_gpulab.reports.pages.explained_page import summary_lines
     from pytest_gpulab.reports.terminal.explained import trial_lines
+    from pytest_gpulab.reports.terminal.text import wrapped
 
     trial = found.trial
     summary = [f"{arguments.file}, case {trial.case.name}", *trial_lines(trial)]
     written = [] if arguments.format == "text" else [f"written: {_written(arguments, found, summary)}"]
-    lines = [*summary, "", *filter(None, [found.note]), *summary_lines(found.figures), *written]
+    lines = [*summary, "", *wrapped(found.note), *summary_lines(found.figures), *written]
     sys.stdout.write("\n".join(lines) + "\n")
     return FAILED if trial.outcome.verdict == "failed" else 0
 
 
 def _written(arguments: argparse.Namespace, found: Drawn, summary: list[str]) -> Path:
-    from pytest_gpulab.reports.context import ReportError
-    from pytest_gpulab.reports.pages.environment import require
     from pytest_gpulab.reports.pages.explained_page import Explained, page, svg
 
     path: Path = arguments.output or Path(f"{arguments.file.stem}.{arguments.format}")
     try:
         if arguments.format == "html":
-            require("gpulab explain", "jinja2")
             source = arguments.file.read_text(encoding="utf-8", errors="replace")
             text = page(Explained(summary[0], summary[1:], [found.note], source, found.figures))
         else:
             text = svg(found.figures)
         path.write_text(text, encoding="utf-8")
-    except (OSError, ReportError) as error:
+    except OSError as error:
         raise CommandError(f"cannot write {path}: {error}") from None
     return path

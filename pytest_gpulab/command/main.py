@@ -9,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 
 from pytest_gpulab import __version__
+from pytest_gpulab.reports.terminal.text import as_wide_as, terminal_columns
 
 from . import CommandError
 
@@ -48,7 +49,8 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return int(chosen.run(arguments))
+        with as_wide_as(terminal_columns()):
+            return int(chosen.run(arguments))
     except CommandError as error:
         sys.stderr.write(f"gpulab {arguments.subcommand}: {error}\n")
         return USAGE_ERROR

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     with suppress(KeyboardInterrupt):
         for _ in _saves(arguments.file.resolve()):
             _say(f"\n{time.strftime('%H:%M:%S')} {arguments.file}")
-            _report(_grader(arguments, loaded, device), loaded)
+            _report(_grader(arguments, loaded, device), loaded, arguments.file)
     return 0
 
 
@@ -110,7 +110,7 @@ def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Devic
     return RemoteGrader(loaded, arguments.file, spec, device.info, arguments.seed)
 
 
-def _report(grader: CheckGrader, loaded: LoadedExercise) -> None:
+def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
     """Print the first check that does not pass, as soon as it is known, and then the points."""
     from pytest_gpulab.grading.checks import checks_of
     from pytest_gpulab.reports.terminal.sections import finding_lines
@@ -121,7 +121,8 @@ def _report(grader: CheckGrader, loaded: LoadedExercise) -> None:
             result = grader.run(check)
             if result.verdict in NOT_PASSED and not any(before.verdict in NOT_PASSED for before in results):
                 heading = f"{'FAILED' if result.verdict == 'failed' else result.verdict} {result.name}"
-                _say("\n".join(line for found in result.findings for line in finding_lines(heading, found)))
+                findings = [found.with_file(str(file)) for found in result.findings]
+                _say("\n".join(line for found in findings for line in finding_lines(heading, found)))
             results.append(result)
     _say(_summary(results))
 
@@ -133,8 +134,8 @@ def _summary(results: list[CheckResult]) -> str:
 
     points, possible = sum(result.points for result in results), sum(result.max_points for result in results)
     lost = [result.name for result in results if result.points < result.max_points]
-    without = f"; without {abridged(lost, 4)}" if lost else ""
-    return f"{points_text(points)} of {points_text(possible)} points{without}"
+    lost_in = f"; lost in {abridged(lost, 4)}" if lost else ""
+    return f"{points_text(points)} of {points_text(possible)} points{lost_in}"
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,7 @@ texts are never null but may be empty. A new key keeps the version; removing a k
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -99,6 +100,14 @@ class Finding:
         """Return the finding without its hint and its smallest input if these were shown before."""
         hint = "" if self.hint in shown else self.hint
         return replace(self, hint=hint, smallest=None if self.smallest in shown else self.smallest)
+
+    def with_file(self, path: str) -> Finding:
+        """Return the finding with the path of the submission in the command of its smallest input, if it has one."""
+        if self.smallest is None:
+            return self
+        gpulab, explain, _, *options = shlex.split(self.smallest.command)
+        command = shlex.join([gpulab, explain, path, *options])
+        return replace(self, smallest=replace(self.smallest, command=command))
 
     @property
     def quote(self) -> str:

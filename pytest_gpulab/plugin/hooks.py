@@ -80,7 +80,7 @@ class GradingHooks:
         self.is_worker = hasattr(config, "workerinput")
         self.is_at_end = False
         self.exercises_mistakes = 0  # checks that are not gradable because of the exercise
-        self.gradebook = Gradebook()
+        self.gradebook = Gradebook(root=config.rootpath)
         self.summary = Summary(config)
         self.files = ReportFiles(self.gradebook)
         settings = Settings.read(

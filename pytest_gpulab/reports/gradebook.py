@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.grading.grade import Adjustment, Finding, Grade, Student
@@ -107,6 +108,7 @@ class Gradebook:
         chosen: ids of the students that this run grades.
         adjustments: the instructor's, by the student's id and the exercise.
         weights: of exercises in totals; 1 for others.
+        root: the folder that submissions are relative to; None if unknown.
     """
 
     ungraded: dict[str, Finding] = field(default_factory=dict)
@@ -125,6 +127,7 @@ class Gradebook:
     chosen: frozenset[str] = frozenset()
     adjustments: Mapping[tuple[str, str], Adjustment] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+    root: Path | None = None
     _numbers: dict[str, int] = field(default_factory=dict)
     _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 

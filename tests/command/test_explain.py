@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -109,6 +111,42 @@ def test_a_page_and_a_figure_are_written(
     page, figure = (tmp_path / name for name in ("08_shared_sequential.html", "figure.svg"))
     assert "<svg" in page.read_text() and page.stat().st_size < 2e6
     assert ElementTree.parse(figure).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_the_text_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def longest(columns: int) -> int:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main.main(["explain", str(RIGHT), "--format", "text", "--in", ",".join(["2147483647"] * 8)]) == 0
+        return max(len(line) for line in capsys.readouterr().out.splitlines()[1:])
+
+    assert longest(60) <= 60 < longest(100) <= 100
+
+
+EXTRAS_BLOCKED = """
+import sys, tomllib
+from importlib.abc import MetaPathFinder
+
+class Blocked(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in NAMES:
+            raise ModuleNotFoundError(name)
+
+PROJECT = tomllib.load(open("pyproject.toml", "rb"))["project"]
+KEPT = {requirement.partition(">")[0] for requirement in PROJECT["dependencies"]}
+EXTRAS = {requirement.partition(">")[0] for extra in PROJECT["optional-dependencies"].values() for requirement in extra}
+NAMES = EXTRAS - KEPT
+sys.meta_path.insert(0, Blocked())
+from pytest_gpulab.command.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is of Python 3.11")
+def test_the_page_needs_no_extra(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ["explain", str(RIGHT), "--n", "8", "--output", str(page)]
+    subprocess.run([sys.executable, "-c", EXTRAS_BLOCKED, *words], cwd=ROOT, check=True, capture_output=True)
+    assert "<svg" in page.read_text()
 
 
 def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

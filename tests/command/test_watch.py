@@ -68,7 +68,8 @@ def test_a_file_is_graded_now_and_after_each_change(file: Path, watching: Watch)
     file.write_text(WRONG)
     second = watching.until(" points")
     assert second.count("FAILED") == 1 and "FAILED correct[" in second  # only the first failing check
-    assert "hint: " in second and "points; without correct[" in second
+    assert "hint: " in second and " points; lost in correct[" in second
+    assert f"\n      run it: gpulab explain {file} --case " in second
     replaced = file.with_suffix(".new")  # as editors do
     replaced.write_text(RIGHT)
     replaced.replace(file)
@@ -118,9 +119,9 @@ def test_the_summary_names_checks_that_cost_points() -> None:
         return CheckResult(name, "correct", "passed", points, 10)
 
     assert watch._summary([result("a", 10)]) == "10 of 10 points"
-    assert watch._summary([result("a", 10), result("b", 2.5), result("c", 0)]) == "12.5 of 30 points; without b, c"
+    assert watch._summary([result("a", 10), result("b", 2.5), result("c", 0)]) == "12.5 of 30 points; lost in b, c"
     many = [result(f"c{number}", 0) for number in range(9)]
-    assert watch._summary(many) == "0 of 90 points; without c0, c1, c2, c3, and 5 more"
+    assert watch._summary(many) == "0 of 90 points; lost in c0, c1, c2, c3, and 5 more"
 
 
 @pytest.mark.unit

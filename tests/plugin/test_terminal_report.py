@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.terminal.sections import failure_text, footnotes, sections
 from pytest_gpulab.reports.terminal.table import short_names
-from pytest_gpulab.reports.terminal.text import WIDTH
+from pytest_gpulab.reports.terminal.text import WIDTH, as_wide_as
 
 PROVENANCE = Provenance("simulated GPU", "simulated", "sm_90", "NVRTC 13", 7, "1", "0.1.0", "0" * 64)
 TOO_SLOW = Finding("too-slow", "1.10x over naive.cu.", evidence=("interval 1.09 to 1.11",), hint="Mind the addresses.")
@@ -358,6 +359,25 @@ def test_the_smallest_failing_input_is_shown_once() -> None:
         "  FAILED correct[n=1]: wrong-result: out[1] is 0",
     ]
     assert sum("smallest failing input" in line for line in lines) == 1
+
+
+def test_the_command_for_the_smallest_input_is_one_line_that_runs_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smallest = SmallestInput("n = 1", "", "gpulab explain x.cu --n 1 --in '0*256, 1*256, 2*256, 3*256, 4*256, 5*256'")
+    found = Finding("wrong-result", "out[0] is 0", smallest=smallest)
+    gradebook = book(("exercises/x.cu", [correct("correct[n=1]", "failed", found)]))
+    gradebook.root = tmp_path
+    options = "--n 1 --in '0*256, 1*256, 2*256, 3*256, 4*256, 5*256'"
+    with as_wide_as(60):
+        assert f"\n      run it: gpulab explain x.cu {options}" in report(gradebook)  # no such file
+        file = tmp_path / "exercises" / "x.cu"
+        file.parent.mkdir()
+        file.touch()
+        monkeypatch.chdir(tmp_path)
+        assert f"\n      run it: gpulab explain exercises/x.cu {options}" in report(gradebook)
+        monkeypatch.chdir(file.parent)
+        assert f"\n      run it: gpulab explain x.cu {options}" in report(gradebook)
 
 
 def test_a_hint_is_given_once() -> None:

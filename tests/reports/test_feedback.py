@@ -16,7 +16,6 @@ from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, SmallestInp
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
-from pytest_gpulab.reports.pages import environment
 from pytest_gpulab.reports.pages.feedback import page
 from pytest_gpulab.reports.standings import standings
 from pytest_gpulab.reports.students import points_text
@@ -159,9 +158,3 @@ def test_a_file_in_the_folders_place_is_refused_before_anything_is_graded(tmp_pa
     (tmp_path / "feedback").touch()
     with pytest.raises(ReportError, match="feedback: File exists"):
         formats.check("feedback", tmp_path / "feedback", CONTEXT)
-
-
-def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "find_spec", lambda name: None)
-    with pytest.raises(ReportError, match="feedback needs jinja2"):
-        formats.check("feedback", tmp_path, CONTEXT)

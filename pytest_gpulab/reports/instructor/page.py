@@ -53,7 +53,7 @@ def check(path: Path, context: Context) -> None:
         ReportError: a library is missing.
         OSError: the file cannot be written.
     """
-    environment.require("the report html", "jinja2", "matplotlib")
+    environment.require("the report html", "matplotlib")
     formats.check_file(path, context)
 
 

@@ -25,10 +25,8 @@ def check(path: Path, context: Context) -> None:
     """Check that the pages can be written.
 
     Raises:
-        ReportError: a library is missing.
         OSError: the folder cannot be made or written to.
     """
-    environment.require("feedback", "jinja2")
     formats.check_folder(path)
 
 

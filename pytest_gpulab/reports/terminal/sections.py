@@ -5,6 +5,7 @@ Everything is made from a `Gradebook`; nothing here prints.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -46,11 +47,11 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
 
 
 def sections(gradebook: Gradebook, verbosity: int, of_class: bool = False) -> Iterator[Section]:
-    """Yield the report's sections, each a title and its lines, at most `width()` columns wide but for tools' messages.
+    """Yield the report's sections, each a title and its lines.
 
-    With a negative verbosity, each submission has its first finding only. A positive one shows all findings in full,
-    the device, the occupancy and the confidence intervals. A class has a summary, and all that only with a positive
-    verbosity.
+    Lines have at most `width()` columns, except tools' messages and commands. With a negative verbosity, each
+    submission has its first finding only. A positive one shows all findings in full, the device, the occupancy and the
+    confidence intervals. A class has a summary, and all that only with a positive verbosity.
     """
     if any(grade.swept for grade in gradebook.grades):
         yield from sweep_sections(gradebook.grades)
@@ -152,20 +153,24 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
         yield submission
         yield from finding_lines("NOT GRADED", finding)
     for grade in gradebook.grades:
-        lines = list(_submission_findings(grade, gradebook.expected, verbosity))
+        lines = list(_submission_findings(grade, gradebook, verbosity))
         if lines:
             yield grade.submission
             yield from lines
 
 
-def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
+def _submission_findings(grade: Grade, gradebook: Gradebook, verbosity: int) -> Iterator[str]:
     shown: set[object] = set()
     is_verbose, has_printed = verbosity > 0, False
-    found = reasons(grade, expected) if is_verbose else condensed(reasons(grade, expected))
+    found = reasons(grade, gradebook.expected)
+    found = found if is_verbose else condensed(found)
+    file = None if gradebook.root is None else gradebook.root / grade.submission
+    path = os.path.relpath(file) if file is not None and file.is_file() else ""
     if verbosity < 0:
         found = [reason for reason in found if not reason.is_minor][:1]
     for reason in found:
-        heading, finding = reason.heading(named=None if is_verbose else MAX_NAMED), reason.finding
+        heading = reason.heading(named=None if is_verbose else MAX_NAMED)
+        finding = reason.finding.with_file(path) if path else reason.finding
         if reason.is_minor and not is_verbose:
             yield from _headline(heading, finding)
         else:
@@ -208,8 +213,10 @@ def _details(finding: Finding, indent: str) -> Iterator[str]:
         parts = line.splitlines()  # more than one: a tool's own layout
         yield from wrapped(line, indent, f"{indent}  ") if len(parts) == 1 else (indent + part for part in parts)
     if finding.smallest is not None:
-        for line in finding.smallest.lines:
+        *lines, command = finding.smallest.lines
+        for line in lines:
             yield from wrapped(line, indent, f"{indent}  ")
+        yield indent + command  # in one line, so that it can be copied
     if finding.hint:
         yield from wrapped(f"hint: {finding.hint}", indent, f"{indent}  ")
 

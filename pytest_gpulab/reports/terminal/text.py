@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,11 @@ _width = ContextVar("width", default=WIDTH)
 def width() -> int:
     """Return the number of columns of the report."""
     return _width.get()
+
+
+def terminal_columns() -> int:
+    """Return the columns of standard output's terminal, or COLUMNS if it is set; `WIDTH` if there is neither."""
+    return shutil.get_terminal_size((WIDTH, 0)).columns
 
 
 @contextmanager
