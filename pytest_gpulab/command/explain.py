@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     loaded = exercise_of(arguments.file, arguments.exercises)
     device, _ = open_device("sim")
-    subject = Subject(loaded, arguments.file, device, arguments.seed, smallest_failing, _of_command)
+    subject = Subject(loaded, arguments.file, device, arguments.seed, smallest_failing)
     try:
         found = drawn(subject, _request(arguments))
     except RequestError as error:
@@ -81,15 +81,6 @@ def _request(arguments: argparse.Namespace) -> Request:
     return Request(arguments.case, size or (() if arguments.n is None else (arguments.n,)), values)
 
 
-def _of_command(command: str) -> Request:
-    """Return the request of a finding's own command."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    arguments, arguments_more = parser.parse_known_args(shlex.split(command)[2:])
-    arguments.more = arguments_more
-    return _request(arguments)
-
-
 def _report(arguments: argparse.Namespace, found: Drawn) -> int:
     from pytest_gpulab.reports.pages.explained_page import summary_lines
     from pytest_gpulab.reports.terminal.explained import trial_lines
@@ -104,13 +95,13 @@ def _report(arguments: argparse.Namespace, found: Drawn) -> int:
 
 
 def _written(arguments: argparse.Namespace, found: Drawn, summary: list[str]) -> Path:
-    from pytest_gpulab.reports.pages.explained_page import Explained, page, svg
+    from pytest_gpulab.reports.pages.explained_page import Explained, single_page, svg
 
     path: Path = arguments.output or Path(f"{arguments.file.stem}.{arguments.format}")
     try:
         if arguments.format == "html":
             source = arguments.file.read_text(encoding="utf-8", errors="replace")
-            text = page(Explained(summary[0], summary[1:], [found.note], source, found.figures))
+            text = single_page(Explained(summary[0], summary[1:], [found.note], source, found.figures))
         else:
             text = svg(found.figures)
         path.write_text(text, encoding="utf-8")

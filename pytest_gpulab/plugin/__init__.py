@@ -9,6 +9,7 @@
 - `parallel_run`: grading in several processes.
 - `class_run`: grading the submissions of a class.
 - `report_files`: the files of `--gpulab-report`.
+- `figures`: the figures of `--gpulab-report=explain:PAGE`.
 - `colours`: colours of the report.
 - `summary`: keeps pytest's failure lists from repeating the findings.
 """

@@ -57,6 +57,12 @@ class HandedInFile(CudaFile):
         """The student's file name."""
         return Path(self._handed_in.label).name
 
+    def located(self, folder: Path) -> Path:
+        """Return a copy of the submission, which may be in an archive."""
+        copy = folder / self.filename
+        copy.write_bytes(self.source())
+        return copy
+
     def source(self) -> bytes:
         """Return the contents of the file.
 

@@ -10,7 +10,7 @@ library and pytest. Without `--gpulab` it adds only options and a marker.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ import pytest
 from pytest_gpulab.devices.system.processes import with_one_thread
 
 from . import configuration, options
-from .items import GRADING_SESSION, MARKER, CudaFile, CudaFolder, place_skip, usage_errors
+from .items import GRADING_SESSION, MARKER, CheckItem, CudaFile, CudaFolder, place_skip, usage_errors
 from .session import GradingSession
 from .settings import Settings
 
@@ -262,8 +262,17 @@ class GradingHooks:
         is_usage_error = exitstatus == pytest.ExitCode.USAGE_ERROR
         if not (self.is_worker or is_usage_error or self.config.getoption("collectonly")):
             # Otherwise nothing was graded, and the reports of the last run are kept.
-            self.files.write(self.session, self.config.rootpath, interrupted)
+            self.files.write(self.session, self.config.rootpath, interrupted, self._located(session.items))
         session.exitstatus = self._exit_status(session.exitstatus)
+
+    def _located(self, items: Sequence[pytest.Item]) -> Callable[[str, Path], Path]:
+        """Return a function that finds the file of a submission by its label."""
+        files = {item.parent.label: item.parent for item in items if isinstance(item, CheckItem)}
+
+        def located(label: str, folder: Path) -> Path:  # pytest-xdist's controller collects no items
+            return files[label].located(folder) if label in files else self.config.rootpath / label
+
+        return located
 
     def _exit_status(self, regular: int) -> int:
         """Return the exit status: that of a class tells a student's failing work from other causes."""

@@ -152,6 +152,10 @@ class CudaFile(pytest.File):
         """
         return self.path.read_bytes()
 
+    def located(self, folder: Path) -> Path:
+        """Return a file with the contents; one that must be made is in `folder`."""
+        return self.path
+
     def use(self, grader: CheckGrader) -> None:
         """Use the results of this grader instead of grading in this process."""
         self._grader = grader

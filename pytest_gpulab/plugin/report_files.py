@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pytest_gpulab.reports.context import Context
     from pytest_gpulab.reports.gradebook import Gradebook
 
+    from .figures import Located
+
 
 class ReportFiles:
     """The requested report files.
@@ -51,8 +53,8 @@ class ReportFiles:
             except ReportError as error:
                 raise SettingsError(str(error)) from None
 
-    def write(self, session: GradingSession, rootdir: Path, interrupted: bool) -> None:
-        """Write all files; collect errors instead of raising them."""
+    def write(self, session: GradingSession, rootdir: Path, interrupted: bool, located: Located) -> None:
+        """Write all files; collect errors instead of raising them. `located` finds the submissions for figures."""
         from pytest_gpulab.reports import formats
         from pytest_gpulab.reports.context import ReportError
         from pytest_gpulab.reports.students import unscored
@@ -61,6 +63,11 @@ class ReportFiles:
         if session.settings.reports:
             self._gradebook.title = session.settings.title
             self._gradebook.titles = _titles(session, {grade.exercise for grade in self._gradebook.grades})
+        page = next((report.path for report in session.settings.reports if report.format == "explain"), None)
+        if page is not None:
+            from .figures import drawings
+
+            self._gradebook.drawings = drawings(session, self._gradebook.grades, located, page, interrupted)
         for report in session.settings.reports:
             try:
                 formats.write(report.format, report.path, self._gradebook, context)
@@ -94,9 +101,13 @@ class ReportFiles:
         return Context(interrupted, self._started, datetime.now(timezone.utc), os.environ)
 
     def written_lines(self) -> Iterator[str]:
-        """Yield the line that names the files that were written."""
+        """Yield the line that names the files that were written, and one about missing figures."""
         if self.written:
             yield f"gpulab: wrote {', '.join(map(self._named, self.written))}"
+        left_out = self._gradebook.drawings.left_out if self._gradebook.drawings else ()
+        if left_out:
+            figures = "figure" if len(left_out) == 1 else "figures"
+            yield f"gpulab: {len(left_out)} {figures} left out; the page of figures says which"
 
     def _named(self, report: ReportFile) -> str:
         from pytest_gpulab.reports.pages.feedback import readers

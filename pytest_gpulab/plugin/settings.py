@@ -17,7 +17,7 @@ MAX_SEED = 2**32 - 1
 MAX_WORKERS = 1024  # a larger number is a typing error
 REPORT_FORMATS = (
     *("json", "csv", "gradescope", "classroom50", "prairielearn", "github"),
-    *("ctrf", "html", "annotated", "feedback"),
+    *("ctrf", "html", "annotated", "feedback", "explain"),
 )
 _ANNOTATED_FORMATS = ("html", "annotated", "feedback")
 WITH_A_VALUE = (

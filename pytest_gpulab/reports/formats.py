@@ -30,6 +30,7 @@ MODULES: Mapping[str, str] = {
     "html": "instructor.page",
     "annotated": "pages.annotated_html",
     "feedback": "pages.feedback",
+    "explain": "pages.explained_page",
 }
 
 

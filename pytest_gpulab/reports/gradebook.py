@@ -7,11 +7,13 @@ builtins only, so that pytest-xdist and JUnit XML carry them too; the gradebook 
 from __future__ import annotations
 
 import json
+import os.path
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pytest_gpulab.grading.grade import Adjustment, Finding, Grade, Student
 
@@ -86,6 +88,53 @@ def _place(submission: str, lines: LineRanges) -> str:
     return f"{submission}:{', '.join(shown)}{more}" if shown else submission
 
 
+Links = Mapping[tuple[str, str], str]
+"""Addresses of figures by submission and the command of the smallest failing input."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The figures of one input as a section of a page.
+
+    Attributes:
+        submission: named as grades name them.
+        command: that of the smallest failing input; empty for a submission that passed.
+        place: the section's anchor.
+        title: the submission with the checks that fail on this input.
+        html: the section.
+    """
+
+    submission: str
+    command: str
+    place: str
+    title: str
+    html: str
+
+
+@dataclass(frozen=True)
+class Drawings:
+    """The figures of a run.
+
+    Attributes:
+        path: the page.
+        drawn: the figures on it.
+        left_out: what the page lacks, one line each.
+    """
+
+    path: Path
+    drawn: tuple[Drawing, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def links(self, page: Path) -> Links:
+        """Return the addresses of the figures as another page links to them."""
+        way = quote(Path(os.path.relpath(self.path, page.parent)).as_posix())
+        return {(each.submission, each.command): f"{way}#{each.place}" for each in self.drawn if each.command}
+
+    def of(self, submissions: Collection[str], path: Path) -> Drawings:
+        """Return the figures of some submissions, for a page of their own."""
+        return Drawings(path, tuple(each for each in self.drawn if each.submission in submissions))
+
+
 @dataclass
 class Gradebook:
     """Everything graded so far.
@@ -109,6 +158,7 @@ class Gradebook:
         adjustments: the instructor's, by the student's id and the exercise.
         weights: of exercises in totals; 1 for others.
         root: the folder that submissions are relative to; None if unknown.
+        drawings: figures of what failed; None if no page of them is written.
     """
 
     ungraded: dict[str, Finding] = field(default_factory=dict)
@@ -128,6 +178,7 @@ class Gradebook:
     adjustments: Mapping[tuple[str, str], Adjustment] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     root: Path | None = None
+    drawings: Drawings | None = None
     _numbers: dict[str, int] = field(default_factory=dict)
     _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 

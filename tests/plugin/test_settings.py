@@ -219,7 +219,7 @@ def test_exercises_elsewhere(course: Course, given: list[str]) -> None:
 @pytest.mark.parametrize("spec", ["json", "json:", "xml:grades.xml", "grades.json"])
 def test_bad_report(course: Course, spec: str) -> None:
     line = usage_error(course.grade(f"--gpulab-report={spec}"))
-    formats = "json, csv, gradescope, classroom50, prairielearn, github, ctrf, html, annotated, feedback"
+    formats = "json, csv, gradescope, classroom50, prairielearn, github, ctrf, html, annotated, feedback, explain"
     assert line == f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of {formats}"
 
 

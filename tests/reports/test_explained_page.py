@@ -10,14 +10,29 @@ from browser import browser as browser
 from selenium.webdriver.common.keys import Keys
 
 from pytest_gpulab.command import main
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+from pytest_gpulab.grading.correctness.requests import Request
+from pytest_gpulab.grading.explanation.drawing import Subject, drawn
+from pytest_gpulab.grading.explanation.figure import Figure
+from pytest_gpulab.reports.gradebook import Drawing, Drawings
+from pytest_gpulab.reports.pages.explained_page import Explained, page, section
 
 ROOT = Path(__file__).resolve().parents[2]
+RIGHT = ROOT / "solutions" / "reduction" / "08_shared_sequential.cu"
 
 
 def page_of(path: str, folder: Path) -> Path:
     page = folder / "page.html"
     main.main(["explain", str(ROOT / path), "--exercises", str(ROOT / "exercises"), "--output", str(page)])
     return page
+
+
+def figures_of(path: Path) -> tuple[Figure, ...]:
+    """Return the figures of a right submission of the reduction."""
+    loaded, (device, _) = Catalogue(ROOT / "exercises").load("reduction"), open_device("sim")
+    assert isinstance(loaded, LoadedExercise)
+    return drawn(Subject(loaded, path, device, 1, None), Request()).figures
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +102,20 @@ def test_what_is_wrong_is_marked_in_the_figure(browser: Browser, tmp_path: Path)
     assert "`in[1]` read" in browser.find(".marks")[0].text
     browser.open(page_of("tests/wrong/reduction/missing_barrier.cu", tmp_path))
     assert len(browser.find(".no-barrier")) >= 2 and browser.find(".bad .cell")
+
+
+def test_each_section_of_a_page_has_its_own_source_and_steps(browser: Browser, tmp_path: Path) -> None:
+    figures = figures_of(RIGHT)
+    sections = [
+        Drawing("a.cu", "", place, place, str(section(Explained(place, [], [], "// line\n" * 30, figures), place, 2)))
+        for place in ("one", "two")
+    ]
+    path = tmp_path / "all.html"
+    path.write_text(page(Drawings(path, tuple(sections), ("b.cu: correct[n=1] (too large)",))))
+    browser.open(path, "#two")
+    assert browser.console() == [] and "b.cu: correct[n=1] (too large)" in browser.find("header")[0].text
+    assert len(browser.find("nav a")) == 2
+    browser.find("#two section.figure button")[0].click()
+    lines = "return [...document.querySelectorAll('.source .now')].map(each => each.dataset.line)"
+    assert browser.run(lines) == ["23", "19"]
+    assert browser.run("return document.querySelectorAll('#one .row.later').length") == 0

@@ -19,7 +19,7 @@ from pytest_gpulab.reports.gradebook import Gradebook
 
 pytestmark = pytest.mark.unit
 
-FILES = [name for name in REPORT_FORMATS if name not in ("html", "annotated", "feedback")]
+FILES = [name for name in REPORT_FORMATS if name not in ("html", "annotated", "feedback", "explain")]
 CONTEXT = Context(environment=ENVIRONMENT)
 
 

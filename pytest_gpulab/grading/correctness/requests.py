@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,15 @@ class Request:
     def is_empty(self) -> bool:
         """True if the user leaves everything to the grader."""
         return not (self.case or self.size or self.values)
+
+
+def request_of(command: str) -> Request:
+    """Return the request in a finding's command, `gpulab explain FILE --case NAME --n 3 --in 1,2,3`."""
+    words = shlex.split(command)[3:]
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    case, n, size, _ = (options.pop(f"--{name}", "") for name in ("case", "n", "size", "seed"))
+    extents = tuple(map(int, (size or n).split("x"))) if size or n else ()
+    return Request(case, extents, {name.removeprefix("--"): values for name, values in options.items()})
 
 
 def requested(exercise: Exercise, trials: Trials, request: Request) -> tuple[Case, Problem, Prepared]:

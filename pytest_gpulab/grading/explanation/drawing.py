@@ -17,7 +17,7 @@ from pytest_gpulab.exercise import Exercise, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.correctness.cases import CaseRuns
-from pytest_gpulab.grading.correctness.requests import Request, requested
+from pytest_gpulab.grading.correctness.requests import Request, request_of, requested
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
 from pytest_gpulab.grading.grade import SmallestInput
@@ -53,16 +53,14 @@ class Subject:
         loaded: the exercise.
         path: the submission.
         seed: of random input data.
-        search: returns the smallest failing input of a file.
-        request_of: returns the request in a finding's command.
+        search: returns the smallest failing input of a file; None for a file that is known to be right.
     """
 
     loaded: LoadedExercise
     path: Path
     device: Device
     seed: int
-    search: Search
-    request_of: Callable[[str], Request]
+    search: Search | None
 
 
 def drawn(subject: Subject, request: Request) -> Drawn:
@@ -139,10 +137,11 @@ class _Runner:
         """Run a request; an empty one means the smallest failing input, or else a readable one."""
         subject = self._subject
         if request.is_empty:
-            found = subject.search(subject.loaded, self._path, subject.device, subject.seed)
+            search = subject.search
+            found = search(subject.loaded, self._path, subject.device, subject.seed) if search else None
             if found is None:
                 return self._readable()
-            request = self.request = subject.request_of(found.command)
+            request = self.request = request_of(found.command)
         return self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
 
     def _readable(self) -> Trial:

@@ -17,7 +17,7 @@ from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.class_statistics import Scores, check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.context import Context
-from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
+from pytest_gpulab.reports.gradebook import Gradebook, Links, SimilarPair
 from pytest_gpulab.reports.pages import environment
 from pytest_gpulab.reports.pages.views import GradeView
 from pytest_gpulab.reports.standings import Standing, exercises_of, standings
@@ -66,11 +66,16 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     if any(grade.swept for grade in gradebook.grades):
         formats.write_text(path, sweep_page(gradebook.grades, context.finished))
         return
-    formats.write_text(path, page(gradebook, context.finished, context.interrupted, read_dismissals(path)))
+    links = gradebook.drawings.links(path) if gradebook.drawings else None
+    formats.write_text(path, page(gradebook, context.finished, context.interrupted, read_dismissals(path), links))
 
 
 def page(
-    gradebook: Gradebook, created: datetime, interrupted: bool = False, dismissals: Mapping[str, str] | None = None
+    gradebook: Gradebook,
+    created: datetime,
+    interrupted: bool = False,
+    dismissals: Mapping[str, str] | None = None,
+    links: Links | None = None,
 ) -> str:
     """Return the report.
 
@@ -79,6 +84,7 @@ def page(
         created: the time of writing, in UTC: the only value that is not from the gradebook.
         interrupted: whether checks or submissions are missing because the run was stopped.
         dismissals: reasons for dismissed flags, by the flags' numbers.
+        links: addresses of figures.
     """
     grades, sheet = counting_grades(gradebook), Sheet()
     everyone = standings(gradebook, grades)
@@ -93,7 +99,7 @@ def page(
     )
     values |= {"figures": _key_figures(gradebook, everyone, values["distributions"], found), "parts": _parts(values)}
     values |= {"dismissed": [(flag, reasons[number_of(flag)]) for flag in every if number_of(flag) in reasons]}
-    values |= {"created": environment.moment(created), "interrupted": interrupted}
+    values |= {"created": environment.moment(created), "interrupted": interrupted, "links": links or {}}
     values |= {"has_parts": any(each.row.is_part for each in everyone)}
     return environment.rendered("report.html.jinja", script="table.js", more_style=sheet.text, **values)
 

@@ -65,6 +65,13 @@ def rendered(template: str, script: str = "", more_style: str = "", **values: An
     return _OPTIONAL.sub("", _environment().get_template(template).render(page | values))
 
 
+def fragment(template: str, **values: Any) -> Any:
+    """Return a part of a page as HTML (`Markup`)."""
+    from markupsafe import Markup
+
+    return Markup(_environment().get_template(template).render(values))
+
+
 def moment(time: datetime) -> str:
     """Return a time in UTC to the minute."""
     return f"{time:%Y-%m-%d %H:%M} UTC"

@@ -1,12 +1,16 @@
-"""The page of `gpulab explain`: the figures of a submission on one small input, with its source; no network."""
+"""Pages of figures: of a submission on one small input, with its source, or of all that failed in a run; no network."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.grading.explanation.figure import Figure
+from pytest_gpulab.reports import formats
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Drawings, Gradebook
 from pytest_gpulab.reports.terminal.text import visible
 
 from . import environment
@@ -18,7 +22,7 @@ from .warp_figures import access_svg, lanes_svg
 
 @dataclass(frozen=True)
 class Explained:
-    """The contents of a page.
+    """The contents of a page, or of a section.
 
     Attributes:
         title: the submission and its exercise.
@@ -35,8 +39,54 @@ class Explained:
     figures: Sequence[Figure]
 
 
-def page(explained: Explained) -> str:
-    """Return the page as HTML."""
+def check(path: Path, context: Context) -> None:
+    """Check that the page can be written.
+
+    Raises:
+        ReportError: a library is missing.
+        OSError: the file cannot be written.
+    """
+    environment.require("the report explain", "jinja2")
+    formats.check_file(path, context)
+
+
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write the page of what failed in a run.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    formats.write_text(path, page(gradebook.drawings or Drawings(path)))
+
+
+def page(drawings: Drawings, title: str = "Figures") -> str:
+    """Return a page with a section per failing input."""
+    from markupsafe import Markup
+
+    sections = [(drawing.place, drawing.title, Markup(drawing.html)) for drawing in drawings.drawn]
+    return _page(title, [each for _, _, each in sections], contents=sections, left_out=drawings.left_out)
+
+
+def single_page(explained: Explained) -> str:
+    """Return a page with the figures of one input."""
+    return _page(explained.title, [section(explained)], contents=None, left_out=())
+
+
+def _page(title: str, sections: Sequence[Any], contents: Sequence[Any] | None, left_out: Sequence[str]) -> str:
+    return environment.rendered(
+        "explained.html.jinja",
+        script="explained.js",
+        more_style=FLOW_STYLE + WARP_STYLE + environment.text("explained.css"),
+        heading=title,
+        sections=sections,
+        contents=contents,
+        left_out=left_out,
+        is_single=contents is None,
+    )
+
+
+def section(explained: Explained, place: str = "figure", level: int = 1) -> Any:
+    """Return the figures of one input as HTML (`Markup`), with an anchor and a heading of this level."""
     from markupsafe import Markup
 
     figures = [
@@ -48,13 +98,9 @@ def page(explained: Explained) -> str:
         }
         for figure in explained.figures
     ]
-    return environment.rendered(
-        "explained.html.jinja",
-        script="explained.js",
-        more_style=FLOW_STYLE + WARP_STYLE + environment.text("explained.css"),
-        explained=explained,
-        figures=figures,
-        source=[visible(line.expandtabs(4)) for line in explained.source.splitlines()],
+    source = [visible(line.expandtabs(4)) for line in explained.source.splitlines()]
+    return environment.fragment(
+        "explained_section.html.jinja", place=place, level=level, explained=explained, figures=figures, source=source
     )
 
 

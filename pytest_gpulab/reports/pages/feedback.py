@@ -1,6 +1,6 @@
 """`--gpulab-feedback=DIR`: a small page per student with that student's visible results only.
 
-A page is named after the student's id: `jdoe42.html`.
+A page is named after the student's id: `jdoe42.html`. Figures of what failed are in `figures/jdoe42.html`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from pathlib import Path
 
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context
-from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.gradebook import Gradebook, Links
 from pytest_gpulab.reports.standings import Standing, standings
 from pytest_gpulab.reports.students import Row, file_name, refuse_a_part, rows, unscored, weights_text
 from pytest_gpulab.reports.terminal.annotated import listings
 from pytest_gpulab.reports.visibility import for_student
 
-from . import environment
+from . import environment, explained_page
 from .views import GradeView
+
+FIGURES = "figures"
 
 
 def check(path: Path, context: Context) -> None:
@@ -42,7 +44,21 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     exercises = {grade.exercise for grade in gradebook.grades if grade.student}
     for standing in standings(gradebook, gradebook.grades):
         name = f"{file_name(standing.row.student.id)}.html"
-        formats.write_text(path / name, page(standing, context.finished, exercises, gradebook))
+        links = _figures(path, name, standing, gradebook)
+        formats.write_text(path / name, page(standing, context.finished, exercises, gradebook, links))
+
+
+def _figures(path: Path, name: str, standing: Standing, gradebook: Gradebook) -> Links:
+    """Write the student's own page of figures, if the run has figures; return the links to it."""
+    if gradebook.drawings is None:
+        return {}
+    own = gradebook.drawings.of({grade.submission for grade in standing.row.grades}, path / FIGURES / name)
+    own.path.parent.mkdir(exist_ok=True)
+    if not own.drawn:
+        own.path.unlink(missing_ok=True)  # that of an earlier run
+        return {}
+    formats.write_text(own.path, explained_page.page(own))
+    return own.links(path / name)
 
 
 def readers(gradebook: Gradebook) -> list[Row]:
@@ -51,7 +67,11 @@ def readers(gradebook: Gradebook) -> list[Row]:
 
 
 def page(
-    standing: Standing, created: datetime, exercises: Collection[str] = (), gradebook: Gradebook | None = None
+    standing: Standing,
+    created: datetime,
+    exercises: Collection[str] = (),
+    gradebook: Gradebook | None = None,
+    links: Links | None = None,
 ) -> str:
     """Return a student's page, with the totals of the instructor's report but without expected verdicts.
 
@@ -60,6 +80,7 @@ def page(
         created: the time of writing, in UTC.
         exercises: of the class; those without a grade of the student are named.
         gradebook: with the titles of the course and the exercises.
+        links: addresses of figures.
     """
     row = standing.row
     grades = [for_student(grade) for grade in row.grades]
@@ -84,4 +105,5 @@ def page(
         has_listings=any(listings(grade) for grade in grades),
         estimated=any(view.estimated for view in views),
         created=environment.moment(created),
+        links=links or {},
     )

@@ -4,6 +4,7 @@ for (const figure of document.querySelectorAll("section.figure")) {
   const rows = [...figure.querySelectorAll(".row")];
   const captions = [...figure.querySelectorAll(".captions li")];
   const slider = figure.querySelector("input");
+  const source = figure.closest(".explained").querySelector(".source");
   const show = (step) => {
     const now = Math.max(0, Math.min(rows.length - 1, step));
     slider.value = now;
@@ -12,8 +13,8 @@ for (const figure of document.querySelectorAll("section.figure")) {
       row.classList.toggle("now", number === now);
     });
     figure.querySelector("output").textContent = captions[now] ? captions[now].textContent : "";
-    document.querySelectorAll(".source .now").forEach((line) => line.classList.remove("now"));
-    const line = rows[now] && document.querySelector(`.source [data-line="${rows[now].dataset.line}"]`);
+    source.querySelectorAll(".now").forEach((line) => line.classList.remove("now"));
+    const line = rows[now] && source.querySelector(`[data-line="${rows[now].dataset.line}"]`);
     if (line) line.classList.add("now");
   };
   figure.querySelector(".steps").hidden = rows.length < 2;
