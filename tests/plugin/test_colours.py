@@ -62,7 +62,8 @@ def test_the_report_fits_the_terminal(course: Course, monkeypatch: pytest.Monkey
     assert max(len(line) for line in report if "run it: " not in line) <= columns  # a command is not wrapped
     header = next(line for line in report if line.startswith("submission"))
     assert {"verdict", "points", "ms", "total"} <= set(header.split())
-    assert ("regs" in header) == (columns > 60)
+    assert ("occup." in header, "regs" in header) == (columns > 60, columns > 80)
+    assert any(line.startswith("naive.cu   ") for line in report)
 
 
 def test_quiet_is_shorter_than_the_default_and_verbose_is_longer(course: Course) -> None:

@@ -64,12 +64,12 @@ def test_the_classic_table() -> None:
     )
     assert report(gradebook).splitlines()[:7] == [
         "== gpulab: sum, speed at n=65536",
-        "submission           verdict  points       ms   GB/s    step   total  needs  occup.  regs",
-        "-------------------  -------  ------  -------  -----  ------  ------  -----  ------  ----",
-        "naive.cu (baseline)                    ~0.640   ~414           1.00x",
-        "1_modulo             failed*   10/30   ~0.640   ~414  ~1.00x  ~1.00x   1.5x     50%    16",
-        "2_strided            passed    30/30   ~0.400   ~662  ~1.60x  ~1.60x   1.5x     50%    16",
-        "10_loads             passed    30/30  ~0.0665  ~3984  ~6.02x  ~9.62x   1.5x     50%    16",
+        "submission  verdict   points       ms   GB/s    step   total  needs  occup.  regs",
+        "----------  --------  ------  -------  -----  ------  ------  -----  ------  ----",
+        "naive.cu    baseline           ~0.640   ~414           1.00x",
+        "1_modulo    failed*    10/30   ~0.640   ~414  ~1.00x  ~1.00x   1.5x     50%    16",
+        "2_strided   passed     30/30   ~0.400   ~662  ~1.60x  ~1.60x   1.5x     50%    16",
+        "10_loads    passed     30/30  ~0.0665  ~3984  ~6.02x  ~9.62x   1.5x     50%    16",
     ]
 
 
@@ -98,9 +98,9 @@ def test_further_variants_and_baselines_have_their_own_rows() -> None:
     more_of_the_same = speed(0.4, threshold=9)
     faster = replace(speed(0.1, threshold=3), name="speedup[3x eight-way]")
     gradebook = book(("a.cu", [speed(0.4), eight, more_of_the_same]), ("b.cu", [speed(0.4), faster]))
-    rows = [(line[:20].rstrip(), *line[20:].split()) for line in report(gradebook).splitlines()[3:9]]
+    rows = [(line[:11].rstrip(), *line[11:].split()) for line in report(gradebook).splitlines()[3:9]]
     assert rows == [
-        ("naive.cu (baseline)", "~0.640", "~414", "1.00x"),
+        ("naive.cu", "baseline", "~0.640", "~414", "1.00x"),
         ("+ eight-way", "~0.640", "~414", "1.00x"),
         ("a", "passed", "60/60", "~0.400", "~662", "~1.60x", "~1.60x", "1.5x", "50%", "16"),
         ("+ eight-way", "~0.200", "~1325", "~3.20x", "~3.20x", "3x", "50%", "16"),
@@ -114,7 +114,7 @@ def test_a_row_without_the_headlines_time_says_so() -> None:
     gradebook = book(("a.cu", [eight]), ("b.cu", [replace(speed(0.4), name="speedup[1.5x two-way]"), eight]))
     rows = [line.split()[:4] for line in report(gradebook).splitlines()[3:9]]
     assert rows == [
-        ["naive.cu", "(baseline)", "~0.640", "~414"],
+        ["naive.cu", "baseline", "~0.640", "~414"],
         ["+", "eight-way", "~0.640", "~414"],
         ["a", "passed", "20/20", "-"],
         ["+", "eight-way", "~0.200", "~1325"],
@@ -378,6 +378,23 @@ def test_the_command_for_the_smallest_input_is_one_line_that_runs_from_here(
         assert f"\n      run it: gpulab explain exercises/x.cu {options}" in report(gradebook)
         monkeypatch.chdir(file.parent)
         assert f"\n      run it: gpulab explain x.cu {options}" in report(gradebook)
+
+
+def test_several_files_that_are_not_started_are_one_list_unless_verbose() -> None:
+    todo = Finding("not-started", "`sum` still has its GPULAB_TODO line.", "sum.cu:4", hint="Write the kernel.")
+    idle = [correct("compile", "not started", todo)]
+    begun = ("c.cu", [correct()])
+    assert report(book(("a.cu", idle), begun, ("b.cu", idle))).splitlines()[-5:] == [
+        "c           passed    10/10   -     -     -      -      -       -     -",
+        "== gpulab: not started",
+        "a.cu",
+        "b.cu",
+        "hint: Write the code, then delete the file's GPULAB_TODO lines. -v shows them.",
+    ]
+    assert report(book(("a.cu", idle), ("b.cu", idle))).startswith("== gpulab: not started\na.cu\nb.cu\n")
+    shown = "  not started compile: not-started: `sum` still has its GPULAB_TODO line. (sum.cu:4)"
+    for alone in report(book(("a.cu", idle), begun)), report(book(("a.cu", idle), ("b.cu", idle)), verbosity=1):
+        assert shown in alone.splitlines() and "== gpulab: not started" not in alone
 
 
 def test_a_hint_is_given_once() -> None:

@@ -23,6 +23,7 @@ from .text import abridged, width, wrapped
 
 Section = tuple[str, list[str]]
 
+NEXT_STEP = "hint: Write the code, then delete the file's GPULAB_TODO lines. -v shows them."
 MAX_PRINTED = 10
 """Most lines of a kernel's output that are shown per check; `-v` shows all that was kept."""
 
@@ -64,7 +65,8 @@ def sections(gradebook: Gradebook, verbosity: int, of_class: bool = False) -> It
 
 
 def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
-    grades = gradebook.grades
+    idle = _not_started(gradebook, verbosity)
+    grades = [grade for grade in gradebook.grades if grade.submission not in idle]
     if verbosity > 0:
         yield from ((f"gpulab: {name}", lines) for name, lines in device_tables(grades))
     for exercise, group in groupby(grades, key=lambda grade: grade.exercise):
@@ -88,6 +90,16 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     if timing:
         yield "gpulab: timing", timing
     yield from _findings_section(gradebook, verbosity)
+    if idle:
+        yield "gpulab: not started", [*idle, *wrapped(NEXT_STEP)]
+
+
+def _not_started(gradebook: Gradebook, verbosity: int) -> list[str]:
+    """Return the submissions that are only listed, because several are not started."""
+    found = [
+        grade.submission for grade in gradebook.grades if {check.verdict for check in grade.checks} == {"not started"}
+    ]
+    return found if len(found) > 1 and verbosity <= 0 else []
 
 
 def _findings_section(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
@@ -152,7 +164,10 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
     for submission, finding in sorted(gradebook.ungraded.items()):
         yield submission
         yield from finding_lines("NOT GRADED", finding)
+    idle = _not_started(gradebook, verbosity)
     for grade in gradebook.grades:
+        if grade.submission in idle:
+            continue
         lines = list(_submission_findings(grade, gradebook, verbosity))
         if lines:
             yield grade.submission

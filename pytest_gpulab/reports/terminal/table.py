@@ -103,8 +103,8 @@ def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]], parts: Collec
     for label, measurement in ((label, timed) for grade in grades for label, timed in timings(grade).items()):
         above.setdefault(label, of_baseline(measurement))
     for label in sorted(above, key=lambda label: label != headline):
-        name = f"{above[label].baseline} (baseline)" if label == headline else f"+ {label}"
-        yield name, "", "", *_figures(above[label], None)[:2], "", "1.00x", "", "", ""
+        row = (above[label].baseline, "baseline") if label == headline else (f"+ {label}", "")
+        yield *row, "", *_figures(above[label], None)[:2], "", "1.00x", "", "", ""
     names = short_names([grade.submission for grade in grades])
     for name, grade in zip(names, grades, strict=True):
         timed = timings(grade)
