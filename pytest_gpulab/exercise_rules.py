@@ -155,6 +155,9 @@ def _headline(exercise: AnyExercise) -> Iterator[str]:
     yield from field_problems(exercise, kind, ("title", "compile_points", "hidden_points"))
     if not _is_line(exercise.title):
         yield f"{kind}: `title` must be a text of one line, but is {exercise.title!r}"
+    headers = exercise.headers if isinstance(exercise.headers, Sequence) else ()
+    for name in (name for name in headers if isinstance(name, str) and not isinstance(headers, str) and "/" in name):
+        yield f"{kind}: `headers` has {name!r}; write the plain name of a file in the exercise's folder"
 
 
 def _is_line(text: Any) -> bool:

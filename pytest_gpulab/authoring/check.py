@@ -48,6 +48,12 @@ def check_exercise(
         return report
     report.points = points_by_kind(loaded.exercise)
     report.defects += readme_problems(loaded.exercise, loaded.folder / "README.md")
+    if missing := [name for name in loaded.exercise.headers if not (loaded.folder / name).is_file()]:
+        where = str(loaded.folder / "exercise.py")
+        report.defects += [
+            Defect(f"`headers` has {name!r}, but there is no such file beside it", where) for name in missing
+        ]
+        return report
     if isinstance(loaded, LoadedProgram):
         check_program(loaded, seed, solutions, report)
         return report

@@ -11,9 +11,11 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case, Exercise, Expected, Plan
 from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.diagnosis.compare import mismatches
 from pytest_gpulab.grading.plans.prepare import (
     InstructorsMistake,
     Prepared,
+    expected_at,
     instructors_code,
     make_plan,
     prepare,
@@ -47,6 +49,9 @@ def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator
                     loaded, case, pattern, prepared, _prepared(loaded, case, tunables, pattern, seed)
                 )
                 yield from _values(where, case, pattern, prepared)
+                if unlike := list(_unlike_places(where, loaded.exercise, case, pattern, prepared)):
+                    yield from unlike
+                    return
                 prepared.known()
                 for wrong, passes in _accepted(loaded.exercise, case, tunables, prepared):
                     accepted[wrong] = accepted.get(wrong, True) and passes
@@ -90,6 +95,20 @@ def _values(where: str, case: Case, pattern: str, prepared: Prepared) -> Iterato
         if dtype.kind in "iu" and found.dtype.kind == "f":
             instead = f"Compute it in {dtype}, or in int64: float64 holds integers up to 2**53 only."
             yield Defect(f"`reference` gives {found.dtype} for the {dtype} output {name!r} {place}", where, instead)
+
+
+def _unlike_places(where: str, exercise: Exercise, case: Case, pattern: str, prepared: Prepared) -> Iterator[Defect]:
+    """Compare `reference_at` with `reference` at every second place."""
+    if exercise.reference_at is None:
+        return
+    values = {name: np.asarray(found).reshape(-1) for name, found in prepared.expected.values.items()}
+    places = {name: np.arange(0, found.size, 2) for name, found in values.items()}
+    at = expected_at(exercise.reference_at, case.problem(prepared.tunables), prepared.inputs, places)
+    for name, chosen in places.items():
+        allowed = np.asarray(prepared.expected.tolerance.get(name, 0)).reshape(-1)
+        if mismatches(values[name][chosen], np.asarray(at.values[name]), allowed[chosen % allowed.size]).any():
+            what = f"`reference_at` gives other values of {name!r} than `reference`"
+            yield Defect(f"{what} (case {case.name!r}, pattern {pattern!r})", where)
 
 
 def _accepted(

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
 
 Level = Literal["error", "warning"]
+_ADVICE = {  # where the exercise may be wrong and the kernel right
+    "not-repeatable": "If the order of float atomics may change results, write deterministic=False in exercise.py.",
+}
+_ROUNDING = "The tolerance is 0. If results may be rounded, give one: pytest_gpulab.numerics has bounds."
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)|^(?P<place>\S+\.py), line (?P<number>\d+)')
 
 
@@ -96,8 +100,14 @@ def of_finding(found: Finding, where: str) -> Defect:
 
 
 def of_findings(findings: Sequence[Finding], prefix: str, where: str) -> Defect:
-    """Return the problem of a check that should have passed: its first finding."""
+    """Return the problem of a check that should have passed: its first finding, with advice for instructors."""
     first = findings[0] if findings else None
     if first is None:
         return Defect(prefix, where)
-    return Defect(f"{prefix}: {first.what}", where, first.hint)
+    if first.code == EXERCISES_MISTAKE:  # its hint is for students
+        own = of_finding(first, where)
+        return Defect(f"{prefix}: {own.what}", own.where)
+    figures = next((f" {line}" for line in first.evidence if " expected " in line), "")
+    is_rounding = first.code == "wrong-result" and "." in figures and "allowed error" not in figures
+    advice = _ROUNDING if is_rounding else _ADVICE.get(first.code, first.hint)
+    return Defect(f"{prefix}: {first.what}{figures}", where, advice)

@@ -33,7 +33,7 @@ def grade_files(loaded: LoadedExercise, device: Device, seed: int, solutions: Pa
         if path.is_file():
             own = {f"speedup[{tier.name}]" for tier in loaded.exercise.speed if tier.baseline == path.name}
             report.defects += _of_baseline(path, graded(path), own)
-    if solutions is not None:
+    if solutions is not None and report.errors == 0:  # their speed is relative to a baseline
         report.defects += _of_solutions(solutions, graded)
     report.file_cpu_s = median(times_s) if times_s else None
 
@@ -69,7 +69,8 @@ def _of_baseline(path: Path, results: list[CheckResult], own: Collection[str]) -
         if result.name in own and result.verdict == "passed":
             yield Defect(f"the baseline itself earns {result.name}", str(path), "Raise the threshold.")
         if result.kind in ("uses", "speedup") and result.verdict == "not gradable":
-            yield of_findings(result.findings, f"{result.name} cannot be graded", str(path))
+            source = path.parent / "exercise.py" if result.is_exercises_mistake else path
+            yield of_findings(result.findings, f"{result.name} cannot be graded", str(source))
 
 
 def _of_solutions(folder: Path, graded: Callable[[Path], list[CheckResult]]) -> Iterator[Defect]:

@@ -103,7 +103,8 @@ def _compiled(loaded: LoadedExercise, device: Device, path: Path, what: str) -> 
             yield of_finding(found, str(path))
         else:
             shown = " ".join(found.evidence[:1])
-            yield Defect(f"{what} does not fit the plan: {found.what}", found.where or str(path), shown)
+            place = f"{path}{found.where.removeprefix(path.name)}"  # a finding names the file without its folder
+            yield Defect(f"{what} does not fit the plan: {found.what}", place, shown)
         return
     for asked, kernel in sorted({pair for build in made for pair in build.chosen.items()}):
         what = f"{what} does not fit the plan: there is no kernel called `{asked}`"

@@ -11,13 +11,14 @@ from pytest_gpulab.exercise_rules import AnyExercise, points_by_kind
 
 from .defects import Defect
 
-_HEADER = re.compile(r"^\|\s*check\s*\|\s*points\s*\|\s*$")
+_HEADER = re.compile(r"^\|\s*check\s*\|\s*points\s*\|\s*$", re.I)
+_NAMED = re.compile(r"`((?:safe|uses|speedup)\[[^]`]+\])`")
 _KIND = re.compile(r"`(compile|correct|safe|uses|speedup)\b")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def readme_problems(exercise: AnyExercise, readme: Path) -> Iterator[Defect]:
-    """Compare the table `check | points` with the points of each kind of check.
+    """Compare the table `check | points` with the points of each kind of check, and with the names of the checks.
 
     A row's kind is that of the first check in backticks. Its last cell has one number, or several with commas.
     """
@@ -29,11 +30,16 @@ def readme_problems(exercise: AnyExercise, readme: Path) -> Iterator[Defect]:
     if start is None:
         yield Defect("the README has no table `| check | points |`", str(readme), level="warning")
         return
+    names = {f"safe[{check.kind}]" for check in exercise.safe} | {f"uses[{check.name}]" for check in exercise.uses}
+    names |= {f"speedup[{tier.name}]" for tier in exercise.speed}
     stated = dict.fromkeys(points_by_kind(exercise), 0.0)
     for line in lines[start + 2 :]:
         kind = _KIND.search(line)
         if not line.startswith("|"):
             break
+        for unknown in (name for name in _NAMED.findall(line) if name not in names and "..." not in name):
+            what = f"the points table names {unknown}, which the exercise does not have"
+            yield Defect(what, f"{readme}:{start + 1}", level="warning")
         if kind is not None:
             stated[kind[1]] += sum(map(float, _NUMBER.findall(line.rstrip(" |").rpartition("|")[2])))
     for name, points in points_by_kind(exercise).items():

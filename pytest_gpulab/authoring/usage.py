@@ -42,7 +42,7 @@ def idle_usage(device: Device, plan: Plan, problem: Problem, least_bytes: float 
     for launch in plan.launches:
         profile = module.launch("idle", launch.grid, launch.block, (), 0, LaunchOptions(count=True, sample_blocks=1))
         total.update({name: value for name, value in profile.counters.items() if name.endswith(".sum")})
-    return Usage(total, {}, problem, least_bytes)
+    return Usage(dict(total), {}, problem, least_bytes)
 
 
 def met_by(check: UsesCheck, usage: Usage) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -77,7 +77,7 @@ class ClassRun:
         problems = list(self._problems())
         problems += [submission.note for submission in self.collection.submissions if submission.note]
         if self._roster is not None:
-            book.roster, book.absent = self._roster.students, self._roster.absent(students)
+            book.roster, book.absent = self._roster.students, self._roster.absent(self._not_empty(students))
             problems += [f"{folder}: not on the roster" for folder in self._roster.strangers(students)]
             for student, folders in self._roster.shared(students).items():
                 what = f"several folders, {', '.join(folders)}: for each exercise the best of them counts"
@@ -85,6 +85,13 @@ class ClassRun:
         book.problems = tuple(problems)
         book.handed_in, book.left_out = self._handed_in(), self._left_out()
         book.chosen = frozenset(book.handed_in)  # until more is known
+
+    def _not_empty(self, students: Iterable[str]) -> list[str]:
+        """Return the students' folders with any file."""
+        from pytest_gpulab.course.intake.submissions import NOTHING
+
+        empty = {problem.student for problem in self.collection.problems if problem.finding.code == NOTHING}
+        return [student for student in students if student not in empty]
 
     def _handed_in(self) -> dict[str, dict[str, bool]]:
         """Return the collected exercises of each student's id, and whether each can be graded."""

@@ -303,6 +303,15 @@ def test_what_was_not_chosen_is_not_taken_for_not_handed_in(school: Course, kept
     assert "eve,,,,,handed in nothing" in csv_rows(school)
 
 
+def test_a_student_on_the_roster_with_an_empty_folder_handed_in_nothing(school: Course, kept: str) -> None:
+    school.write("roster.csv", "id,name\nann,\nbob,\ncem,\ndora,\neve,Eve E.\n")
+    (school.folder / "handed_in" / "eve").mkdir()
+    result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
+    result.stdout.fnmatch_lines(["eve: There is no .cu file.", "*gpulab: no submission*", "eve (Eve E.)"])
+    assert result.outlines[-1] == "5 students: 1 passed, 3 failed, 1 handed in nothing"
+    assert csv_rows(school)[-1] == "eve,Eve E.,,,,handed in nothing"
+
+
 def test_after_a_failure_that_stops_the_run_everyone_has_a_row_that_says_so(school: Course, kept: str) -> None:
     school.grade(*CLASS, kept, "-x", "--gpulab-report=csv:grades.csv")
     notes = {row.split(",")[0]: row.split(",")[-1] for row in csv_rows(school)}

@@ -20,7 +20,7 @@ from pytest_gpulab.grading.compilation.tunables import with_defined_tunables
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.parameter_names import Names, parameter_names, vector_arrays
-from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
 from .includes import moved_line, unaccepted_include
@@ -326,8 +326,7 @@ def _checked(source: str | BuildFailed, filename: str) -> str | BuildFailed:
 
 
 def _headers(loaded: LoadedExercise) -> dict[str, str]:
-    with instructors_code("headers"):
-        return {name: (loaded.folder / name).read_text(encoding="utf-8") for name in loaded.exercise.headers}
+    return header_texts(loaded.folder, loaded.exercise.headers)
 
 
 def _check_started(module: Module, filename: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,12 +68,22 @@ def known_mistakes(
     if exercise.mistakes is None:
         return ()
     with instructors_code("mistakes"):
-        found = tuple(exercise.mistakes(problem, inputs))
-        for name, values in ((name, values) for known in found for name, values in known.values.items()):
-            if np.shape(values) != plan.buffer(name).shape:
-                shape, wanted = np.shape(values), plan.buffer(name).shape
-                raise ExerciseError(f"a known mistake's {name!r} has shape {shape}, but its buffer has {wanted}")
-    return found
+        made = exercise.mistakes(problem, inputs)
+        if not isinstance(made, Sequence) or not all(isinstance(known, KnownMistake) for known in made):
+            raise ExerciseError(f"{_place(exercise.mistakes)}: it must return KnownMistakes in a list or tuple")
+        for name, values in ((name, values) for known in made for name, values in known.values.items()):
+            if found := _unlike_buffer(plan, name, np.shape(values)):
+                raise ExerciseError(f"{_place(exercise.mistakes)}: {found}")
+    return made
+
+
+def _unlike_buffer(plan: Plan, name: str, shape: tuple[int, ...]) -> str:
+    outputs = {buffer.name: buffer.shape for buffer in plan.buffers if buffer.role == "output"}
+    if name not in outputs:
+        return f"a known mistake has {name!r}, but the output buffers are {sorted(outputs)}"
+    if shape != outputs[name]:
+        return f"a known mistake's {name!r} has shape {shape}, but its buffer has {outputs[name]}"
+    return ""
 
 
 def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> Expected:
@@ -83,9 +94,30 @@ def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mappin
     """
     with instructors_code("reference"):
         expected = exercise.reference(problem, inputs)
-        if not isinstance(expected, Expected):
-            raise ExerciseError(f"{_place(exercise.reference)}: it must return Expected, but returns {_kind(expected)}")
         check_expected(exercise.reference, {b.name: b.shape for b in plan.buffers if b.role == "output"}, expected)
+    return expected
+
+
+def expected_at(
+    function: Callable[[Problem, Mapping[str, Array], Mapping[str, Array]], Expected],
+    problem: Problem,
+    inputs: Mapping[str, Array],
+    places: Mapping[str, Array],
+) -> Expected:
+    """Compute the expected outputs at some places with the exercise's `reference_at`.
+
+    Args:
+        function: that function.
+        problem: the problem.
+        inputs: the contents of the input buffers.
+        places: indices into the flattened output buffers, ascending, by name.
+
+    Raises:
+        InstructorsMistake: the exercise's own code is wrong.
+    """
+    with instructors_code("reference_at"):
+        expected = function(problem, inputs, places)
+        check_expected(function, {name: chosen.shape for name, chosen in places.items()}, expected)
     return expected
 
 
@@ -167,6 +199,8 @@ def check_expected(
     Raises:
         ExerciseError: they cannot; names the function, the error and the fix.
     """
+    if not isinstance(expected, Expected):
+        raise ExerciseError(f"{_place(function)}: it must return Expected, but returns {_kind(expected)}")
     problem = (
         _not_mappings(expected)
         or _wrong_values(shapes, expected.values)
@@ -228,6 +262,19 @@ def rng_for(seed: int, *key: str) -> np.random.Generator:
     """Return the generator of a seed and a key; different keys give independent generators."""
     digest = hashlib.sha256("\0".join((str(seed), *key)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest, "little"))
+
+
+def header_texts(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Return the texts of an exercise's headers by name.
+
+    Raises:
+        InstructorsMistake: there is no such file.
+    """
+    with instructors_code("headers"):
+        for name in names:
+            if not (folder / name).is_file():
+                raise ExerciseError(f"there is no file {name!r} beside exercise.py")
+        return {name: (folder / name).read_text(encoding="utf-8") for name in names}
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from pytest_gpulab.grading.catalogue import LoadedProgram
 from pytest_gpulab.grading.compilation.builds import BuildFailed, source_text
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import NOT_ENABLED, Finding
-from pytest_gpulab.grading.plans.prepare import instructors_code, rng_for
+from pytest_gpulab.grading.plans.prepare import header_texts, instructors_code, rng_for
 from pytest_gpulab.grading.program_findings import Errors, Sources, program_findings
 from pytest_gpulab.program_exercise import MakeProgram, Program
 
@@ -132,8 +132,7 @@ class ProgramRuns:
         return folder
 
     def _headers(self, names: tuple[str, ...]) -> dict[str, str]:
-        with instructors_code("headers"):
-            return {name: (self._loaded.folder / name).read_text(encoding="utf-8") for name in names}
+        return header_texts(self._loaded.folder, names)
 
     def run(self, check: str, make: MakeProgram) -> ProgramRun:
         """Return the run of a check.

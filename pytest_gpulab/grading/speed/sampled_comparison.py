@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.exercise import Exercise, Plan, Problem
 from pytest_gpulab.grading.diagnosis.compare import mismatches
-from pytest_gpulab.grading.plans.prepare import check_expected, instructors_code
+from pytest_gpulab.grading.plans.prepare import expected_at
 from pytest_gpulab.grading.plans.replay import FIRST, is_poisoned
 
 from .contents import Array, Inputs
@@ -48,9 +48,7 @@ def right_at_places(
     if exercise.reference_at is None or max(sizes.values(), default=0) <= SAMPLED_ABOVE:
         return False
     places = {name: drawn_places(size, mix, rng) for name, size in sizes.items()}
-    with instructors_code("reference_at"):
-        expected = exercise.reference_at(problem, inputs, places)
-        check_expected(exercise.reference_at, {name: chosen.shape for name, chosen in places.items()}, expected)
+    expected = expected_at(exercise.reference_at, problem, inputs, places)
     right = all(
         not mismatches(values.reshape(-1)[places[name]], expected.values[name], expected.tolerance.get(name, 0)).any()
         for run in outputs
