@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.command.explain import _of_command
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.correctness.requests import Request
@@ -22,7 +21,7 @@ DEVICE = open_device("sim")[0]
 def draw(path: str, request: Request | None = None) -> Drawn:
     file = ROOT / path
     loaded = Catalogue(ROOT / "exercises").load(file.parent.name)
-    return drawn(Subject(loaded, file, DEVICE, 20, smallest_failing, _of_command), request or Request())
+    return drawn(Subject(loaded, file, DEVICE, 20, smallest_failing), request or Request())
 
 
 def arrows(figure: Figure, row: int) -> set[tuple[int, int, int]]:
