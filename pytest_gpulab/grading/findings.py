@@ -223,6 +223,12 @@ _COMPILER_HINTS = (
 
 
 _NOT_ENDED = re.compile(f"^{NOT_ENDED}\\b", re.M)
+_FOLLOWING = re.compile(
+    r"""^(?:[^\s(][^(\n]*\(\d+\):\ warning\ \#(?:177|550)-D:.*(?:\n[ \t]+\S.*)*  # unused: the compiler left out its use
+    |Remark:\ The\ warnings\ can\ be\ suppressed.*)\n+""",
+    re.M | re.X,
+)
+"""Messages that an error causes, or that name an option which students cannot set."""
 COMPILER_HINT = "The compiler did not finish: look for templates and macros that expand without end."
 
 
@@ -230,12 +236,13 @@ def _of_diagnostics(diagnostics: str) -> Finding:
     """Return the finding for the first error, in the form `file.cu(12): error: text` of nvcc and NVRTC."""
     hint = COMPILER_HINT if _NOT_ENDED.search(diagnostics) else None
     first = _ERROR_LINE.search(diagnostics)
+    lines = _FOLLOWING.sub("", diagnostics).splitlines()
     if first is None:
-        return finding("compile-error", "The file does not compile.", "", diagnostics.splitlines(), hint)
+        return finding("compile-error", "The file does not compile.", "", lines, hint)
     what = f"The file does not compile: {first['text']}"
     hint = next((hint for pattern, hint in _COMPILER_HINTS if re.search(pattern, first["text"])), hint)
     where = f"{first['file']}:{first['line']}" if first["line"] else ""
-    return finding("compile-error", what, where, diagnostics.splitlines(), hint)
+    return finding("compile-error", what, where, lines, hint)
 
 
 def _sentence(text: str) -> str:

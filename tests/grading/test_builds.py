@@ -18,7 +18,7 @@ from pytest_gpulab.grading.grader import Grader
 pytestmark = pytest.mark.unit
 
 DIAGNOSTICS = (
-    'student.cu(3): warning #177-D: unused\nstudent.cu(7): error: identifier "x" is undefined\n\n1 error detected\n'
+    'student.cu(3): warning #187-D: use of "="\nstudent.cu(7): error: identifier "x" is undefined\n\n1 error detected\n'
 )
 ALL_CHECKS = {check.name for check in checks_of(EXERCISE)}
 

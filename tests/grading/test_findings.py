@@ -240,6 +240,16 @@ def test_a_mistake_has_a_code_evidence_and_a_matching_hint(
     assert hint in found.hint
 
 
+def test_warnings_that_follow_from_a_compile_error_are_left_out() -> None:
+    error = 'a.cu(10): error: expected a ";"\n      out[i] = 0;\n      ^'
+    unused = 'a.cu(8): warning #177-D: variable "x" was declared but never referenced\n      int x = 1;\n          ^'
+    other = 'a.cu(9): warning #187-D: use of "=" where "==" may have been intended\n      if (x = 1)\n          ^'
+    remark = 'Remark: The warnings can be suppressed with "-diag-suppress <warning-number>"'
+    end = '1 error detected in the compilation of "a.cu".'
+    evidence = of_error(CompileError("\n\n".join([error, unused, remark, other, end])))[1].evidence
+    assert [line for line in evidence if line] == [*error.split("\n"), *other.split("\n"), end]
+
+
 WARNED = [
     ("divergence/assigns_in_a_condition", "correct[two-way n=33]", "(#187-D)", "if (i = 0)"),
     ("scan/never_below_zero", "correct[n=33]", "(#186-D)", "const float before = t - step >= 0"),
