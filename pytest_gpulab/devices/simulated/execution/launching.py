@@ -237,15 +237,16 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
             if launch.counters is not None:
                 launch.counters.end_wave(scheduler.wave.shape)
             effort.end_wave(scheduler.wave.steps)
+        # A wave that has just ended may have written what the last one waits for.
+        if not (waiting or ended) and len(active) == 1 and active[0].stalled.is_alone:
+            raise active[0].endless()
         if not active or started or ended:
             idle = 0
-            if not waiting and len(active) == 1 and active[0].is_alone:
-                raise active[0].endless()
             continue
         state = _fingerprint(active)
         idle = idle + 1 if state == seen else 0
         seen = state
-        if idle >= (1 if all(scheduler.is_endless for scheduler in active) else MAX_IDLE_ROUNDS):
+        if idle >= (1 if all(scheduler.stalled.is_endless for scheduler in active) else MAX_IDLE_ROUNDS):
             absent = f", and the GPU holds {resident:,} of its {prod(launch.grid):,} blocks at once" if waiting else ""
             raise active[0].endless(absent)
 

@@ -3,7 +3,8 @@
 The group at the lowest basic block runs first, so diverged lanes reconverge at the end of a branch. Lanes that wait for
 each other make progress for two reasons. A group that spins on other threads' writes is set aside (stalled) until the
 others have run, and so is a group in a loop that changes nothing (`groups.repetition`). If all groups of a wave are
-stalled, `run` returns False and other waves run. Other loops are limited by the launch's deadline only.
+stalled and no lane has left its loop, `run` returns False and other waves run. Other loops are limited by the
+launch's deadline only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, Sourc
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset
 from pytest_gpulab.devices.simulated.groups.repetition import CycleDetector
+from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT, StalledGroups
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
@@ -30,13 +32,14 @@ from .launch_state import LaunchState
 from .wave import Wave
 
 if TYPE_CHECKING:  # imported by the kernels that use them
+    from pytest_gpulab.devices.simulated.translation.analysis.loop_lines import LoopLines
+
     from .convergence import PartialWarps
     from .wave_state import WaveState
 
 Key = tuple[int, int]
 """The tag of a group and its basic block; the scheduler runs the lowest key first."""
 MAX_WARPS = 32  # per block
-SPIN_LIMIT = 64  # iterations of a spinning loop before other groups run
 NO_WAITED_FOR = "it waits for a change that no thread makes"
 NO_CHANGE, NO_WAY_OUT = "this loop changes nothing", "nothing in this loop can end it"
 ITERATIONS_WITHOUT_END = 64  # of a loop without exit; further hazards in it show up until then
@@ -46,8 +49,7 @@ class Scheduler:
     """The groups of one wave; see the module's docstring.
 
     Attributes:
-        is_endless: True if all remaining groups are in loops that change nothing; only other waves could end them.
-        is_alone: True if such a loop is the only remaining group, so that no other thread of the wave can end it.
+        stalled: groups that spin until other threads write.
     """
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool = True) -> None:
@@ -56,15 +58,13 @@ class Scheduler:
         self.launch, self.steps = launch, launch.program.steps
         self.ready: dict[Key, list[Group]] = {}
         self.heap: list[Key] = []
-        self.stalled: list[tuple[Group, int]] = []  # spinning groups with their block
+        self.stalled = StalledGroups()
         self.phase_waits: list[tuple[Group, int]] = []  # groups that wait for a phase of an mbarrier, with their block
         self._changes = 0  # of mbarriers, when those groups last resumed
         self.barriers = Barriers(self.wave)
         self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
         self.cycles = CycleDetector(len(self.steps))
-        self.is_endless = False
-        self.is_alone = False
-        self._endless_loops, self._iterations_without_end = list[int](), 0
+        self._iterations_without_end = 0
         self._at: tuple[Group, int] | None = None  # the running group, for the finding of a missed deadline
         self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)
 
@@ -75,7 +75,7 @@ class Scheduler:
             KernelFault: a lane caused a fault, or the launch exceeded its time limit.
             DeviceUnavailable: the process got too little processor time.
         """
-        self.is_endless, self.is_alone, self._endless_loops = False, False, []
+        self.stalled.begin()
         self.cycles.reset()
         try:
             while True:
@@ -86,9 +86,9 @@ class Scheduler:
                     continue
                 if self.stalled:
                     # Threads behind the barrier may write the value that the stalled groups wait for.
-                    if self._release_barriers():
+                    if self._wake_next() or self._release_barriers():
                         continue
-                    self._wake_stalled()
+                    self._wake(self.stalled.end())
                     return False
                 if not self._release_barriers() and not self._release_partial():
                     if self.phase_waits:
@@ -106,12 +106,17 @@ class Scheduler:
 
         return PartialWarps(self.wave, self.barriers, self.partial_warps)
 
-    def _wake_stalled(self) -> None:
-        self.is_endless = len(self._endless_loops) == len(self.stalled)
-        for group, block in self.stalled:
-            group.loops = 0
+    def _wake_next(self) -> bool:
+        """Wake the stalled groups at once if the last ones that were woken went on: the next may follow them."""
+        woken = self.stalled.next()
+        if woken:
+            self.cycles.reset()
+            self._wake(woken)
+        return bool(woken)
+
+    def _wake(self, woken: list[tuple[Group, int]]) -> None:
+        for group, block in woken:
             self._push(group, block)
-        self.stalled = []
 
     def judge_stopped(self, fault: KernelFault) -> None:
         """Note the hazards that are certain when a fault ends the launch."""
@@ -193,7 +198,7 @@ class Scheduler:
                 self.phase_waits.append((group, following))
                 return
             if following <= block and self._must_yield(group, following, step):
-                self.stalled.append((group, following))
+                self.stalled.add(group, following)
                 return
             # A group at a lower block goes first, so that diverged groups reconverge.
             if self.heap and self.heap[0] <= (group.tag, following):
@@ -257,8 +262,8 @@ class Scheduler:
         self.launch.deadline.check()
         self._count_iteration(group, block)
         if step.loops and self.cycles.is_seen_at(group, block, self.state):
-            self._endless_loops.append(block)
-            self.is_alone = not (self.heap or self.stalled or self.partial_warps or self.phase_waits)
+            others = self.heap or self.stalled or self.partial_warps or self.phase_waits
+            self.stalled.add_endless(is_alone=not others)
             return True
         group.loops += step.spins
         return step.spins and group.loops >= SPIN_LIMIT
@@ -273,41 +278,14 @@ class Scheduler:
         if self._iterations_without_end > ITERATIONS_WITHOUT_END:
             raise self._endless(group, block, NO_WAY_OUT)
 
-    def _is_in_loop(self, block: int) -> bool:
-        return any(min(step.targets) <= block <= i for i, step in enumerate(self.steps) if step.targets)
+    @cached_property
+    def _lines(self) -> LoopLines:
+        from pytest_gpulab.devices.simulated.translation.analysis.loop_lines import LoopLines
+
+        return LoopLines(self.steps)
 
     def _where(self, block: int) -> SourceLine | None:
-        """Return the source line of the condition of the innermost loop around a block.
-
-        A loop without a condition has its first line instead. A block outside of loops has its own line.
-        """
-        backs = [(i - min(step.targets), i) for i, step in enumerate(self.steps) if step.targets]
-        around = [(length, i) for length, i in backs if length >= 0 and i - length <= block <= i]
-        if not around:
-            return next((step.where for step in self.steps[block:] if step.where), None)
-        length, end = min(around)
-        loop = self.steps[end - length : end + 1]
-        decisions = [
-            step.statements for step in reversed(loop) if min(step.targets, default=end) <= end < max(step.targets)
-        ]
-        chosen = (statement for statements in decisions for statement in reversed(statements))
-        line = next((each.where for each in chosen if each.where), None)
-        return line or self._first_line(loop)
-
-    def _first_line(self, steps: Iterable[TranslatedBlock]) -> SourceLine | None:
-        """Return the first source line of a loop: of the kernel's own lines, or else of inlined functions."""
-        kernel = next((step.where for step in self.steps if step.where), None)
-        lines = {statement.where for step in steps for statement in step.statements if statement.where}
-        return min(lines, default=None, key=lambda where: (_is_outside(kernel, where), where.line))
-
-    def _loop_without_exit(self, block: int) -> list[TranslatedBlock]:
-        """Return all blocks that are reached from a block that never reaches the kernel's end."""
-        reached, open_blocks = {block}, [block]
-        while open_blocks:
-            new = set(self.steps[open_blocks.pop()].targets) - reached
-            reached |= new
-            open_blocks += new
-        return [self.steps[each] for each in reached]
+        return self._lines.of_condition(block)
 
     def _out_of_time(self, was_starved: bool) -> KernelFault | DeviceUnavailable:
         """Return the fault of a missed deadline, at the line that the launch had reached."""
@@ -319,7 +297,7 @@ class Scheduler:
         if self._at is None:
             return KernelFault("time-limit", what)
         waiting = [(group, block) for (_, block), groups in self.ready.items() for group in groups]
-        looping = (entry for entry in (self._at, *self.stalled, *waiting) if self._is_in_loop(entry[1]))
+        looping = (entry for entry in (self._at, *self.stalled.groups, *waiting) if self._lines.is_in_loop(entry[1]))
         group, block = next(looping, self._at)  # code outside of loops takes no time
         return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0))
 
@@ -335,7 +313,7 @@ class Scheduler:
 
     def _endless(self, group: Group, block: int, reason: str) -> KernelFault:
         said, lane = f"the kernel does not end: {reason}", lane_at(group.lanes, 0)
-        where = self._first_line(self._loop_without_exit(block)) if reason == NO_WAY_OUT else self._where(block)
+        where = self._lines.without_exit(block) if reason == NO_WAY_OUT else self._where(block)
         return KernelFault("endless-loop", said, where, lane)
 
     def state(self) -> WaveState:
@@ -370,6 +348,7 @@ class Scheduler:
         released = self.barriers.release(None if others else self._endless_wait)
         for group, block in released:
             self._admit(group, block)
+            self.stalled.note_release()
         return bool(released)
 
     def _resume_phase_waits(self) -> bool:
@@ -394,8 +373,3 @@ class Scheduler:
     def _endless_wait(self, group: Group, block: int) -> None:
         what = f"deadlock: {self.barriers.deadlock_sentence(group)}"
         raise KernelFault("deadlock", what, self.barriers.line(self.steps[block]), lane_at(group.lanes, 0))
-
-
-def _is_outside(kernel: SourceLine | None, where: SourceLine) -> bool:
-    """Return whether a line is in another file than a kernel's first line, or above it."""
-    return kernel is not None and (where.file != kernel.file or where.line < kernel.line)

@@ -34,7 +34,7 @@ class WaveState:
         for key in sorted(self._of.ready):
             for group in self._of.ready[key]:
                 yield key, group.lanes, self._live(group, key[1])
-        for kind, groups in (("stalled", self._of.stalled), ("phase", self._of.phase_waits)):
+        for kind, groups in (("stalled", self._of.stalled.groups), ("phase", self._of.phase_waits)):
             for group, block in groups:
                 yield (kind, block), group.lanes, self._live(group, block)
         for key in sorted(self._of.partial_warps):
