@@ -17,6 +17,7 @@ from pytest_gpulab.grading.plans.prepare import (
     Prepared,
     expected_at,
     instructors_code,
+    make_inputs,
     make_plan,
     prepare,
     rng_for,
@@ -39,7 +40,7 @@ MISSING = "a result in which one input element is missing"
 def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator[Defect]:
     """Make the data of every case and pattern twice, and compare them; then try wrong results."""
     where, accepted = str(loaded.folder / "exercise.py"), dict[str, bool]()
-    by_variant = tunables_of(loaded, device)
+    by_variant, varies = tunables_of(loaded, device), False
     for case in loaded.exercise.cases:
         tunables = by_variant[case.variant.name]
         for pattern in case.patterns:
@@ -48,6 +49,7 @@ def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator
                 yield from _unrepeatable(
                     loaded, case, pattern, prepared, _prepared(loaded, case, tunables, pattern, seed)
                 )
+                varies = varies or _varies(loaded, case, tunables, pattern, prepared, seed + 1)
                 yield from _values(where, case, pattern, prepared)
                 if unlike := list(_unlike_places(where, loaded.exercise, case, pattern, prepared)):
                     yield from unlike
@@ -59,6 +61,9 @@ def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator
                 problem = of_finding(mistake.finding, where)
                 yield Defect(f"{problem.what} (in case {case.name!r}, pattern {pattern!r})", problem.where)
                 return  # the same mistake in other cases would only repeat it
+    if not varies:
+        what = "`inputs` gives the same values for every seed, so that a kernel can store the results"
+        yield Defect(what, where, "Draw the values from `rng`.", level="warning")
     for wrong, always in accepted.items():
         if always:
             instead = "Lower the tolerance: pytest_gpulab.numerics has bounds for sums, dot products and products."
@@ -70,6 +75,15 @@ def _prepared(loaded: LoadedExercise, case: Case, tunables: Mapping[str, int], p
         problem = case.problem(tunables)
     plan = make_plan(loaded.exercise, problem)
     return prepare(loaded.exercise, problem, plan, pattern, rng_for(seed, loaded.name, case.name, pattern))
+
+
+def _varies(
+    loaded: LoadedExercise, case: Case, tunables: Mapping[str, int], pattern: str, prepared: Prepared, seed: int
+) -> bool:
+    """Return True if any input differs for another seed, or if there is no input."""
+    rng = rng_for(seed, loaded.name, case.name, pattern)
+    others = make_inputs(loaded.exercise, case.problem(tunables), prepared.plan, pattern, rng)
+    return not others or any(values.tobytes() != others[name].tobytes() for name, values in prepared.inputs.items())
 
 
 def _unrepeatable(

@@ -28,6 +28,8 @@ LIMITS = CaseLimits(TimeLimits(case_s=2.0, file_s=10.0), smallest=False)
 MOST_PER_SOLUTION = 200
 _NO_CODE = re.compile(r"\.section\s+\.debug.*|\.loc[^\n]*|\.file[^\n]*|//[^\n]*|\$L__tmp\d+:?|\s+", re.S)
 
+_ARRAY = re.compile(r"(extern )?__shared__ ")
+
 Status = Literal["refused", "same", "killed", "survived"]
 Progress = Callable[[str], object]
 
@@ -95,11 +97,17 @@ def _is_correct(path: Path, loaded: LoadedExercise, device: Device, copy: Path, 
 
 def _in_turns(solutions: Sequence[Path], seed: int) -> Iterator[tuple[Path, Mutant]]:
     """Yield mutants of all solutions in turn, so that each has some within the time."""
+    sources = {path: path.read_text(encoding="utf-8") for path in solutions}
     made = [
-        [(path, mutant) for mutant in mutants(path.read_text(encoding="utf-8"), MOST_PER_SOLUTION, seed, pairs=False)]
-        for path in solutions
+        [(path, mutant) for mutant in mutants(source, MOST_PER_SOLUTION, seed, pairs=False) if not _is_declared(mutant)]
+        for path, source in sources.items()
     ]
     yield from (each for row in zip_longest(*made) for each in row if each is not None)
+
+
+def _is_declared(mutant: Mutant) -> bool:
+    """Return True for a declaration of shared memory: a larger array is no mistake, a smaller one has no gap."""
+    return bool(_ARRAY.match(mutant.what))
 
 
 def _survivor(path: Path, mutant: Mutant) -> Defect:

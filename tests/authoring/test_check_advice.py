@@ -170,3 +170,12 @@ def test_a_size_of_a_tier_that_the_plan_does_not_take_has_the_line_of_the_plan(
 def test_a_compile_error_of_a_baseline_has_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = course(tmp_path, naive=("int i =", "integer i ="))
     assert f"{folder / 'naive.cu'}:5: error: the baseline does not fit the plan" in checked(capsys, folder)[1]
+
+
+@pytest.mark.simulator
+def test_inputs_that_ignore_the_seed_are_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = course(tmp_path, exercise=('{"in": rng.', '{"in": np.random.default_rng(0).'))
+    code, text = checked(capsys, folder)
+    assert (code, text.splitlines()[0]) == (0, "shift: 0 errors, 1 warning")
+    assert "warning: `inputs` gives the same values for every seed, so that a kernel can store the results" in text
+    assert "Draw the values from `rng`." in text

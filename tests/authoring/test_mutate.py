@@ -79,6 +79,15 @@ def test_mutants_of_all_solutions_take_turns(tmp_path: Path) -> None:
     assert [path.name for path, _ in chosen[:4]] == ["01_shift.cu", "02_again.cu"] * 2
 
 
+def test_declarations_of_shared_memory_stay_as_they_are(tmp_path: Path) -> None:
+    source = tmp_path / "01_tile.cu"
+    source.write_text(
+        KERNEL.replace("    int i", "    __shared__ float tile[BLOCK_SIZE + 2];\n    int i"), encoding="utf-8"
+    )
+    lines = {mutant.line for _, mutant in mutants._in_turns([source], 1)}
+    assert 4 not in lines and {5, 6} <= lines
+
+
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan", "soon"])
 def test_a_wrong_time_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
