@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ def command(*words: str) -> list[str]:
 
 
 def gpulab(folder: Path, *words: str, stdin: str = "", env: dict[str, str] | None = None) -> Ran:
+    env = dict(os.environ) if env is None else env  # without COLUMNS, which readline adds to the environment in C
     done = subprocess.run(
         command(*words), cwd=folder, input=stdin, env=env, capture_output=True, text=True, check=False
     )

@@ -6,6 +6,10 @@ from pathlib import Path
 
 from running import PROGRAMS, Ran, gpulab
 
+from pytest_gpulab.devices.programs.outcome import Outcome
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.reports.terminal.program import report
+
 SUMS = (PROGRAMS / "sums.cu").read_text().splitlines()
 ESTIMATES = "gpulab: Times between events are estimates (~) of the cost model"
 
@@ -125,3 +129,13 @@ def test_printing_without_a_synchronisation(tmp_path: Path) -> None:
     assert ran.out == ""
     assert "unseen-output: Kernels printed after the program's last synchronisation" in ran.said
     assert "hint: Call cudaDeviceSynchronize()" in ran.said
+
+
+def test_a_hint_is_given_once() -> None:
+    leaks = [Finding("leak", f"{size} bytes, never freed", f"a.cu:{size}", hint="Free each.") for size in (4, 8)]
+    lines = list(report(Outcome(), [*leaks, Finding("race", "a hazard", hint="Wait.")], "GPU", is_checked=True))
+    assert [line.strip() for line in lines[1:]] == [
+        *("leak: 4 bytes, never freed", "at a.cu:4", "hint: Free each."),
+        *("leak: 8 bytes, never freed", "at a.cu:8"),
+        *("race: a hazard", "hint: Wait."),
+    ]

@@ -25,8 +25,10 @@ ESTIMATES = "Times between events are estimates (~) of the cost model: the kerne
 def report(outcome: Outcome, findings: Sequence[Finding], device: str, is_checked: bool) -> Iterator[str]:
     """Yield the lines of a run's report."""
     yield f"gpulab: {_headline(outcome, findings, device, is_checked)}"
+    hints: set[object] = set()
     for each in findings:
-        first, *details = failure_text([each], set()).splitlines()
+        first, *details = failure_text([each.without(hints)], set()).splitlines()
+        hints.add(each.hint)
         yield from textwrap.wrap(first, width(), initial_indent="  ", subsequent_indent="      ")
         yield from (f"  {line}" for line in details)
     for clause in outcome.unchecked:
