@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -48,7 +49,8 @@ def run(
         resource.setrlimit(resource.RLIMIT_AS, (address_space, resource.RLIM_INFINITY))
 
     command = [sys.executable, "-m", "pytest_gpulab", "run", *options, str(PROGRAMS / f"{name}.cu"), *arguments]
+    env = dict(os.environ)  # without COLUMNS, which readline adds to the environment in C
     done = subprocess.run(
-        command, cwd=folder, input=stdin, capture_output=True, text=True, check=False, preexec_fn=limit
+        command, cwd=folder, env=env, input=stdin, capture_output=True, text=True, check=False, preexec_fn=limit
     )
     return Run(done.returncode, done.stdout, done.stderr)
