@@ -319,10 +319,14 @@ class Wave:
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
-            allocation.report(group, site, address, offset, [], self.checker)
+            swaps = self.checker if operation == "cas" else None  # it is checked when its outcome is known
+            if swaps is None:
+                allocation.report(group, site, address, offset, [], self.checker)
             parts = [subset.take(value) for value in values] if subset else values
             index = offset.astype(np.intp) // dtype.itemsize
             found = _ordered(group, allocation.typed(dtype), index, operation, parts, wanted)
+            if swaps is not None:
+                swaps.access_swap(group, site, allocation, address, offset, found != parts[0])
             if subset is None:
                 return found
             out.ravel()[_indices(lanes, group)] = found.ravel()

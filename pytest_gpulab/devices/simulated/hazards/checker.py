@@ -26,7 +26,7 @@ from .reporting import Locate, Reporter
 
 if TYPE_CHECKING:
     from .fences import Fences
-    from .polls import Polls, StrongWrites
+    from .polls import FailedSwaps, Polls, StrongWrites
 
 
 class LaunchHazardChecker:
@@ -90,6 +90,8 @@ class HazardChecker:
         self.shared = Written(shared_bytes, shape.columns, launch.program.reserved_shared)
         self._polls = None if launch.fences is None else _polls(shape, launch)
         self._orders_seen = 0
+        self._swaps: FailedSwaps | None = None
+        self._failed: Mask | None = None  # lanes of the compare-and-swap that is being recorded
         self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
         self.local = Written(local_bytes, shape.columns * shape.threads)
         self.gaps = Gaps(shape)
@@ -164,6 +166,14 @@ class HazardChecker:
         for k, mask in self._carried_gaps(site, lanes):
             initcheck.erase_global(memory, _plus(offset, k), mask)
 
+    def access_swap(
+        self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, failed: Mask
+    ) -> None:
+        """Check a compare-and-swap of global memory; `failed` is a mask of the lanes that changed nothing."""
+        self._failed = failed
+        self.access_global(lanes, site, memory, address, offset, [])
+        self._failed = None
+
     def _check_banked(
         self, space: str, written: Written, lanes: Lanes, column: IndexArray, site: Site, address: Value
     ) -> None:
@@ -213,23 +223,32 @@ class HazardChecker:
 
     def _record_global(self, access: MemoryAccess) -> bool:
         """Record an access to global memory; return False if it repeats an earlier one."""
-        launch = self.launch
+        launch, racing = self.launch, self._racing(access)
         if self._polls is not None and access.site.order != "weak":
             new = self._polls.new(access)
             if new is None:
                 return False
-            access = new
+            access, racing = new, new if racing is access else racing
         if self._orders_seen != launch.orders:
             self._orders_seen = launch.orders
             self.races.repeats.clear()
             if launch.fences is not None:
                 launch.inter_block.repeats.clear()
-        is_new = self.races.add_global(access)
-        if is_new or access.site.modifies:
-            launch.inter_block.add(access)
-        if is_new:
+        is_new = racing is not None and self.races.add_global(racing)
+        if racing is not None and (is_new or access.site.modifies):
+            launch.inter_block.add(racing)
+        if is_new or racing is not access:
             self._strong(access)
         return is_new
+
+    def _racing(self, access: MemoryAccess) -> MemoryAccess | None:
+        """Return the lanes of an access that may race with others than an earlier access; see `FailedSwaps`."""
+        if self._failed is None or access.site.releases:
+            if self._swaps is not None and access.site.order != "weak":
+                self._swaps.synchronised(access.lanes)
+            return access
+        self._swaps = self._swaps or _failed_swaps(self.shape)
+        return self._swaps.racing(access, self._failed)
 
     def _strong(self, access: MemoryAccess) -> None:
         """Record a strong access, by which threads may synchronise, for the fences."""
@@ -247,6 +266,8 @@ class HazardChecker:
     def _synchronised(self, lanes: Lanes, time: int) -> None:
         if self._polls is not None:
             self._polls.synchronised(lanes, time)
+        if self._swaps is not None:
+            self._swaps.synchronised(lanes)
 
     def warp_sync(self, lanes: Lanes, mask: Value) -> None:
         """Record that lanes have waited for the lanes of a mask in their warp."""
@@ -276,9 +297,10 @@ class HazardChecker:
         self.shared.update_complete()
         if self._fenced.size:
             self._fenced[:, slice(None) if columns is None else columns] = False
-        if self.launch.fences is not None:
+        if self.launch.fences is not None or self._swaps is not None:
             which = np.arange(self.shape.columns) if columns is None else np.flatnonzero(columns)
             self._synchronised(Lanes(self.shape, np.arange(self.shape.threads), which, False), time)
+        if self.launch.fences is not None:
             one_each = Lanes(self.shape, np.zeros(1, np.intp), which, False)
             self.launch.fences.add(time, "blocks", one_each)
 
@@ -308,6 +330,12 @@ def _polls(shape: Shape, launch: LaunchHazardChecker) -> Polls:
 
     launch.strong_writes = launch.strong_writes or StrongWrites()
     return Polls(shape, launch.strong_writes)
+
+
+def _failed_swaps(shape: Shape) -> FailedSwaps:
+    from .polls import FailedSwaps
+
+    return FailedSwaps(shape)
 
 
 def _fences() -> Fences:

@@ -7,6 +7,10 @@ A thread may read a flag many times until another thread sets it. A repetition c
 - no thread has made a strong write to that location since.
 
 Then both read the same write, and know the same order before and after. So they race with the same accesses.
+
+A compare-and-swap that fails changes nothing, so no thread can be ordered after it before its own thread's next
+synchronisation. After one that failed, further ones of the same thread at the same location race with no other
+accesses, whatever they read.
 """
 
 from __future__ import annotations
@@ -90,6 +94,38 @@ class Polls:
         self.synchronised(access.lanes, access.time)
         self._writes.add(access)
         return access
+
+
+class FailedSwaps:
+    """The compare-and-swaps of one wave that failed in global memory.
+
+    Args:
+        shape: the shape of the wave.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._lanes = shape.threads * shape.columns
+        # per lane: the last failed swap since its last synchronisation, by instruction (-1: none) and location
+        self._site = np.full(self._lanes, -1)
+        self._location = np.zeros(self._lanes, np.uint64)
+
+    def synchronised(self, lanes: Lanes) -> None:
+        """Record a synchronisation by lanes."""
+        self._site[lanes.position] = -1
+
+    def racing(self, access: MemoryAccess, failed: npt.NDArray[np.bool_]) -> MemoryAccess | None:
+        """Return the lanes of a compare-and-swap that may race with others than their last one; None if there are none.
+
+        Args:
+            access: the compare-and-swap.
+            failed: mask of the lanes that found another value than the expected one.
+        """
+        assert access.memory is not None
+        where, location = access.lanes.position, access.address + np.uint64(access.memory.base)
+        is_new = (self._site[where] != access.site.index) | (self._location[where] != location)
+        self._site[where] = np.where(failed, access.site.index, -1)
+        self._location[where] = location
+        return _chosen(access, is_new) if is_new.any() else None
 
 
 def _are_distinct(access: MemoryAccess) -> bool:
