@@ -79,7 +79,7 @@ def test_right_kernels_have_figures_without_marks(name: str) -> None:
 
 
 MARKED = {
-    "tests/wrong/reduction/missing_barrier.cu": "race of threads 0 and 32 on tile[32]: no barrier between lines 12",
+    "tests/wrong/reduction/missing_barrier.cu": "race of threads 32 and 0 on tile[32]: no barrier between lines 12",
     "tests/wrong/reduction/guard_off_by_one.cu": "invalid __global__ read of size 4 bytes: `in[1]` read, `in` has 1",
     "tests/wrong/reduction/stops_at_two.cu": "in[1] reaches no output",
     "tests/wrong/reduction/uninitialised_shared.cu": "which was never written",
@@ -95,7 +95,7 @@ def test_what_is_wrong_is_marked(path: str) -> None:
 
 def test_rows_without_a_barrier_between_them_name_the_threads() -> None:
     (figure,) = draw("tests/wrong/reduction/missing_barrier.cu").figures
-    assert figure.rows[2].unordered == (32, 0) and figure.has_race
+    assert (0, 32) in {row.unordered for row in figure.rows} and figure.has_race
     (right,) = draw("solutions/reduction/08_shared_sequential.cu").figures
     assert all(row.unordered is None for row in right.rows)
 
@@ -148,3 +148,31 @@ def test_a_transposed_tile_is_drawn_with_its_padding() -> None:
     assert not tile.known.reshape(4, 5)[:, 4].any() and tile.known.reshape(4, 5)[:, :4].all()
     assert (out.values.reshape(4, 4) == given.values.reshape(4, 4).T).all()
     assert arrows(figure, 2) == {(5 * x + y, 4 * y + x, 4 * y + x) for x in range(4) for y in range(4)}
+
+
+def test_a_race_is_drawn_in_the_order_in_which_the_result_is_wrong() -> None:
+    found = draw("tests/wrong/reduction/missing_barrier.cu")
+    assert found.note.endswith("in which the result is wrong: the first warp runs first.")
+    (figure,) = found.figures
+    assert "thread 0 reads tile[32] before any thread has written it" in [mark.what for mark in figure.marks]
+    first = next(mark for mark in figure.marks if mark.what.startswith("first wrong value"))
+    row = figure.rows[first.row]
+    assert (row.array.name, first.index, row.writers[0]) == ("tile", 0, [0])
+    assert (32, 0) in {(arrow.source.index, arrow.thread) for arrow in row.arrows}  # before thread 32 has written it
+    assert first.what == f"first wrong value: tile[0] is {row.values[0]}, right is 0"
+    right = draw("solutions/reduction/08_shared_sequential.cu")
+    assert "order of warps" not in right.note
+
+
+def test_the_first_wrong_value_of_a_plan_of_several_launches_is_found_with_the_baseline() -> None:
+    figures = draw("tests/wrong/scan/missing_block_sums.cu").figures
+    wrong = {figure.title: [m for m in figure.marks if "first wrong value" in m.what] for figure in figures}
+    assert [title for title, marks in wrong.items() if marks] == ["scan_block, launch 2 of 3, block 0 of 1"]
+    figures = draw("tests/wrong/scan/offset_of_own_block.cu").figures
+    wrong = {figure.title: [m.what for m in figure.marks] for figure in figures}
+    assert wrong["add_offsets, launch 3 of 3, block 1 of 2"] == ["first wrong value: out[32] is 2, right is 1"]
+
+
+def test_the_first_wrong_value_of_a_single_launch_is_that_of_the_reference() -> None:
+    (figure,) = draw("tests/wrong/reduction/stops_at_two.cu").figures
+    assert "first wrong value: out[0] is 0, right is 1" in [mark.what for mark in figure.marks]

@@ -4,6 +4,7 @@
 - `rows`: the trace as rows of cells with arrows.
 - `loops`: values of loop variables, from the source.
 - `warps`: active lanes per line, banks and sectors of a warp's accesses.
+- `departure`: the first wrong values, compared with a right run.
 - `drawing`: chooses the input and the block size of a figure.
 - `figure`: everything that a figure shows of a launch, with marks at what is wrong.
 """

@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Exercise, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
+from pytest_gpulab.grading.compilation.swept_source import CannotSweep, swept
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.requests import Request, request_of, requested
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
@@ -25,11 +26,12 @@ from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits
 
 from .figure import Figure, figures_of
-from .tracing import traced
+from .tracing import Traced, traced
 
 SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 """Parts of a tunable's name to the smallest values to draw: of a single warp, and of two, as races may need them."""
 
+BASELINE = "naive.cu"
 MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 LIMITS = TimeLimits(case_s=4.0, file_s=8.0)  # a figure is of a small input
 
@@ -177,4 +179,21 @@ class _Runner:
         last = max(prod(launch.grid) for launch in trial.prepared.plan.launches) - 1
         blocks = frozenset({0, last})
         found = traced(self._subject.device, self._trials.build(trial.case), trial, blocks)
-        return Drawn(trial, tuple(figures_of(found, blocks)), note)
+        if found.right is None and found.run.error is None and trial.wrong(found.run):
+            found = replace(found, right=self._baseline(trial, blocks))
+        if found.order:
+            note += f" The order of warps is one in which the result is wrong: {found.order.removeprefix('when ')}."
+        return Drawn(trial, tuple(figures_of(found, blocks)), note.strip())
+
+    def _baseline(self, trial: Trial, blocks: frozenset[int]) -> Traced | None:
+        """Trace the naive baseline on a plan of several launches; None if it does not fit the plan."""
+        subject, naive = self._subject, self._subject.loaded.folder / BASELINE
+        if len(trial.prepared.plan.launches) < 2 or not naive.is_file():
+            return None
+        with tempfile.TemporaryDirectory(prefix="gpulab-") as folder, suppress(BuildFailed, CannotSweep):
+            path = Path(folder) / naive.name
+            path.write_bytes(swept(naive.read_bytes(), trial.problem.tunables))
+            build = Builds(path, subject.loaded, subject.device, TimeBudget(LIMITS)).of(trial.case.variant)
+            found = traced(subject.device, build, trial, blocks)
+            return found if found.run.error is None and not trial.wrong(found.run) else None
+        return None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+
+import numpy as np
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault
 from pytest_gpulab.devices.trace_events import LaunchTrace
 
+from .departure import departures
 from .loops import around, loops_of
 from .rows import Row, rows_of
 from .tracing import Traced, TracedArray
@@ -67,12 +70,18 @@ class Figure:
 
 def figures_of(traced: Traced, blocks: frozenset[int]) -> list[Figure]:
     """Return the figures of the recorded blocks of the first launches."""
-    return [
-        _figure(traced, number, launch, block)
-        for number, launch in enumerate(traced.launches[:MAX_LAUNCHES])
-        for block in sorted(blocks)
-        if block < prod(launch.grid)
-    ]
+    found: list[Figure] = []
+    departed = MAX_LAUNCHES  # the launch with the first wrong values
+    for number, launch in enumerate(traced.launches[:MAX_LAUNCHES]):
+        for block in sorted(blocks):
+            if block >= prod(launch.grid):
+                continue
+            figure = _figure(traced, number, launch, block)
+            if number <= departed and (first := departures(traced, number, block, figure.rows)):
+                departed = number
+                figure = replace(figure, marks=(*figure.marks, *(Mark(*mark) for mark in first)))
+            found.append(figure)
+    return found
 
 
 def _figure(traced: Traced, number: int, launch: LaunchTrace, block: int) -> Figure:
@@ -134,7 +143,9 @@ def _marks(traced: Traced, number: int, launch: LaunchTrace, block: int, rows: l
 def _unwritten(rows: list[Row]) -> Iterator[Mark]:
     for number, row in enumerate(rows):
         for index, thread in row.unwritten.items():
-            yield Mark(number, index, f"thread {thread} reads {row.array.name}[{index}], which was never written")
+            is_late = any(index in later.writers for later in rows[number + 1 :] if later.array is row.array)
+            when = " before any thread has written it" if is_late else ", which was never written"
+            yield Mark(number, index, f"thread {thread} reads {row.array.name}[{index}]{when}")
 
 
 def _faulty_array(traced: Traced, number: int, launch: LaunchTrace, block: int) -> tuple[str, int] | None:
@@ -170,22 +181,26 @@ def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> I
     mine, theirs = (_linear(lane.thread, launch.block) for lane in (hazard.lane, other.lane))
     if _linear(hazard.lane.block, launch.grid) != block:
         return
-    for number, row in enumerate(rows):
-        for index, writers in row.writers.items():
-            readers = {
-                arrow.thread
-                for later in rows
-                for arrow in later.arrows
-                if rows[arrow.source.row].array is row.array and arrow.source.index == index
-            }
-            if row.line in lines and {mine, theirs} <= {*writers, *readers} and {mine, theirs} & set(writers):
-                yield Mark(
-                    number,
-                    index,
-                    f"{RACE} {mine} and {theirs} on {row.array.name}[{index}]: "
-                    f"no barrier between lines {' and '.join(map(str, sorted(lines)))}",
-                )
-                return
+    places = [
+        (row.line not in lines, number, index)
+        for number, row in enumerate(rows)
+        for index, writers in row.writers.items()
+        if {mine, theirs} & set(writers) and {mine, theirs} <= {*writers, *_readers(rows, row, index)}
+    ]
+    if places:
+        _, number, index = min(places)
+        where = f"no barrier between lines {' and '.join(map(str, sorted(lines)))}"
+        yield Mark(number, index, f"{RACE} {mine} and {theirs} on {rows[number].array.name}[{index}]: {where}")
+
+
+def _readers(rows: list[Row], row: Row, index: int) -> set[int]:
+    """Return the threads that read an element of a row's array."""
+    return {
+        arrow.thread
+        for other in rows
+        for arrow in other.arrows
+        if rows[arrow.source.row].array is row.array and arrow.source.index == index
+    }
 
 
 def _linear(index: tuple[int, int, int], extents: tuple[int, int, int]) -> int:
@@ -199,7 +214,7 @@ def _lost(traced: Traced, rows: list[Row]) -> Iterator[Mark]:
         return
     reached = _reached(rows)
     for number, row in enumerate(rows):
-        if not row.writers and row.array.contents is not None and not row.array.unwritten:
+        if not row.writers and row.array.contents is not None and not np.any(row.array.unwritten):
             lost = [index for index in range(prod(row.array.shape)) if (number, index) not in reached]
             if len(lost) < prod(row.array.shape):
                 yield from (Mark(number, index, f"{row.array.name}[{index}] reaches no output") for index in lost)

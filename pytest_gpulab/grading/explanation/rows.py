@@ -115,13 +115,14 @@ class _Rows:
         self._lines: Counter[int] = Counter()
         self._step = 0
         self._since: dict[tuple[Key, int], int] = {}  # writers since the last barrier
+        self._read_since: dict[tuple[Key, int], int] = {}  # readers since the last barrier
         self._conflict: tuple[int, int] | None = None
 
     def barrier(self) -> None:
         """End the step."""
         self.finish()
         self._step += 1
-        self._since = {}
+        self._since, self._read_since = {}, {}
         self._conflict = None
 
     def access(self, event: AccessEvent) -> None:
@@ -135,9 +136,12 @@ class _Rows:
         writers = [(self._written.get((key, index)), thread) for index, thread in pairs]
         if any(writer is not None and (event.kind != "write" or writer == thread) for writer, thread in writers):
             self.finish()
-        if event.kind != "write" and self._conflict is None:
-            earlier = ((self._since.get((key, index)), thread) for index, thread in pairs)
+        if self._conflict is None:
+            before = self._since if event.kind != "write" else self._read_since
+            earlier = ((before.get((key, index)), thread) for index, thread in pairs)
             self._conflict = next(((w, thread) for w, thread in earlier if w is not None and w != thread), None)
+        if event.kind == "read":
+            self._read_since |= {(key, index): thread for index, thread in pairs}
         per_thread = event.nbytes // self._arrays[key].dtype.itemsize or 1
         if event.kind != "write":
             self._read(event, key, indices, per_thread)
@@ -215,8 +219,8 @@ class _Rows:
             self._contents[key] = np.zeros(size, array.dtype)
         else:
             self._contents[key] = np.array(array.contents, array.dtype).reshape(-1)
-        self._known[key] = np.full(size, not array.unwritten)
-        if not array.unwritten:
+        self._known[key] = np.broadcast_to(~np.asarray(array.unwritten), size).copy()
+        if self._known[key].any():
             self._last[key] = len(self.rows)
             values, known = self._contents[key].copy(), self._known[key].copy()
             self.rows.append(Row(array, self._step, values, known))

@@ -10,11 +10,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.protocol import Device, LaunchProfile, Memory, Module
 from pytest_gpulab.devices.trace_events import LaunchTrace, Trace
 from pytest_gpulab.grading.compilation.builds import Build
 from pytest_gpulab.grading.correctness.trials import Trial
-from pytest_gpulab.grading.plans.replay import FIRST, Arrays, Run, allocated, initial_contents, is_poisoned, replay
+from pytest_gpulab.grading.plans.replay import (
+    FIRST,
+    FIRST_WARP_FIRST,
+    LAST_WARP_FIRST,
+    Arrays,
+    Repetition,
+    Run,
+    allocated,
+    is_poisoned,
+    replay,
+)
 
 Array = npt.NDArray[Any]
 
@@ -33,14 +43,16 @@ class TracedArray:
         name: in the kernel.
         dtype, shape: as in NumPy.
         contents: before the launch's first access; None for shared memory.
-        unwritten: whether a read before a write is a hazard.
+        unwritten: whether a read before a write is a hazard; for memory that earlier launches wrote, per element.
+        buffer: of the plan; empty for shared memory.
     """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     contents: Array | None
-    unwritten: bool
+    unwritten: bool | npt.NDArray[np.bool_]
+    buffer: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,8 @@ class Traced:
         arrays: per launch, by (`shared` or `global`, start or address).
         run: the run that was traced.
         source: the compiled text.
+        order: the order of warps, to follow "wrong"; empty if all warps run in step.
+        right: a run of the same plan with right results: in another order, or of a baseline. None if none is known.
     """
 
     trial: Trial
@@ -59,32 +73,56 @@ class Traced:
     arrays: tuple[Mapping[tuple[str, int], TracedArray], ...]
     run: Run
     source: str
+    order: str = ""
+    right: Traced | None = None
 
 
 def traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int]) -> Traced:
-    """Run a trial's plan once, all warps in step, and record the blocks with these linear indices."""
+    """Run a trial's plan and record the blocks with these linear indices.
+
+    All warps run in step; if that result is right and that of another order is not, in the other order.
+    """
+    first = _traced(device, build, trial, blocks, FIRST)
+    if trial.outcome.verdict == "failed" and first.run.error is None and not trial.wrong(first.run):
+        for repetition in (FIRST_WARP_FIRST, LAST_WARP_FIRST):
+            other = _traced(device, build, trial, blocks, repetition)
+            if other.run.error is None and trial.wrong(other.run):
+                return replace(other, order=repetition.how, right=first)
+    return first
+
+
+def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], repetition: Repetition) -> Traced:
     trace, plan, inputs = Trace(blocks), trial.prepared.plan, trial.prepared.inputs
     arrays = Arrays(device, plan)
     try:
-        memories = arrays.filled(inputs, FIRST.poison)
+        memories = arrays.filled(inputs, repetition.poison)
         addresses = {name: int(getattr(memory, "address", 0)) for name, memory in memories.items()}
-        recording = replace(FIRST, options=replace(FIRST.options, trace=trace))
+        recording = replace(repetition, options=replace(repetition.options, check=True, trace=trace))
+        snapshots = _Snapshots(build.module, memories)
         run = replay(
-            device, build.module, plan, inputs, recording, arrays=arrays, names=build.parameters, vectors=build.vectors
+            device,
+            cast(Module, module),
+            plan,
+            inputs,
+            recording,
+            arrays=arrays,
+            names=build.parameters,
+            vectors=build.vectors,
         )
     finally:
         arrays.free()
     buffers = {buffer.name: buffer for buffer in allocated(plan)}
     found = []
-    for launch, each in zip(plan.launches, trace.launches, strict=False):
+    for launch, each, before in zip(plan.launches, trace.launches, snapshots.before, strict=False):
         names = build.parameters.get(launch.kernel, ())
         known: dict[tuple[str, int], TracedArray] = {}
         for position, argument in enumerate(launch.args):
             if isinstance(argument, str):
                 buffer = buffers[argument]
                 name = names[position] if len(names) == len(launch.args) else argument
-                contents = initial_contents(buffer, inputs, FIRST.poison)
-                array = TracedArray(name, np.dtype(buffer.dtype), buffer.shape, contents, is_poisoned(buffer))
+                contents = before[argument]
+                unwritten = is_poisoned(buffer) and repetition.poison.remaining(contents)
+                array = TracedArray(name, np.dtype(buffer.dtype), buffer.shape, contents, unwritten, buffer.name)
                 known["global", addresses[argument]] = array
         types = _shared_types(build.source, trial.problem.variant.defines)
         likely = np.dtype(plan.buffers[0].dtype)
@@ -94,6 +132,21 @@ def traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int]) -
             known["shared", start] = TracedArray(name or "shared", dtype, shape, None, True)
         found.append(known)
     return Traced(trial, tuple(trace.launches), tuple(found), run, build.source)
+
+
+class _Snapshots:
+    """A module that notes what the memories hold before each launch."""
+
+    def __init__(self, module: Module, memories: Mapping[str, Memory]) -> None:
+        self._module, self._memories = module, memories
+        self.before: list[dict[str, Array]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def launch(self, *args: Any) -> LaunchProfile:
+        self.before.append({name: memory.get() for name, memory in self._memories.items()})
+        return self._module.launch(*args)
 
 
 def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
