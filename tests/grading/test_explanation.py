@@ -176,3 +176,8 @@ def test_the_first_wrong_value_of_a_plan_of_several_launches_is_found_with_the_b
 def test_the_first_wrong_value_of_a_single_launch_is_that_of_the_reference() -> None:
     (figure,) = draw("tests/wrong/reduction/stops_at_two.cu").figures
     assert "first wrong value: out[0] is 0, right is 1" in [mark.what for mark in figure.marks]
+
+
+def test_a_launch_that_the_device_repeats_has_one_figure() -> None:
+    (figure,) = draw("tests/wrong/reduction/shuffle_names_absent_lanes.cu").figures
+    assert figure.rows

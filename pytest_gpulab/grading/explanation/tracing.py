@@ -98,10 +98,10 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
         memories = arrays.filled(inputs, repetition.poison)
         addresses = {name: int(getattr(memory, "address", 0)) for name, memory in memories.items()}
         recording = replace(repetition, options=replace(repetition.options, check=True, trace=trace))
-        snapshots = _Snapshots(build.module, memories)
+        snapshots = _Snapshots(build.module, memories, trace)
         run = replay(
             device,
-            cast(Module, module),
+            snapshots,
             plan,
             inputs,
             recording,
@@ -113,7 +113,7 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
         arrays.free()
     buffers = {buffer.name: buffer for buffer in allocated(plan)}
     found = []
-    for launch, each, before in zip(plan.launches, trace.launches, snapshots.before, strict=False):
+    for launch, each, before in zip(plan.launches, snapshots.launches, snapshots.before, strict=False):
         names = build.parameters.get(launch.kernel, ())
         known: dict[tuple[str, int], TracedArray] = {}
         for position, argument in enumerate(launch.args):
@@ -131,22 +131,32 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
             shape = _shared_shape(nbytes // dtype.itemsize, each.block)
             known["shared", start] = TracedArray(name or "shared", dtype, shape, None, True)
         found.append(known)
-    return Traced(trial, tuple(trace.launches), tuple(found), run, build.source)
+    return Traced(trial, tuple(snapshots.launches), tuple(found), run, build.source)
 
 
 class _Snapshots:
-    """A module that notes what the memories hold before each launch."""
+    """A module that notes what the memories hold before each launch, and where the trace of each launch begins."""
 
-    def __init__(self, module: Module, memories: Mapping[str, Memory]) -> None:
-        self._module, self._memories = module, memories
+    def __init__(self, module: Module, memories: Mapping[str, Memory], trace: Trace) -> None:
+        self._module, self._memories, self._trace = module, memories, trace
+        self._begins: list[int] = []
         self.before: list[dict[str, Array]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
 
     def launch(self, *args: Any) -> LaunchProfile:
+        self._begins.append(len(self._trace.launches))
         self.before.append({name: memory.get() for name, memory in self._memories.items()})
         return self._module.launch(*args)
+
+    @property
+    def launches(self) -> list[LaunchTrace]:
+        """The trace of each launch: the longest one, where the device repeats a launch."""
+        found = self._trace.launches
+        ends = [*self._begins[1:], len(found)]
+        of_launches = (found[begin:end] for begin, end in zip(self._begins, ends, strict=True) if end > begin)
+        return [max(each, key=lambda trace: len(trace.events)) for each in of_launches]
 
 
 def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
