@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from places import Run
+from places import Run, marked
 
-from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated.execution.launching import Effort
 
 VOLATILE = {"WAIT": "while (ready[b - 1] == 0);", "SET": "ready[b] = 1;"}
@@ -98,3 +98,13 @@ def test_each_owner_of_a_lock_costs_a_few_polls(run: Run, steps: list[int], lock
     run(source, np.zeros(1, np.int32), counter, grid=(2,), block=(256,))
     assert counter[0] == 512 // stride
     assert sum(steps) < 10 * counter[0]
+
+
+@pytest.mark.parametrize("stride", [1, 32], ids=["all lanes", "one lane per warp"])
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS.keys())
+def test_a_lock_that_is_never_released_is_endless(run: Run, lock: str, stride: int) -> None:
+    source = f"__global__ void f(int *lock, int *counter) {{ if (threadIdx.x % {stride} == 0) {{\n{lock} // HERE\n}} }}"
+    source = source.replace("CRITICAL", "*counter += 1;")
+    with pytest.raises(KernelFault, match="does not end") as caught:
+        run(source, np.zeros(1, np.int32), np.zeros(1, np.int32), grid=(2,), block=(512,))
+    assert caught.value.code == "endless-loop" and caught.value.where == marked(source)
