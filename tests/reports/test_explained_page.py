@@ -119,3 +119,9 @@ def test_each_section_of_a_page_has_its_own_source_and_steps(browser: Browser, t
     lines = "return [...document.querySelectorAll('.source .now')].map(each => each.dataset.line)"
     assert browser.run(lines) == ["23", "19"]
     assert browser.run("return document.querySelectorAll('#one .row.later').length") == 0
+
+
+def test_long_values_stay_in_their_cells(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of("tests/wrong/reduction/missing_barrier.cu", tmp_path))
+    widths = "return [...document.querySelectorAll('text.value')].map(each => each.getBBox().width)"
+    assert 20 < max(browser.run(widths)) <= 32

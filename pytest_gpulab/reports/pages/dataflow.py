@@ -143,6 +143,7 @@ class _Layout:
         yield f'<g class="{kind}"><title>{_text(hover)}</title>'
         yield f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
         small = ' font-size="9"' if len(value) > 4 else ""
+        small += f' textLength="{CELL - 4}" lengthAdjust="spacingAndGlyphs"' if len(value) > 5 else ""
         middle = x + CELL * (0.62 if self._is_grid(row) else 0.5)  # a grid's cells hold the thread, too
         yield f'<text class="value" x="{middle}" y="{y + 17}"{small}>{_text(value)}</text>'
         if not self._is_grid(row):
