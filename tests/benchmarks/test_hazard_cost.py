@@ -28,7 +28,7 @@ from pytest_gpulab.grading.plans.replay import FIRST, Arrays
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
-SOLUTIONS = sorted(ROOT.glob("solutions/*/*.cu"))
+SOLUTIONS = sorted(set(ROOT.glob("solutions/*/*.cu")) - set(ROOT.glob("solutions/reduction_host/*.cu")))  # no programs
 LADDER_LIMIT, DATA_LIMIT, LONG_LIMIT = 2.0, 5.0, 5.0
 ROUNDS = 7
 WAYS = {
