@@ -26,7 +26,7 @@ SIZES = {
     **dict.fromkeys(("divergence", "histogram", "reduction", "scan"), LINE),
     **dict.fromkeys(("matrix_sum", "stencil", "transpose"), MATRIX),
 }
-SOLUTIONS = sorted(path for path in ROOT.glob("solutions/*/*.cu"))
+SOLUTIONS = sorted(set(ROOT.glob("solutions/*/*.cu")) - set(ROOT.glob("solutions/reduction_host/*.cu")))  # no programs
 
 
 def launched_s(module: Any, *launch: Any) -> float:
