@@ -48,8 +48,11 @@ def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def course(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _warm_imports: None) -> Course:
-    """A fresh course, graded as at a terminal: pytest prints more where it sees that it runs in CI."""
-    for variable in ("CI", "BUILD_NUMBER"):
+    """A fresh course, graded as at a terminal: pytest prints more where it sees that it runs in CI.
+
+    Without the width that readline, once loaded, puts into the environment.
+    """
+    for variable in ("CI", "BUILD_NUMBER", "COLUMNS"):
         monkeypatch.delenv(variable, raising=False)
     return Course(pytester)
 
