@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import unmeasured as not_measured
 
+os.environ.pop("COLUMNS", None)  # readline puts it there, and reports would be that wide
+
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
