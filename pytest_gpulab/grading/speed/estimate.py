@@ -100,6 +100,7 @@ class EstimatedCosts(Costs):
         self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # kept until their outputs are compared
         self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...] | BuildFailed] = {}
         self._failures: dict[tuple[Size, VariantKey], Finding] = {}
+        self._reference_ms: dict[tuple[Size, VariantKey], float | None] = {}
 
     def record_failure(self, tier: SpeedTier, found: Finding) -> None:
         """Record that a size ended another process abnormally: it is not run again."""
@@ -175,8 +176,11 @@ class EstimatedCosts(Costs):
     def reference_ms(self, tier: SpeedTier) -> float | None:
         """Return the measured time of the CPU reference, for information; see `Costs`."""
         size, variant = timed_size(tier, self._device), tier.variant
-        problem = Problem(size, self._builds.of(variant).tunables, variant)
-        return reference_ms(self._loaded, problem, partial(self._planned, problem))
+        key = (size, variant_key(variant))
+        if key not in self._reference_ms:  # once for all tiers: it reads the cache and the exercise's files
+            problem = Problem(size, self._builds.of(variant).tunables, variant)
+            self._reference_ms[key] = reference_ms(self._loaded, problem, partial(self._planned, problem))
+        return self._reference_ms[key]
 
     def _planned(self, problem: Problem) -> tuple[Plan, Mapping[str, Array]]:
         plan = make_plan(self._loaded.exercise, problem)

@@ -107,7 +107,7 @@ def document(row: Row, points: Points) -> dict[str, Any]:
 
 def not_graded(text: str, context: Context) -> str:
     """Return the file for a submission without a grade; Gradescope accepts none without a score."""
-    note = "The score of 0 stands for no score. Your instructor must run the autograder again."
+    note = "The score of 0 means that there is no score. Your instructor must run the autograder again."
     output = f"NOT GRADED, by no fault of yours. {cleaned(text)}\n{note}"
     return json_text({"score": 0.0, "output": output, "output_format": "text", "stdout_visibility": "hidden"})
 

@@ -1,4 +1,4 @@
-"""Blocks with the same synchronisations, of which one stands for all in a replay."""
+"""Groups of blocks with the same synchronisations: a replay needs one block of each group."""
 
 from __future__ import annotations
 

@@ -99,9 +99,9 @@ class Fences:
         self._records.append(Record(time, what, lanes, address, memory))
 
     def of_different_blocks(self) -> tuple[Fences, IndexArray | None]:
-        """Return the records of one block of those that synchronise alike, and the block that stands for each.
+        """Return the records of one block per group of alike blocks, and the replayed block for each block.
 
-        All records and None if blocks may synchronise with each other.
+        Return all records and None if blocks may synchronise with each other.
         """
         alike = None if self.is_overflown else representatives(self._records)
         if alike is None:
