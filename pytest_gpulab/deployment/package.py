@@ -117,7 +117,7 @@ def _values(chosen: Sequence[LoadedExercise], image: str) -> dict[str, str]:
 
 
 def _fill(folder: Path, templates: Path, values: Mapping[str, str]) -> None:
-    for template in sorted(path for path in templates.rglob("*") if path.is_file()):
+    for template in sorted(path for path in templates.rglob("*") if path.is_file() and path.suffix != ".pyc"):
         target = folder / _filled(template.relative_to(templates).as_posix(), values)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(_filled(template.read_text(encoding="utf-8"), values, target.suffix), encoding="utf-8")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import re
+import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -77,6 +79,15 @@ def test_a_package_says_what_to_do_with_it(course: Path, platform: str, capsys: 
     assert not list(Path("out").rglob("*.pyc")) and list(Path("out").rglob("calibration"))
     is_seen_by_students = platform in ("github", "docker")
     assert ("n=77" in "".join(texts)) != is_seen_by_students
+
+
+def test_bytecode_beside_a_template_is_left_out(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip compiles every Python file that it installs, also the templates."""
+    shutil.copytree(package._TEMPLATES, "templates", ignore=shutil.ignore_patterns("__pycache__"))
+    assert compileall.compile_dir("templates", quiet=1, force=True)
+    monkeypatch.setattr(package, "_TEMPLATES", course / "templates")
+    assert packaged("classroom50") == 0
+    assert list(Path("templates").rglob("*.pyc")) and not list(Path("out").rglob("*.pyc"))
 
 
 def test_a_zip_keeps_what_can_be_executed(course: Path) -> None:
@@ -276,7 +287,7 @@ def test_a_wheel_has_every_file_that_is_installed() -> None:
     with zipfile.ZipFile(io.BytesIO(wheel.wheel())) as archive:
         names = set(archive.namelist())
     assert {"pytest_gpulab/include/gpulab.cuh", "pytest_gpulab/py.typed"} <= names
-    templates = {path for path in package._TEMPLATES.rglob("*") if path.is_file()}
+    templates = {path for path in package._TEMPLATES.rglob("*") if path.is_file() and path.suffix != ".pyc"}
     root = package._TEMPLATES.parents[2]
     assert {path.relative_to(root).as_posix() for path in templates} <= names
     assert not [name for name in names if name.endswith(".pyc")] and os.sep == "/"

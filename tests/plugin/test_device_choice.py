@@ -8,6 +8,13 @@ from test_settings import usage_error
 
 FULL = "not enough GPU memory for another process: out of memory"
 NONE = "no GPU can be used: the NVIDIA driver is installed but finds no device"
+WINDOWS = """
+import os
+import sys
+
+sys.modules["fcntl"] = sys.modules["resource"] = None
+del os.getuid
+"""
 STAND_IN = f"""
 from types import SimpleNamespace
 
@@ -73,7 +80,7 @@ def test_where_there_is_none_the_simulated_one_grades(course: Course) -> None:
 def test_the_simulated_one_grades_on_a_system_without_unixs_locks_and_limits(
     course: Course, device: str, why: str
 ) -> None:
-    course.write("windows.py", "import sys\n\nsys.modules['fcntl'] = sys.modules['resource'] = None\n")
+    course.write("windows.py", WINDOWS)
     course.write("twice.cu", RIGHT)
     told = (*WITHOUT, "-p", "windows", "--gpulab", f"--gpulab-device={device}", "twice.cu")
     result = course.pytester.runpytest_subprocess(*told)
