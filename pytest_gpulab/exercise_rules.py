@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:  # they import this module
-    from .exercise import Bound, Buffer, Exercise, Launch, Plan
+    from .exercise import Bound, Buffer, Exercise, Launch, Plan, Variant
     from .program_exercise import ProgramExercise
 
 AnyExercise: TypeAlias = "Exercise | ProgramExercise"
@@ -31,6 +31,7 @@ _SCALARS: Mapping[str, tuple[type | tuple[type, ...], str]] = {  # by a field's 
     "Mapping[str, Any]": (Mapping, "a mapping"),
 }
 MAX_BLOCK_THREADS, MAX_GRID_Y_Z = 1024, 65535
+_SIGNS_OF_IDS = ("[", "]", "::")
 TOTAL_POINTS, LEAST_CORRECTNESS = 100, 50
 
 
@@ -53,6 +54,7 @@ def entry_problems(exercise: ProgramExercise, entry_types: Mapping[str, type]) -
         yield from _not_of_type(getattr(exercise, name), entry_type, f"ProgramExercise: `{name}`")
     for check in () if wrong else (*exercise.cases, *exercise.safe, *exercise.uses):
         yield from field_problems(check, _called(check), ("points",)) if is_dataclass(check) else ()
+    yield from () if wrong else _unfit_names((*exercise.cases, *exercise.uses))
     yield from () if wrong else _wrong_points(exercise)
 
 
@@ -220,14 +222,21 @@ def _names_and_variants(exercise: Exercise, entry_types: Mapping[str, type]) -> 
     for check in (*named, *exercise.speed):
         if hasattr(check, "variant") and not isinstance(check.variant, entry_types["variant"]):
             yield f"{type(check).__name__}: `variant` is {check.variant!r}, which is no Variant"
-    for check in named:
-        name = getattr(check, "name", "other")  # entries of another type have a message of their own
-        if not _is_line(name):
-            yield f"{type(check).__name__}({name!r}): the name must be a text of one line"
+    yield from _unfit_names(named)
     for tier in exercise.speed:
         for number in (getattr(tier, "threshold", 1), getattr(tier, "simulated_threshold", None)):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int | float | np.number)):
                 yield f"SpeedTier({number!r}): the threshold must be a number"
+
+
+def _unfit_names(checks: Iterable[Any]) -> Iterator[str]:
+    """Yield names that no pytest id can contain: brackets enclose a check's name, and `::` separates an id's parts."""
+    for check in checks:
+        name = getattr(check, "name", "other")  # entries of another type have a message of their own
+        if not _is_line(name):
+            yield f"{type(check).__name__}({name!r}): the name must be a text of one line"
+        elif any(sign in name for sign in _SIGNS_OF_IDS):
+            yield f"{type(check).__name__}({name!r}): pytest's ids need a name without `[`, `]` and `::`"
 
 
 def _not_of_type(values: Iterable[Any], wanted: type, what: str) -> Iterator[str]:
@@ -255,6 +264,7 @@ def _values(exercise: Exercise) -> Iterator[str]:
     yield from _speed(exercise)
     yield from _tunables(exercise)
     yield from _repeated(exercise)
+    yield from _unlike_variants(exercise)
     yield from point_problems(exercise)
 
 
@@ -317,6 +327,16 @@ def _repeated(exercise: Exercise) -> Iterator[str]:
         "tunable": [tunable.name for tunable in exercise.tunables],
     }
     yield from repeated_names(groups)
+
+
+def _unlike_variants(exercise: Exercise) -> Iterator[str]:
+    """Yield names that variants with different macros share: grades are by name."""
+    defines: dict[str, Mapping[str, str]] = {}
+    checks: list[Any] = [*exercise.cases, *exercise.uses, *exercise.speed]
+    variants: list[Variant] = [check.variant for check in checks]
+    unlike = {v.name for v in variants if defines.setdefault(v.name, v.defines) != v.defines}
+    for name in sorted(unlike):
+        yield f"more than one Variant is called {name!r}, with different `defines`; give each a name of its own"
 
 
 def repeated_names(groups: Mapping[str, list[str]]) -> Iterator[str]:

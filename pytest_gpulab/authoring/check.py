@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise_rules import points_by_kind
-from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedProgram
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedExercise, LoadedProgram
 
 from .data import data_problems
 from .defects import Defect, Report
 from .gradings import grade_files
 from .mutants import Progress, check_mutants
-from .plans import plan_problems, source_problems
+from .plans import plan_problems, source_problems, tunable_problems
 from .programs import check_program
 from .readme import readme_problems
 from .usage import usage_problems
@@ -39,32 +39,42 @@ def check_exercise(
         progress: function that shows a line about the mutants.
     """
     report = Report(name)
+    loaded = _loaded(catalogue, name, report)
+    if isinstance(loaded, LoadedProgram):
+        check_program(loaded, seed, solutions, report)
+    elif loaded is not None:
+        _check_kernels(loaded, device, seed, solutions, report)
+        if report.errors == 0 and mutate_s is not None:
+            files = sorted(solutions.glob("*.cu")) if solutions else []
+            check_mutants(loaded, device, seed, files, mutate_s, report, progress)
+    return report
+
+
+def _loaded(catalogue: Catalogue, name: str, report: Report) -> Loaded | None:
+    """Load an exercise and compare its README; return None if no other check can run."""
     try:
         loaded = catalogue.load(name)
     except BrokenExercise as broken:
         line = f":{broken.line}" if broken.line else ""
         where = f"{catalogue.folder / name / 'exercise.py'}{line}"
         report.defects += [Defect(problem, where) for problem in broken.problems]
-        return report
+        return None
     report.points = points_by_kind(loaded.exercise)
     report.defects += readme_problems(loaded.exercise, loaded.folder / "README.md")
-    if missing := [name for name in loaded.exercise.headers if not (loaded.folder / name).is_file()]:
-        where = str(loaded.folder / "exercise.py")
-        report.defects += [
-            Defect(f"`headers` has {name!r}, but there is no such file beside it", where) for name in missing
-        ]
-        return report
-    if isinstance(loaded, LoadedProgram):
-        check_program(loaded, seed, solutions, report)
-        return report
+    missing = [header for header in loaded.exercise.headers if not (loaded.folder / header).is_file()]
+    for header in missing:
+        what = f"`headers` has {header!r}, but there is no such file beside it"
+        report.defects.append(Defect(what, str(loaded.folder / "exercise.py")))
+    return None if missing else loaded
+
+
+def _check_kernels(loaded: LoadedExercise, device: Device, seed: int, solutions: Path | None, report: Report) -> None:
+    """Check plans; then sources, data and bounds; then the grades of the exercise's files."""
     report.defects += plan_problems(loaded, device)
     if report.errors == 0:
+        report.defects += tunable_problems(loaded, device)
         report.defects += source_problems(loaded, device)
         report.defects += data_problems(loaded, device, seed)
         report.defects += usage_problems(loaded, device)
     if report.errors == 0:
         grade_files(loaded, device, seed, solutions, report)
-    if report.errors == 0 and mutate_s is not None:
-        files = sorted(solutions.glob("*.cu")) if solutions else []
-        check_mutants(loaded, device, seed, files, mutate_s, report, progress)
-    return report

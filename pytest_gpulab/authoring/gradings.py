@@ -14,7 +14,7 @@ from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
 
 from .defects import Defect, Report, of_findings
-from .plans import baselines_of
+from .plans import baselines_of, skeleton_of, started
 
 EXPECTED_FILE = "expected.toml"
 
@@ -33,6 +33,8 @@ def grade_files(loaded: LoadedExercise, device: Device, seed: int, solutions: Pa
         if path.is_file():
             own = {f"speedup[{tier.name}]" for tier in loaded.exercise.speed if tier.baseline == path.name}
             report.defects += _of_baseline(path, graded(path), own)
+    if report.errors == 0:
+        report.defects += _of_started_skeleton(loaded, device, seed)
     if solutions is not None and report.errors == 0:  # their speed is relative to a baseline
         report.defects += _of_solutions(solutions, graded)
     report.file_cpu_s = median(times_s) if times_s else None
@@ -71,6 +73,16 @@ def _of_baseline(path: Path, results: list[CheckResult], own: Collection[str]) -
         if result.kind in ("uses", "speedup") and result.verdict == "not gradable":
             source = path.parent / "exercise.py" if result.is_exercises_mistake else path
             yield of_findings(result.findings, f"{result.name} cannot be graded", str(source))
+
+
+def _of_started_skeleton(loaded: LoadedExercise, device: Device, seed: int) -> Iterator[Defect]:
+    """Grade the skeleton without its GPULAB_TODO lines: it must not be a solution."""
+    skeleton = skeleton_of(loaded)
+    with started(skeleton) as copy:
+        grade = Grader(loaded, copy, device, seed).grade()
+    if all(result.verdict == "passed" for result in grade.checks if result.required):
+        what = "the skeleton without its GPULAB_TODO lines passes every required check: students get a solution"
+        yield Defect(what, str(skeleton), "Empty the bodies of its kernels.")
 
 
 def _of_solutions(folder: Path, graded: Callable[[Path], list[CheckResult]]) -> Iterator[Defect]:

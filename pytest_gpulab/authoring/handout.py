@@ -14,7 +14,7 @@ from pytest_gpulab.exercise import Case, Exercise
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedExercise
 from pytest_gpulab.numerics import PATTERNS
 
-from .plans import baselines_of
+from .plans import baselines_of, solution_in
 from .visible import INSTEAD, ComputedHidden, without_hidden_cases
 
 TOP_FILES = ("README.md", "pyproject.toml", ".gitignore")
@@ -42,7 +42,8 @@ def write_handout(course: Path, out: Path) -> Handout:
     """Write the students' copy into a new folder, or into a new ZIP if `out` ends in `.zip`.
 
     Raises:
-        HandoutError: the course has no exercise, an exercise is broken, or a hidden case cannot be removed.
+        HandoutError: the course has no exercise, an exercise is broken, a skeleton is a solution, or a hidden case
+            cannot be removed.
         FileExistsError: `out` exists.
     """
     if out.exists():
@@ -73,6 +74,9 @@ def _copy_exercises(catalogue: Catalogue, copy: Path, handout: Handout) -> None:
     hidden_points = {}
     for name in catalogue.names:
         loaded = _loaded(catalogue, name)
+        skeleton, solutions = loaded.folder / f"{name}.cu", catalogue.folder.parent / "solutions" / name
+        if skeleton.is_file() and (solution := solution_in(skeleton, solutions)):
+            raise HandoutError(f"{name}: {skeleton.name} has the code of the solution {solution.name}: remove it there")
         if not isinstance(loaded, LoadedExercise) and any(case.hidden for case in loaded.exercise.cases):
             raise HandoutError(f"{name}: hidden cases of an exercise that asks for a program stay in it; {INSTEAD}")
         hidden_points[name] = sum(case.points for case in loaded.exercise.cases if case.hidden)

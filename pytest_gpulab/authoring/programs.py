@@ -15,6 +15,7 @@ from pytest_gpulab.program_exercise import ProgramCase, ProgramUse
 
 from .defects import Defect, Report, of_finding, of_findings
 from .gradings import grade_solutions
+from .plans import solution_in
 
 IDLE = "int main() {}\n"
 
@@ -22,7 +23,7 @@ IDLE = "int main() {}\n"
 def check_program(loaded: LoadedProgram, seed: int, solutions: Path | None, report: Report) -> None:
     """Add the problems of an exercise to the report; its programs run in the sandbox, as those of students do."""
     report.defects += _unrepeatable(loaded, seed)
-    report.defects += _skeleton(loaded, seed)
+    report.defects += _skeleton(loaded, seed, solutions)
     if report.errors == 0:
         report.defects += _idle(loaded, seed)
     if report.errors == 0 and solutions is not None:
@@ -48,13 +49,15 @@ def _unrepeatable(loaded: LoadedProgram, seed: int) -> Iterator[Defect]:
             yield Defect(what, where, "Draw every random number from the generator.")
 
 
-def _skeleton(loaded: LoadedProgram, seed: int) -> Iterator[Defect]:
+def _skeleton(loaded: LoadedProgram, seed: int, solutions: Path | None) -> Iterator[Defect]:
     skeleton = loaded.folder / f"{loaded.name}.cu"
     if not skeleton.is_file():
         yield Defect("there is no skeleton for students", str(skeleton), "Write it, with a line GPULAB_TODO(main)")
     elif _graded(loaded, skeleton, seed).checks[0].verdict != "not started":
         instead = "Add GPULAB_TODO(main) at file scope."
         yield Defect("the skeleton counts as a finished submission", str(skeleton), instead)
+    elif solutions is not None and (solution := solution_in(skeleton, solutions)):
+        yield Defect(f"the skeleton has the code of the solution {solution.name}", str(skeleton), "Remove it.")
 
 
 def _idle(loaded: LoadedProgram, seed: int) -> Iterator[Defect]:

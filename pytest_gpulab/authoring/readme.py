@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from pytest_gpulab.exercise import Exercise, SpeedTier, UsesCheck
@@ -14,6 +15,7 @@ from .defects import Defect
 _HEADER = re.compile(r"^\|\s*check\s*\|\s*points\s*\|\s*$", re.I)
 _NAMED = re.compile(r"`((?:safe|uses|speedup)\[[^]`]+\])`")
 _KIND = re.compile(r"`(compile|correct|safe|uses|speedup)\b")
+_SIZES = re.compile(r"\b(\d+) sizes?\b")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -30,22 +32,30 @@ def readme_problems(exercise: AnyExercise, readme: Path) -> Iterator[Defect]:
     if start is None:
         yield Defect("the README has no table `| check | points |`", str(readme), level="warning")
         return
-    names = {f"safe[{check.kind}]" for check in exercise.safe} | {f"uses[{check.name}]" for check in exercise.uses}
-    names |= {f"speedup[{tier.name}]" for tier in exercise.speed}
+    rows = list(takewhile(lambda line: line.startswith("|"), lines[start + 2 :]))
+    yield from (Defect(what, f"{readme}:{start + 1}", level="warning") for what in _unlike_checks(exercise, rows))
     stated = dict.fromkeys(points_by_kind(exercise), 0.0)
-    for line in lines[start + 2 :]:
-        kind = _KIND.search(line)
-        if not line.startswith("|"):
-            break
-        for unknown in (name for name in _NAMED.findall(line) if name not in names and "..." not in name):
-            what = f"the points table names {unknown}, which the exercise does not have"
-            yield Defect(what, f"{readme}:{start + 1}", level="warning")
-        if kind is not None:
+    for line in rows:
+        if (kind := _KIND.search(line)) is not None:
             stated[kind[1]] += sum(map(float, _NUMBER.findall(line.rstrip(" |").rpartition("|")[2])))
     for name, points in points_by_kind(exercise).items():
         if abs(points - stated[name]) > 1e-9:
             what = f"the points table gives {stated[name]:g} points to `{name}` checks; the exercise gives {points:g}"
             yield Defect(what, f"{readme}:{start + 1}")
+
+
+def _unlike_checks(exercise: AnyExercise, rows: Sequence[str]) -> Iterator[str]:
+    """Yield names of checks that the exercise does not have, and another number of sizes than it has cases."""
+    names = {f"safe[{check.kind}]" for check in exercise.safe} | {f"uses[{check.name}]" for check in exercise.uses}
+    names |= {f"speedup[{tier.name}]" for tier in exercise.speed}
+    for unknown in (name for name in _NAMED.findall("\n".join(rows)) if name not in names and "..." not in name):
+        yield f"the points table names {unknown}, which the exercise does not have"
+    of_cases = [row for row in rows if (kind := _KIND.search(row)) and kind[1] == "correct"]
+    sizes = _SIZES.findall(of_cases[0]) if len(of_cases) == 1 else []  # several rows may share the cases out
+    numbers = {len(exercise.cases), sum(not case.hidden for case in exercise.cases)}
+    is_copy = exercise.hidden_points > 0  # `gpulab handout` left cases out
+    if len(sizes) == 1 and int(sizes[0]) not in numbers and not is_copy:
+        yield f"the points table has {sizes[0]} sizes, but the exercise has {len(exercise.cases)}: write this number"
 
 
 def points_table(exercise: Exercise) -> str:
