@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytest_gpulab.course.intake.archive import CannotUnpack
 from pytest_gpulab.course.intake.submissions import Collection, handed_in_by_one
+from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.files.github import SUMMARY
@@ -57,7 +58,7 @@ class Outcome:
         code: the exit code for the platform.
         line: the points, or the reason why there are none.
         log: pytest's output, as far as the readers of this command's output may see it.
-        notes: of several files for an exercise, the one that counts.
+        notes: of several files for an exercise, the one that counts; whether grading was stopped.
     """
 
     code: int
@@ -109,7 +110,8 @@ def _graded(request: Request) -> tuple[Gradebook, str]:
         report = folder / "grades.json"
         more = ["--gpulab-programs"] if request.programs else []
         ended = child.run(sources, graded, report, request.exercises, request.device, request.limit_s, more)
-        return gradebook(report, ended, request.limit_s, files, request.names), ended.log
+        catalogue = Catalogue(request.exercises)
+        return gradebook(report, ended, request.limit_s, files, catalogue, request.names), ended.log
 
 
 def _copies(files: Collection, exercises: Sequence[str], folder: Path) -> list[Path]:

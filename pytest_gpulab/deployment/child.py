@@ -12,8 +12,8 @@ import signal
 import site
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from pytest_gpulab.devices.system.memory_kills import memory_kills
 
 CHECK_LIMIT_S = 120.0
 """Time limit of a check, unless all of the time is shorter."""
+GRACE_S = 20.0
+"""Time for writing the grades of the checks that have ended, after the time limit."""
 _KILLABLE = "250"  # if memory runs out, Linux kills a worker first (500), then this process, then its parent (0)
 
 
@@ -30,7 +32,8 @@ class Ended:
     """The end of the process.
 
     Attributes:
-        code: its exit code; negative for a signal; None if it was stopped because its time was over.
+        code: its exit code; negative for a signal; None if it was stopped because its time was over. It may have written
+            a report of the checks that had ended.
         log: its output.
         lacked_memory: whether Linux killed a process meanwhile, because memory ran out.
     """
@@ -87,22 +90,36 @@ def _environment() -> dict[str, str]:
 
 
 def _run(command: Sequence[str], folder: Path, output: int, limit_s: float) -> int | None:
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    with _interruptible():
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     with suppress(OSError):  # not Linux, or /proc is read-only
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(_KILLABLE)
     try:
         return process.wait(limit_s)
     except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)  # as Ctrl-C: pytest writes the grades of the checks that have ended
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
         return None
     finally:
         with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Give processes that start now the usual handling of SIGINT: a background job inherits that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

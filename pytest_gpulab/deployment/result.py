@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.course.intake.submissions import Collection
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.findings import OUT_OF_TIME, finding
 from pytest_gpulab.grading.grade import Finding, Grade
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties, ungraded_properties
+from pytest_gpulab.reports.students import Row, graded_points, points_text, the_only_row
+from pytest_gpulab.reports.visibility import for_student
 
 from .child import Ended
 
@@ -30,17 +35,22 @@ class NotGraded(Exception):
         self.text, self.log = text, log
 
 
-def gradebook(report: Path, ended: Ended, limit_s: float, files: Collection, exercises: Iterable[str]) -> Gradebook:
+def gradebook(
+    report: Path, ended: Ended, limit_s: float, files: Collection, catalogue: Catalogue, exercises: Sequence[str]
+) -> Gradebook:
     """Return the grades of a student, with a note per file that is not graded.
 
-    An exercise without a file has earned no point of its checks.
+    An exercise without a file has earned no point of its checks, and a check that was not run in time none.
 
     Raises:
-        NotGraded: the process wrote no complete report, or an exercise is broken.
+        NotGraded: the process wrote no report, an exercise is broken, or too little could be graded for a score.
     """
     data = _read(report, ended, limit_s)
     book, there = Gradebook(), {each.exercise for each in files.submissions}
-    for grade in map(Grade.from_dict, data["grades"]):
+    grades = list(map(Grade.from_dict, data["grades"]))
+    if data["interrupted"]:
+        grades = [_completed(grades, _loaded(catalogue, name, ended), limit_s) for name in exercises]
+    for grade in grades:
         of = grade if grade.exercise in there else _missing(grade)
         for position, check in enumerate(of.checks):
             book.add(result_properties(replace(of, checks=(check,)), position, len(of.checks)))
@@ -51,8 +61,12 @@ def gradebook(report: Path, ended: Ended, limit_s: float, files: Collection, exe
             raise NotGraded(f"{found.what}.", ended.log)
         book.add(ungraded_properties(record["submission"], found))
     book.problems = tuple(each.note for each in files.submissions if each.note)
+    if data["interrupted"]:
+        book.problems += (f"grading was stopped after {limit_s:g} s; checks without a result earn no points",)
     for problem in files.problems:
         _note(book, problem.label, problem.finding, exercises)
+    if graded_points(row := the_only_row(book)) is None:
+        raise NotGraded(_why_no_score(row), ended.log)
     return book
 
 
@@ -61,9 +75,9 @@ def _read(report: Path, ended: Ended, limit_s: float) -> Mapping[str, Any]:
         data = json.loads(report.read_bytes())
     except (OSError, ValueError):
         data = {"interrupted": True}
-    if not data["interrupted"]:
-        complete: Mapping[str, Any] = data
-        return complete
+    if not data["interrupted"] or (ended.code is None and any(grade["max_points"] for grade in data["grades"])):
+        usable: Mapping[str, Any] = data
+        return usable
     if ended.code is None:
         text = f"Grading took longer than {limit_s:g} s and was stopped. A very slow kernel may be the reason."
     elif ended.lacked_memory:
@@ -73,6 +87,34 @@ def _read(report: Path, ended: Ended, limit_s: float) -> Mapping[str, Any]:
     else:
         text = f"The grader failed (exit code {ended.code})."
     raise NotGraded(text, ended.log)
+
+
+def _loaded(catalogue: Catalogue, name: str, ended: Ended) -> Loaded:
+    try:
+        return catalogue.load(name)
+    except BrokenExercise as error:
+        raise NotGraded(f"The exercise {name} cannot be loaded; tell your instructor.", ended.log) from error
+
+
+def _completed(grades: Sequence[Grade], loaded: Loaded, limit_s: float) -> Grade:
+    """Return an exercise's grade, in which checks that were not run have failed."""
+    unknown = replace(grades[0].provenance, exercise_version=loaded.exercise.version, source_sha256="")
+    nothing = Grade(f"{loaded.name}.cu", loaded.name, (), unknown)
+    grade = next((each for each in grades if each.exercise == loaded.name), nothing)
+    first, late = finding(OUT_OF_TIME, f"No result: grading was stopped after {limit_s:g} s."), []
+    for check in checks_of(loaded.exercise)[len(grade.checks) :]:
+        found = replace(first, because=late[0].name) if late else first
+        late.append(check.result("failed" if check.required else "missed", (found,)))
+    return replace(grade, checks=(*grade.checks, *late))
+
+
+def _why_no_score(row: Row) -> str:
+    """Return the reason for a student: the first finding of a check that could not be graded."""
+    checks = [check for grade in map(for_student, row.grades) for check in grade.checks]
+    first = next(check.findings[0] for check in checks if check.verdict == "not gradable")
+    points = row.points
+    of_all = f"{points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points"
+    return f"{of_all} could not be graded. {first.what.rstrip('.')}. {first.hint}"
 
 
 def _missing(grade: Grade) -> Grade:

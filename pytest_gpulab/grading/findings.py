@@ -20,6 +20,8 @@ from pytest_gpulab.devices.protocol import (
 from .grade import CheckResult, Finding, Verdict
 
 MAX_EVIDENCE_LINES = 60  # a compiler may print hundreds
+OUT_OF_TIME = "out-of-time"
+"""The code of a finding on checks for which the time limit of the whole grading left no time."""
 
 HINTS: Mapping[str, str] = {
     "compile-error": "Start with the first message: later ones often follow from it.",
@@ -65,6 +67,7 @@ HINTS: Mapping[str, str] = {
     "not-graded": "No error was found in your kernel: it needs to be graded again.",
     "not-checked": "The rest has no race. Put fewer accesses between two barriers, or ask your instructor.",
     "not-counted": "Your kernel is not at fault; this check does not count in the grade.",
+    OUT_OF_TIME: "A check without a result earns no points. Make slow kernels faster, then hand in again.",
     "inconclusive": "The noise is as large as the margin. A slightly faster kernel passes for certain.",
     "impossible-time": "Is every element read and written at this size, in every launch?",
     "reference-mismatch": "Your kernel is not at fault: please tell your instructor.",

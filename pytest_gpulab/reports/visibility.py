@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from pytest_gpulab.grading.findings import OUT_OF_TIME
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, CheckResult, Finding, Grade
 
 HIDDEN = "correct[hidden]"
@@ -53,7 +54,7 @@ def _shown_finding(finding: Finding, check: CheckResult, names: Mapping[str, str
         name = names.get(finding.because, HIDDEN)
         what = f"Not graded, because `{name}` did not pass."
         return replace(finding, what=what, where="", line="", evidence=(), because=name)
-    if finding.hidden or (check.hidden and not finding.because):
+    if finding.hidden or (check.hidden and not finding.because and finding.code != OUT_OF_TIME):
         return replace(finding, what=SEEN_HIDDEN, where="", line="", evidence=(), hidden=True, smallest=None)
     return replace(finding, evidence=()) if finding.code in _GRADERS_MISTAKES else finding
 

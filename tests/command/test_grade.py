@@ -27,16 +27,29 @@ from pytest_gpulab.course.intake.submissions import Collection
 from pytest_gpulab.deployment.child import Ended
 from pytest_gpulab.deployment.platforms import PLATFORMS
 from pytest_gpulab.deployment.result import NotGraded, gradebook
+from pytest_gpulab.grading.catalogue import Catalogue
 
 SCHEMAS = Path(__file__).parents[1] / "reports"
 RUNNER = dict.fromkeys(
     ("CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL"), "https://x.org/x"
 ) | {"SUBMISSION_TAG": "submit/1"}
 ALL, WRONG_POINTS = 100, 30  # WRONG is right in its smallest case and safe
-FAULTS = ("sleeps", "killed", "raises")
+FAULTS = ("sleeps", "killed", "raises", "needs-memory")
 SLEEPS = "import time; time.sleep(3600)\n"
 KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n"
 RAISES = "raise RuntimeError('the secret of the exercise')\n"
+NEEDS_MEMORY = EXERCISE.replace("1000, problem.size,", "1000, problem.size + 2**46 * (problem.size == 100),")
+WAITS = EXERCISE + """
+import dataclasses, pathlib, time
+
+def reference(problem, inputs):
+    if problem.size == 100:
+        pathlib.Path(__file__).with_name("reached").touch()
+        time.sleep(3600)
+    return Expected({"out": 2 * inputs["in"]})
+
+exercise = dataclasses.replace(exercise, reference=reference)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +139,7 @@ def test_nothing_handed_in_is_a_result(course: Path, handed_in: str) -> None:
         (SLEEPS, "Grading took longer than 3 s and was stopped."),
         (KILLED, "The grader was killed (signal 9)."),
         (RAISES, "the exercise twice cannot be loaded"),
+        (NEEDS_MEMORY, "60 of 100 points could not be graded. There is not enough memory to grade this check:"),
     ],
     ids=FAULTS,
 )
@@ -134,7 +148,7 @@ def test_without_a_grade_the_student_reads_why(
 ) -> None:
     write(course / "handed_in/twice.cu", RIGHT)
     write(course / "exercises/twice/exercise.py", broken)
-    assert grade(platform, "--timeout=3") == PLATFORMS[platform].not_graded
+    assert grade(platform, f"--timeout={3 if broken == SLEEPS else 540}") == PLATFORMS[platform].not_graded
     said = told(platform)
     assert reason in said and "no fault of yours" in said.lower() + "no fault of yours" * (platform == "classroom50")
     assert "secret" not in said
@@ -152,7 +166,36 @@ def test_memory_that_ran_out_is_the_reason(tmp_path: Path) -> None:
         (Ended(3, "INTERNALERROR"), r"failed \(exit code 3\)"),
     ):
         with pytest.raises(NotGraded, match=reason):
-            gradebook(tmp_path / "missing", ended, 60, Collection((), (), ()), ("twice",))
+            gradebook(tmp_path / "missing", ended, 60, Collection((), (), ()), Catalogue(tmp_path), ("twice",))
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_checks_that_have_ended_in_time_count(
+    course: Path, platform: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(course / "exercises/other/exercise.py", EXERCISE.replace('Case("n=1", 1, 20)', 'Case("n=2", 2, 20)'))
+    write(course / "exercises/other/naive.cu", NAIVE)
+    write(course / "exercises/twice/exercise.py", WAITS)
+    for name in ("other", "twice"):
+        write(course / f"handed_in/{name}.cu", RIGHT)
+    reached, wait = course / "exercises/twice/reached", subprocess.Popen.wait
+
+    def until_reached(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        until = time.monotonic() + HANG_S
+        while timeout == 500 and time.monotonic() < until:
+            if reached.exists():
+                raise subprocess.TimeoutExpired("pytest", timeout)
+            time.sleep(0.05)
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", until_reached)
+    assert grade(platform, "--timeout=500") == PLATFORMS[platform].failed
+    said = told(platform)
+    assert "No result: grading was stopped after 500 s." in said and "no fault of yours" not in said
+    assert points(platform) == (90 + 40) / (2 if platform == "prairielearn" else 1)
+    *_, note, last = capsys.readouterr().out.splitlines()
+    assert note == "grading was stopped after 500 s; checks without a result earn no points"
+    assert last == "gpulab grade: 130 of 200 points; wrote out/result.json"
 
 
 def test_a_grader_that_is_killed_leaves_a_result(course: Path) -> None:
