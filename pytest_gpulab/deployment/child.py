@@ -32,8 +32,8 @@ class Ended:
     """The end of the process.
 
     Attributes:
-        code: its exit code; negative for a signal; None if it was stopped because its time was over. It may have written
-            a report of the checks that had ended.
+        code: its exit code; negative for a signal; None if it was stopped because its time was over. It may have
+            written a report of the checks that had ended.
         log: its output.
         lacked_memory: whether Linux killed a process meanwhile, because memory ran out.
     """

@@ -12,7 +12,7 @@ from pytest_gpulab.course.intake.submissions import Collection
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import OUT_OF_TIME, finding
-from pytest_gpulab.grading.grade import Finding, Grade
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties, ungraded_properties
 from pytest_gpulab.reports.students import Row, graded_points, points_text, the_only_row
 from pytest_gpulab.reports.visibility import for_student
@@ -101,7 +101,8 @@ def _completed(grades: Sequence[Grade], loaded: Loaded, limit_s: float) -> Grade
     unknown = replace(grades[0].provenance, exercise_version=loaded.exercise.version, source_sha256="")
     nothing = Grade(f"{loaded.name}.cu", loaded.name, (), unknown)
     grade = next((each for each in grades if each.exercise == loaded.name), nothing)
-    first, late = finding(OUT_OF_TIME, f"No result: grading was stopped after {limit_s:g} s."), []
+    first = finding(OUT_OF_TIME, f"No result: grading was stopped after {limit_s:g} s.")
+    late: list[CheckResult] = []
     for check in checks_of(loaded.exercise)[len(grade.checks) :]:
         found = replace(first, because=late[0].name) if late else first
         late.append(check.result("failed" if check.required else "missed", (found,)))

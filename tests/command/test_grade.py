@@ -39,7 +39,9 @@ SLEEPS = "import time; time.sleep(3600)\n"
 KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n"
 RAISES = "raise RuntimeError('the secret of the exercise')\n"
 NEEDS_MEMORY = EXERCISE.replace("1000, problem.size,", "1000, problem.size + 2**46 * (problem.size == 100),")
-WAITS = EXERCISE + """
+WAITS = (
+    EXERCISE
+    + """
 import dataclasses, pathlib, time
 
 def reference(problem, inputs):
@@ -50,6 +52,7 @@ def reference(problem, inputs):
 
 exercise = dataclasses.replace(exercise, reference=reference)
 """
+)
 
 
 @pytest.fixture(autouse=True)
