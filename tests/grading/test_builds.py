@@ -289,7 +289,7 @@ def test_a_constant_of_the_right_size(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("symbols", "code", "what"),
     [
-        ({}, "tunable-missing", "The file does not declare GPULAB_TUNABLE(BLOCK_SIZE, value)."),
+        ({}, "tunable-missing", "The file does not declare the tunable BLOCK_SIZE."),
         (
             tunable("BLOCK_SIZE", 64, 8),
             "tunable-missing",
@@ -314,7 +314,7 @@ def test_a_tunable_that_is_missing_or_out_of_range(
     assert codes(results) == dict.fromkeys(ALL_CHECKS, code)
     (finding,) = results["compile"].findings
     assert finding.what == what
-    assert finding.evidence == (() if "read back" in what else ("accepted: 32, 64, 128",))
+    assert finding.evidence == (() if "read back" in what else ("accepted for BLOCK_SIZE: 32, 64, 128",))
     assert finding.hint
 
 
@@ -324,7 +324,7 @@ def test_a_tunable_that_is_missing_or_out_of_range(
 def test_a_range_of_accepted_values_is_said_shortly(bench: Bench, allowed: range, said: str) -> None:
     submission = program(kernel(), symbols=tunable("BLOCK_SIZE", 7))
     (finding,) = bench.result("compile", submission, tunables=(Tunable("BLOCK_SIZE", allowed),)).findings
-    assert finding.evidence == (f"accepted: {said}",)
+    assert finding.evidence == (f"accepted for BLOCK_SIZE: {said}",)
 
 
 def test_tunables_reach_the_plan_or_take_their_default(bench: Bench) -> None:

@@ -108,7 +108,7 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
             "GPULAB_TUNABLE(BLOCK_SIZE, 128)",
             "namespace sizes { const int BLOCK_SIZE = 128; }\nusing namespace sizes;",
             "tunable-missing",
-            "GPULAB_TUNABLE(BLOCK_SIZE, ",
+            "does not declare the tunable BLOCK_SIZE",
         ),
         ("(BLOCK_SIZE, 128)", "(BLOCK_SIZE, 96)", "tunable-range", "The tunable BLOCK_SIZE is 96"),
         (

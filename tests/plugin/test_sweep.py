@@ -73,7 +73,10 @@ def test_values_that_fail_have_their_reason(tuned: Course) -> None:
     assert [row[:2] for row in rows(result)[2:]] == [
         ["64", "fastest"], ["96", "wrong-result"], ["100", "tunable-range"], ["2048", "tunable-range"],
     ]  # fmt: skip
-    result.stdout.fnmatch_lines(["*gpulab: findings*", "twice.cu[[]BLOCK=96[]]"])
+    result.stdout.fnmatch_lines(
+        ["*gpulab: findings*", "twice.cu[[]BLOCK=96[]]", "tunable-range: the exercise does not*"]
+    )
+    result.stdout.no_fnmatch_line("twice.cu[[]BLOCK=2048[]]")
 
 
 def test_if_nothing_is_right_there_is_no_baseline(tuned: Course) -> None:

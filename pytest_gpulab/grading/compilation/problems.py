@@ -15,10 +15,12 @@ class Problem(NamedTuple):
     Attributes:
         finding: the finding if it is the only reason.
         request: the change that would solve it, in the imperative: `add ...`.
+        is_complete: whether the request says all that the finding says, its evidence aside.
     """
 
     finding: Finding
     request: str
+    is_complete: bool = False
 
 
 def joined(problems: Sequence[Problem]) -> Finding:
@@ -27,6 +29,9 @@ def joined(problems: Sequence[Problem]) -> Finding:
     if len(problems) == 1:
         return first
     what = f"To grade this file: {'; '.join(problem.request for problem in problems)}."
-    evidence = [line for problem in problems for line in (problem.finding.what, *problem.finding.evidence)]
-    hints = dict.fromkeys(problem.finding.hint for problem in problems if problem.finding.hint)
-    return finding(first.code, what, first.where, dict.fromkeys(evidence), " ".join(hints))
+    evidence = dict[str, None]()
+    for problem in problems:
+        said = () if problem.is_complete else (problem.finding.what,)
+        evidence |= dict.fromkeys((*said, *problem.finding.evidence))
+    hints = dict.fromkeys(problem.finding.hint for problem in problems if not problem.is_complete)
+    return finding(first.code, what, first.where, evidence, " ".join(filter(None, hints)))

@@ -34,13 +34,17 @@ def read_tunables(module: Module, tunables: Sequence[Tunable]) -> tuple[dict[str
 
 
 def _value_or_problem(module: Module, tunable: Tunable) -> int | Problem:
-    symbol, name, accepted = TUNABLE_PREFIX + tunable.name, tunable.name, f"accepted: {_listed(tunable.allowed)}"
+    symbol, name, accepted = (
+        TUNABLE_PREFIX + tunable.name,
+        tunable.name,
+        f"accepted for {tunable.name}: {_listed(tunable.allowed)}",
+    )
     if symbol not in module.symbols:
         if tunable.default is not None:
             return tunable.default
-        what = f"The file does not declare GPULAB_TUNABLE({name}, value)."
-        found = finding("tunable-missing", what, evidence=(accepted,))
-        return Problem(found, f"add GPULAB_TUNABLE({name}, value) at file scope")
+        hint = f"Write GPULAB_TUNABLE({name}, value) at file scope, after #include <gpulab.cuh>."
+        found = finding("tunable-missing", f"The file does not declare the tunable {name}.", "", (accepted,), hint)
+        return Problem(found, f"add GPULAB_TUNABLE({name}, value) at file scope", is_complete=True)
     contents = module.read_symbol(symbol)
     if len(contents) != TUNABLE_BYTES:
         what = f"The tunable {name} cannot be read back: it is {len(contents)} bytes wide, not {TUNABLE_BYTES}."

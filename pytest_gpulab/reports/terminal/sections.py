@@ -17,7 +17,7 @@ from .bandwidth import bandwidth_lines
 from .class_summary import class_sections
 from .hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from .reasons import MAX_NAMED, Reason, condensed, reasons
-from .sweep import ESTIMATED, sweep_footnotes, sweep_sections
+from .sweep import ESTIMATED, is_out_of_range, sweep_footnotes, sweep_sections
 from .table import table_lines, timings
 from .text import abridged, width, wrapped
 
@@ -166,7 +166,7 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
         yield from finding_lines("NOT GRADED", finding)
     idle = _not_started(gradebook, verbosity)
     for grade in gradebook.grades:
-        if grade.submission in idle:
+        if grade.submission in idle or (is_out_of_range(grade) and verbosity <= 0):
             continue
         lines = list(_submission_findings(grade, gradebook, verbosity))
         if lines:

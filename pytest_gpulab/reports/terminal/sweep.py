@@ -12,6 +12,7 @@ from .table import laid_out, of_baseline, three_digits
 FIGURES = ("ms", "GB/s", "speedup", "occup.", "regs", "shared", "limited by")
 FASTEST = "fastest"
 ESTIMATED = "~ estimated by a cost model of the GPU: an estimate, never a measurement."
+OUT_OF_RANGE = "tunable-range"
 _UNKNOWN = "n/a"
 
 
@@ -24,6 +25,11 @@ def measurement_of(grade: Grade) -> Measurement | None:
     """Return the measurement; None where the kernel is wrong or cannot be launched."""
     (check,) = grade.checks
     return check.measurement if check.verdict == "passed" else None
+
+
+def is_out_of_range(grade: Grade) -> bool:
+    """Return True for values in a sweep that the exercise does not accept: the table says all that there is to say."""
+    return bool(grade.swept) and _result(grade) == OUT_OF_RANGE
 
 
 def in_order(grades: Sequence[Grade]) -> list[list[Grade]]:
@@ -58,6 +64,8 @@ def _rows(grades: Sequence[Grade], best: Grade | None) -> Iterator[tuple[str, ..
 def sweep_footnotes(grades: Sequence[Grade]) -> Iterator[str]:
     """Yield the meaning of the columns and of the tilde."""
     yield "speedup: over the baseline; regs: per thread; shared: bytes per block; limited by: of the occupancy."
+    if any(map(is_out_of_range, grades)):
+        yield f"{OUT_OF_RANGE}: the exercise does not accept these values; -v says why."
     if any(measured.estimated for grade in grades if (measured := measurement_of(grade))):
         yield ESTIMATED
 
