@@ -74,7 +74,7 @@ def _read(report: Path, ended: Ended, limit_s: float) -> Mapping[str, Any]:
     try:
         data = json.loads(report.read_bytes())
     except (OSError, ValueError):
-        data = {"interrupted": True}
+        data = {"interrupted": True, "grades": []}
     if not data["interrupted"] or (ended.code is None and any(grade["max_points"] for grade in data["grades"])):
         usable: Mapping[str, Any] = data
         return usable

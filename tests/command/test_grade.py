@@ -163,8 +163,9 @@ def test_without_a_grade_the_student_reads_why(
         assert result(platform)["score"] == 0
 
 
-def test_memory_that_ran_out_is_the_reason(tmp_path: Path) -> None:
+def test_without_a_report_the_end_of_the_process_is_the_reason(tmp_path: Path) -> None:
     for ended, reason in (
+        (Ended(None, ""), r"took longer than 60 s"),
         (Ended(-9, "", lacked_memory=True), r"ran out of memory .* very large arrays"),
         (Ended(3, "INTERNALERROR"), r"failed \(exit code 3\)"),
     ):
