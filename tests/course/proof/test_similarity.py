@@ -16,7 +16,10 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grader import Grader
 
 ROOT = Path(__file__).parents[3]
-EXERCISES = ("reduction", "scan", "divergence", "constant_memory")
+EXERCISES = (
+    *("reduction", "scan", "divergence", "constant_memory"),
+    *("matrix_sum", "transpose", "histogram", "stencil"),
+)
 GIVEN = {name: given_with(ROOT / "exercises" / name) for name in EXERCISES}
 RIGHT = {
     name: {
@@ -28,9 +31,16 @@ RIGHT = {
 }
 SHORT = (
     "06_shared_modulo", "07_shared_strided", "08_shared_sequential", "03_blelloch", "01_constant", "header_left_out",
+    "01_four_columns", "02_one_warp_per_block", "03_tile_32x8", "one_row_per_block",
 )  # fmt: skip
 """These are a baseline with a line or two changed: by structure anybody's."""
-VARIANTS = {"06_single_pass", "07_single_pass_packed"}
+VARIANTS = {
+    "scan": ("06_single_pass", "07_single_pass_packed"),
+    "transpose": ("01_shared_tile", "02_padded_tile"),
+    "histogram": ("01_private_bins", "02_many_items"),
+    "stencil": ("01_shared_tile", "02_row_sums"),
+}
+"""Pairs of steps of which one is the other with a line or two changed."""
 LONG = [(name, step) for name in EXERCISES for step in RIGHT[name] if step not in SHORT]
 
 
@@ -44,15 +54,18 @@ def members(groups: tuple[SimilarGroup, ...]) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_independent_solutions_are_no_copies_of_each_other(exercise: str) -> None:
-    """The two that are found are variants: 07 is 06 with the value and its flag packed into one word."""
-    found = [("06_single_pass", "07_single_pass_packed")] if exercise == "scan" else []
+    found = [VARIANTS[exercise]] if exercise in VARIANTS else []
     assert members(groups_of(exercise, RIGHT[exercise])) == found
 
 
 @pytest.mark.parametrize(("exercise", "step"), LONG)
 def test_a_disguised_copy_is_found(exercise: str, step: str) -> None:
     copy = disguised(RIGHT[exercise][step], random.Random(step))
-    others = {name: source for name, source in RIGHT[exercise].items() if name == step or name not in VARIANTS}
+    others = {
+        name: source
+        for name, source in RIGHT[exercise].items()
+        if name == step or name not in VARIANTS.get(exercise, ())
+    }
     (group,) = groups_of(exercise, others | {"copy": copy})
     assert set(group.submissions) == {step, "copy"}
     assert group.matches[0].similarity > 0.84 and not group.matches[0].to_the_letter

@@ -24,7 +24,10 @@ from figures import ROOT, Proof, arguments
 
 CLASS = 64
 LEAST_PER_MINUTE = 200
-EXERCISES = ("reduction", "scan", "divergence", "constant_memory")
+EXERCISES = (
+    *("reduction", "scan", "divergence", "constant_memory"),
+    *("matrix_sum", "transpose", "histogram", "stencil"),
+)
 LIMIT_S = 560
 DEVICE = "cuda"
 NOT_GRADABLE = "not gradable"
