@@ -45,6 +45,8 @@ def test_lanes_find_what_they_would_find_one_after_the_other(
     count = 2 if operation == "cas" else 1
     scale = 1e-38 if operation == FLUSHED_ADD else 0.37 if dtype.kind == "f" else 1
     operands = [(rng.integers(0, largest, lanes) * scale).astype(dtype) for _ in range(count)]
+    if operation == "cas" and seed % 2:  # lanes of a retry loop have read the same value
+        operands[0] = rng.integers(0, 2, places).astype(dtype)[index]
     memory = (rng.integers(0, largest, places) * scale).astype(dtype)
     expected_memory = memory.copy()
     with np.errstate(all="ignore"):
@@ -91,3 +93,10 @@ def test_a_thousand_threads_that_retry_cost_no_second(run: Run, where: str, plac
     run(source, x, block=(1024,))
     assert time.process_time() - begin_s < 1.5
     assert x[: max(places, 1)].sum() == 1024
+
+
+def test_retries_at_many_addresses_are_not_made_lane_by_lane(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpulab.devices.simulated.memory.atomics._one_by_one", None)
+    x = np.zeros(64, np.int32)
+    run(f"__global__ void f(int *x) {{ int *p = x + blockIdx.x * 2 + threadIdx.x % 2; {SWAP} }}", x, grid=(32,), block=(64,))
+    assert x.sum() == 32 * 64

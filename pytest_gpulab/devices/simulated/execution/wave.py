@@ -157,12 +157,14 @@ class Wave:
             bounds = shared_bounds(self.launch, site)
         self.shared.check(lanes, site, address, bounds)
 
-    def _access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
-        """Check, count and record an access to shared memory."""
+    def _access_shared(
+        self, lanes: Lanes, site: Site, address: Value, values: list[Value], is_recorded: bool = True
+    ) -> None:
+        """Check and count an access to shared memory, and record it for the hazard checks."""
         self.check_shared(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
-        if self.checker is not None:
+        if self.checker is not None and is_recorded:
             self.checker.access_shared(lanes, site, address, values)
 
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
@@ -307,9 +309,13 @@ class Wave:
         values: list[Value],
         wanted: bool,
     ) -> Value:
+        swaps = self.checker if operation == "cas" else None  # it is recorded when its outcome is known
         if space == "shared":
-            self._access_shared(lanes, site, address, [])
-            return self._atomic_shared(lanes, operation, address, dtype, values, wanted)
+            self._access_shared(lanes, site, address, [], is_recorded=swaps is None)
+            found = self._atomic_shared(lanes, operation, address, dtype, values, wanted)
+            if swaps is not None:
+                swaps.access_shared_swap(lanes, site, address, found != values[0])
+            return found
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
         if operation == "add" and dtype == np.float32:
@@ -319,7 +325,6 @@ class Wave:
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
-            swaps = self.checker if operation == "cas" else None  # it is checked when its outcome is known
             if swaps is None:
                 allocation.report(group, site, address, offset, [], self.checker)
             parts = [subset.take(value) for value in values] if subset else values

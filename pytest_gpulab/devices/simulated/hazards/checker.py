@@ -102,10 +102,11 @@ class HazardChecker:
         """Check a read (no values), write or atomic of shared memory by a group."""
         announces = site.modifies and site.order != "weak" and self._have_fenced(lanes)
         access = MemoryAccess(site, lanes, address, values, None, self.launch.tick(), announces)
-        if site.order != "weak" or not self._is_reserved(address):
-            self.races.add(access)
-        if site.order != "weak":
-            self._synchronised(lanes, access.time)
+        racing = self._racing(access)
+        if racing is not None and (site.order != "weak" or not self._is_reserved(address)):
+            self.races.add(racing)
+        if site.order != "weak" and self._polls is not None:
+            self._polls.synchronised(lanes, access.time)
         self._strong(access)
         if site.access != "write":
             self._check_banked("shared", self.shared, lanes, lanes.column, site, address)
@@ -172,6 +173,12 @@ class HazardChecker:
         """Check a compare-and-swap of global memory; `failed` is a mask of the lanes that changed nothing."""
         self._failed = failed
         self.access_global(lanes, site, memory, address, offset, [])
+        self._failed = None
+
+    def access_shared_swap(self, lanes: Lanes, site: Site, address: Value, failed: Mask) -> None:
+        """Check a compare-and-swap of shared memory; see `access_swap`."""
+        self._failed = failed
+        self.access_shared(lanes, site, address, [])
         self._failed = None
 
     def _check_banked(

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
+from pytest_gpulab.devices.simulated.translation.sites import SHARED_WINDOW
 
 from .accesses import MemoryAccess
 
@@ -97,7 +98,7 @@ class Polls:
 
 
 class FailedSwaps:
-    """The compare-and-swaps of one wave that failed in global memory.
+    """The compare-and-swaps of one wave that failed.
 
     Args:
         shape: the shape of the wave.
@@ -120,8 +121,8 @@ class FailedSwaps:
             access: the compare-and-swap.
             failed: mask of the lanes that found another value than the expected one.
         """
-        assert access.memory is not None
-        where, location = access.lanes.position, access.address + np.uint64(access.memory.base)
+        base = SHARED_WINDOW if access.memory is None else access.memory.base
+        where, location = access.lanes.position, access.address + np.uint64(base)
         is_new = (self._site[where] != access.site.index) | (self._location[where] != location)
         self._site[where] = np.where(failed, access.site.index, -1)
         self._location[where] = location

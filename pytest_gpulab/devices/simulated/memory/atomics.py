@@ -84,6 +84,8 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], retu
         return old
     if operation == "exch":
         return _exchange(view, address, order, operands[0])
+    if operation == "cas" and (found := _alike_swaps(view, address, order, *operands)) is not None:
+        return found
     if view.dtype.kind in "iu" and operation in _STEPS:
         return _one_by_one(view, index, _STEPS[operation], operands)
     return _by_rank(view, address, order, operation, operands)
@@ -101,6 +103,29 @@ def _uniform_swaps(view: Array, address: Any, compare: Array, values: Array) -> 
     old = np.full(len(values), view[address])
     if old[0] == compare[0] and len(changing := np.flatnonzero(values != compare)):
         view[address] = old[changing[0] + 1 :] = values[changing[0]]
+    return old
+
+
+def _alike_swaps(view: Array, address: Array, order: Array, compare: Array, values: Array) -> Array | None:
+    """Compare-and-swap of lanes that expect the same value as all others at their address, as in retry loops.
+
+    Per address it is as in `_uniform_swaps`. Return None if two lanes at an address expect different values.
+    """
+    count, compare, values = len(address), compare[order], values[order]
+    is_other = address[1:] != address[:-1]
+    if not (is_other | (compare[1:] == compare[:-1])).all():
+        return None
+    starts = np.concatenate(([0], np.flatnonzero(is_other) + 1))
+    lengths = np.diff(np.append(starts, count))
+    where = np.arange(count)
+    changing = np.minimum.reduceat(np.where(values != compare, where, count), starts)
+    before = view[address[starts]]
+    changes = (before == compare[starts]) & (changing < starts + lengths)
+    after = np.where(changes, values[np.minimum(changing, count - 1)], before)
+    view[address[starts]] = after
+    is_after = where > np.repeat(np.where(changes, changing, count), lengths)
+    old = np.empty(count, view.dtype)
+    old[order] = np.where(is_after, np.repeat(after, lengths), np.repeat(before, lengths))
     return old
 
 
