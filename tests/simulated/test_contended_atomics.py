@@ -98,5 +98,10 @@ def test_a_thousand_threads_that_retry_cost_no_second(run: Run, where: str, plac
 def test_retries_at_many_addresses_are_not_made_lane_by_lane(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.devices.simulated.memory.atomics._one_by_one", None)
     x = np.zeros(64, np.int32)
-    run(f"__global__ void f(int *x) {{ int *p = x + blockIdx.x * 2 + threadIdx.x % 2; {SWAP} }}", x, grid=(32,), block=(64,))
+    run(
+        f"__global__ void f(int *x) {{ int *p = x + blockIdx.x * 2 + threadIdx.x % 2; {SWAP} }}",
+        x,
+        grid=(32,),
+        block=(64,),
+    )
     assert x.sum() == 32 * 64

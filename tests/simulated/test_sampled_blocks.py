@@ -33,6 +33,11 @@ __global__ void one_does_it_all(float *x) {
     if (blockIdx.x == 77)
         for (unsigned k = threadIdx.x; k < gridDim.x * 128; k += 128) x[k] = k;
 }
+__global__ void one_takes_long(float *x) {
+    float a = 0;
+    for (unsigned k = 0; blockIdx.x == 77 && threadIdx.x == 5 && k < 1000; k++) a = a * 0.5f + k;
+    x[blockIdx.x * blockDim.x + threadIdx.x] = a;
+}
 __global__ void in_a_row(volatile float *x) {
     if (threadIdx.x == 0) {
         while (blockIdx.x > 0 && x[blockIdx.x - 1] == 0) {}
@@ -112,6 +117,19 @@ def test_a_sample_that_misses_where_the_work_is_says_so() -> None:
     profile, x = complete("one_does_it_all", seed=3)
     assert not profile.representative and (x == np.arange(BLOCKS * 128)).all()
     assert complete("even", seed=3)[0].representative
+
+
+def test_a_sample_that_misses_the_longest_path_says_so() -> None:
+    """The thread has 3 % of the instructions, and takes many times as long as all other blocks together."""
+    assert not complete("one_takes_long", seed=3)[0].representative
+    assert complete("uneven", seed=3)[0].representative
+
+
+def test_a_launch_with_a_few_long_blocks_is_completed() -> None:
+    """The limit is that of the work of most blocks: a sample alone would miss the long ones."""
+    work = 2048 * 4 * 10
+    for seed in range(4):
+        assert not complete("one_takes_long", seed, limit=4 * work)[0].representative
 
 
 def test_a_launch_that_would_take_too_long_is_not_completed() -> None:

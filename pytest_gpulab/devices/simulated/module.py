@@ -55,6 +55,9 @@ if TYPE_CHECKING:  # counting and costs are imported when first needed; correctn
     from .device import SimulatedDevice
 
 MAX_WORK_DIFFERENCE = 0.05  # relative, between the counted blocks and the others
+# A single thread that takes long adds little work, but the launch takes as long as that thread. The last block of an
+# honest kernel has a longer path, too: the loop over what is left.
+MAX_PATH_RATIO, MAX_MORE_STATEMENTS = 1.5, 200
 
 
 class SimulatedModule:
@@ -336,10 +339,12 @@ class SimulatedModule:
 
 
 def _is_representative(launch: LaunchState, counted: int) -> bool:
-    """Return whether counted blocks issued as many instructions as the others, on average."""
+    """Return whether counted blocks issued as many instructions as the others, on average, with paths as long."""
     others = launch.grid[0] * launch.grid[1] * launch.grid[2] - counted
     workload = launch.counters.workload if launch.counters is not None else None
     if workload is None or not others or launch.options.complete_within is None:
         return True
+    if launch.longest[False] > MAX_PATH_RATIO * launch.longest[True] + MAX_MORE_STATEMENTS:
+        return False
     expected = launch.tally.issued / others
     return abs(workload.issued / counted - expected) <= MAX_WORK_DIFFERENCE * expected

@@ -141,6 +141,7 @@ class LaunchState:
         bounds: range of shared memory that an instruction may access, by its number.
         checker: the check for races and uninitialised reads; None if the launch runs without it.
         tally: instructions of the waves that are not counted.
+        longest: largest `Wave.length` of the waves that are counted, and of the others.
         trace, line_recorder: the trace of this launch and the recorder of its lines; None without a trace.
     """
 
@@ -163,6 +164,7 @@ class LaunchState:
     bounds: dict[int, Range] = field(default_factory=dict)
     checker: LaunchHazardChecker | None = field(init=False)
     tally: Tally = field(init=False)
+    longest: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     trace: LaunchTrace | None = None
     line_recorder: LineRecorder | None = None
 
@@ -173,6 +175,10 @@ class LaunchState:
             self.checker = LaunchHazardChecker(self.program, self.hazards, self._locate, changing)
         if self.options.trace is not None:
             self._begin_trace(self.options.trace)
+
+    def end_wave(self, is_counted: bool, length: int) -> None:
+        """Note the length of a wave that has ended."""
+        self.longest[is_counted] = max(self.longest[is_counted], length)
 
     def _begin_trace(self, trace: Trace) -> None:
         from pytest_gpulab.devices.simulated.memory.locating import shared_variables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -199,10 +200,14 @@ class Effort:
     def __init__(self, launch: LaunchState, waves: int) -> None:
         self._launch, self._waves = launch, waves
         self._statements = [len(step.statements) for step in launch.program.steps]
-        self._steps = self._ended = 0
+        self._steps = self._ended = self._done = 0
+        self._least: float = math.inf  # work of a wave
 
     def end_wave(self, steps: int) -> None:
         """Record the end of a wave.
+
+        The waves of a sample are alike. If they are not, few blocks have most of the work, and another sample would
+        miss them. So the wave with the least work represents the others, and an uneven launch runs to its end.
 
         Raises:
             TooMuchWork: at this rate, all waves together exceed the limit.
@@ -212,8 +217,13 @@ class Effort:
         if limit is None or counters is None:
             return
         counted = sum(map(mul, counters.warps, self._statements))
-        done = counted + self._launch.tally.issued + STEP_WORK * self._steps
-        if done * self._waves > limit * self._ended:
+        before, self._done = self._done, counted + self._launch.tally.issued + STEP_WORK * self._steps
+        self._least = min(self._least, self._done - before)
+        is_sample = self._launch.options.sample_blocks is not None
+        if is_sample and self._ended == 1 < self._waves:
+            return
+        rate = self._least if is_sample else self._done / self._ended
+        if rate * self._waves > limit:
             raise TooMuchWork(f"the launch would issue more than {limit} warp instructions")
 
 
@@ -237,6 +247,7 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
             if launch.counters is not None:
                 launch.counters.end_wave(scheduler.wave.shape)
             effort.end_wave(scheduler.wave.steps)
+            launch.end_wave(scheduler.wave.counters is not None, scheduler.wave.length)
         # A wave that has just ended may have written what the last one waits for.
         if not (waiting or ended) and len(active) == 1 and active[0].stalled.is_alone:
             raise active[0].endless()

@@ -65,7 +65,9 @@ class Scheduler:
         self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
         self.cycles = CycleDetector(len(self.steps))
         self._iterations_without_end = 0
-        self._at: tuple[Group, int] | None = None  # the running group, for the finding of a missed deadline
+        # the running group, and the last one that began an iteration, for the finding of a missed deadline
+        self._at: tuple[Group, int] | None = None
+        self._loop: tuple[Group, int] | None = None
         self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)
 
     def run(self) -> bool:
@@ -181,6 +183,7 @@ class Scheduler:
             step = steps[block]
             # also the simulated clock
             wave.steps += 1
+            wave.length += len(step.statements)
             self._at = group, block
             if step.mask is not None:
                 whole = self._partial.complete(group, block, step)
@@ -259,6 +262,7 @@ class Scheduler:
 
     def _must_yield(self, group: Group, block: int, step: TranslatedBlock) -> bool:
         """Return whether a group at a back edge must let others run, which may write the value that it waits for."""
+        self._loop = group, block
         self.launch.deadline.check()
         self._count_iteration(group, block)
         if step.loops and self.cycles.is_seen_at(group, block, self.state):
@@ -298,7 +302,7 @@ class Scheduler:
             return KernelFault("time-limit", what)
         waiting = [(group, block) for (_, block), groups in self.ready.items() for group in groups]
         looping = (entry for entry in (self._at, *self.stalled.groups, *waiting) if self._lines.is_in_loop(entry[1]))
-        group, block = next(looping, self._at)  # code outside of loops takes no time
+        group, block = next(looping, self._loop or self._at)  # code outside of loops takes no time
         return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0))
 
     def endless(self, absent: str = "") -> KernelFault:

@@ -41,6 +41,7 @@ class Wave:
 
     Attributes:
         steps: number of basic blocks executed, over all groups.
+        length: number of statements in them: the longest path of a thread, or more if paths diverge.
         clock: its clock.
     """
 
@@ -48,7 +49,7 @@ class Wave:
         self.launch, self.program, self.arena = launch, launch.program, launch.arena
         self.shape = Shape(launch.grid, launch.block, block_ids)
         self.counters = launch.counters if is_counted else None
-        self.steps: int = 0
+        self.steps = self.length = 0
         self.clock = Clock()
         self._doubles: dict[int, tuple[Value, Value]] = {}
         fill = launch.options.fill
