@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import unmeasured
+from lean_pytest import WITHOUT
 
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
@@ -25,6 +26,8 @@ SOLUTIONS = sorted(path for name in EXERCISES for path in ROOT.glob(f"solutions/
 WRONG = sorted(path for name in EXERCISES for path in ROOT.glob(f"tests/wrong/{name}/*.cu"))
 EXPECTED = Expectations.load([*ROOT.glob("solutions/*/expected.toml"), *ROOT.glob("tests/wrong/*/expected.toml")])
 ON_SIMULATED = ("--gpulab-device=sim", "--gpulab-seed=20")
+LARGE = ("reduction", "scan", "constant_memory")
+"""Corpora of wrong kernels without the search for smallest failing inputs; in the others it goes on as in a class."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def grade(folder: Path, scratch: Path, *more: str, checks: Iterable[str] = ()) -
     report, listed = scratch / "grades.json", scratch / "checks.txt"
     listed.write_text("\n".join(checks) or str(folder), encoding="utf-8")
     options = ["--gpulab", f"--gpulab-report=json:{report}", *(more or ON_SIMULATED)]
-    options += [f"-pno:{plugin}" for plugin in ("cacheprovider", "benchmark", "hypothesispytest")]
+    options += ["-pno:cacheprovider", *WITHOUT]
     command = [sys.executable, "-m", "pytest", *options, f"@{listed}"]
     environment = {**unmeasured.environment(), "COLUMNS": "100"}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -59,7 +62,9 @@ def graded_wrong(exercise: str) -> Any:
     @pytest.fixture(scope="module")
     def wrong_kernels(tmp_path_factory: pytest.TempPathFactory) -> Graded:
         checks = [f"{path}::{check}" for path in wrong_of(exercise) for check in expected_checks(path)]
-        return grade(ROOT / "tests" / "wrong" / exercise, tmp_path_factory.mktemp("wrong"), checks=checks)
+        more = ("-ptests.verdicts_only",) if exercise in LARGE else ()
+        scratch = tmp_path_factory.mktemp("wrong")
+        return grade(ROOT / "tests" / "wrong" / exercise, scratch, *ON_SIMULATED, *more, checks=checks)
 
     return wrong_kernels
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from importlinter.cli import lint_imports
+from lean_pytest import WITHOUT
 
 import pytest_gpulab
 
@@ -70,7 +71,7 @@ def test_a_session_without_the_flag_loads_nothing_heavy(tmp_path: Path) -> None:
         "    loader = sys.modules['pytest_gpulab.plugin.hooks'].__loader__\n"
         "    assert type(loader).__name__ == 'SourceFileLoader', 'pytest rewrites the package in each session'\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:benchmark", "-p", "no:hypothesispytest", str(test)]
+    command = [sys.executable, "-m", "pytest", "-q", *WITHOUT, str(test)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
 

@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 from doc_pages import ROOT
+from lean_pytest import WITHOUT
 
 SCHEMA: dict[str, Any] = json.loads((ROOT / "docs" / "grade.schema.json").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs" / "json-report.md").read_text(encoding="utf-8")
@@ -36,7 +37,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / "class" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, folder / "class" / name)
     command = [sys.executable, "-m", "pytest", "--gpulab", "--gpulab-device=sim", "--gpulab-annotate", "-q", "class"]
-    environment = {**os.environ, "PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:benchmark -p no:cacheprovider"}
+    environment = {**os.environ, "PYTEST_ADDOPTS": " ".join((*WITHOUT, "-pno:cacheprovider"))}
     done = subprocess.run(
         [*command, "--gpulab-report=json:grades.json"], cwd=folder, env=environment, capture_output=True, text=True
     )

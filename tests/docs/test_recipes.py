@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from doc_pages import PAGES, blocks, commands
 from hang_guard import HANG_S
+from lean_pytest import WITHOUT
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("course", "plugin")]
 from course import EXERCISE, NAIVE, WRONG
@@ -39,7 +40,7 @@ def write(path: Path, text: str) -> None:
 def run(machine: Path, command: list[str], folder: Path, **variables: str) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("COV", "PYTEST"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    options = "--gpulab-device=sim -p no:hypothesispytest -p no:benchmark"
+    options = " ".join(("--gpulab-device=sim", *WITHOUT))
     environment |= {"PATH": path, "PYTEST_ADDOPTS": options, MARK: str(machine / "mark"), **variables}
     subprocess.run(command, cwd=folder, env=environment, timeout=HANG_S, check=False, capture_output=True)
 

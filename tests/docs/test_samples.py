@@ -18,6 +18,7 @@ import pytest
 import unmeasured
 from doc_pages import PAGES, ROOT, Block, blocks, commands, first_difference
 from hang_guard import HANG_S
+from lean_pytest import WITHOUT
 
 from pytest_gpulab.devices.compiler import nvrtc
 
@@ -41,12 +42,11 @@ def course(tmp_path: Path) -> Path:
 def environment() -> dict[str, str]:
     """The reader's terminal: 100 columns, no GPU, and none of the plugins that only these tests need."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    plugins = "-p no:hypothesispytest -p no:benchmark"
     return {
         **unmeasured.environment(),
         "PATH": path,
         "COLUMNS": "100",
-        "PYTEST_ADDOPTS": f"--gpulab-device=sim {plugins}",
+        "PYTEST_ADDOPTS": " ".join(("--gpulab-device=sim", *WITHOUT)),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

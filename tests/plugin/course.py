@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lean_pytest import WITHOUT
 
 EXERCISE = """
 import numpy as np
@@ -63,10 +64,6 @@ CHECKS = [
     "speedup[1.5x]",
     "speedup[1000x]",
 ]
-
-
-# Others' plugins: this one slows every inner run down by a second, the other prints lines of its own.
-WITHOUT = ("-p", "no:hypothesispytest", "-p", "no:benchmark")
 
 
 class Course:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lean_pytest import WITHOUT
 
 from pytest_gpulab.command.main import main
 from pytest_gpulab.devices.programs.confinement import compilers
@@ -170,7 +171,7 @@ def pytest_in(folder: Path, *words: str) -> tuple[int, str, dict[str, Any]]:
     report = folder / "grades.json"
     report.unlink(missing_ok=True)
     options = ["--gpulab", "--gpulab-device=sim", f"--gpulab-report=json:{report}", "-pno:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *options, "-pno:benchmark", "-pno:hypothesispytest", *words]
+    command = [sys.executable, "-m", "pytest", *options, *WITHOUT, *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     grades = json.loads(report.read_text())["grades"] if report.exists() else []
     return done.returncode, done.stdout + done.stderr, {grade["submission"]: grade for grade in grades}

@@ -106,8 +106,9 @@ class Run:
         self.out, self.processes = out, Processes()
         self._log = out / "pytest.log"
         self._begin_s, self._peak_bytes = time.perf_counter(), 0
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:benchmark"]
-        command += ["-p", "no:hypothesispytest", "--gpulab", "--gpulab-device=sim", f"--gpulab-exercises={exercises}"]
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no"]
+        command += [f"-pno:{name}" for name in ("anyio", "benchmark", "cacheprovider", "hypothesispytest")]
+        command += ["--gpulab", "--gpulab-device=sim", f"--gpulab-exercises={exercises}"]
         command += [f"--gpulab-submissions={submissions}", *options]
         command += [f"--gpulab-report={kind}:{out}/grades.{kind}" for kind in ("csv", "json")]
         environment = os.environ | self.processes.environment
