@@ -192,13 +192,11 @@ def test_a_default_stream_per_thread_is_accepted() -> None:
     assert (ran.out, ran.code) == ("0 failures\n", 0), ran.err
 
 
-def test_relocatable_device_code_of_several_files_is_refused(tmp_path: Path) -> None:
-    write(tmp_path)
-    (tmp_path / "more.cu").touch()
-    ran = gpulab(tmp_path, "--nvcc=-rdc=true more.cu", "tiny.cu")
-    assert ran.code == 2
-    assert ran.err.startswith("relocatable device code (-rdc=true) of several files is not available with no GPU\n")
-    assert gpulab(tmp_path, "--nvcc=-rdc=true", "tiny.cu").code == 3  # one file does not need it
+def test_a_device_function_of_a_missing_file_is_named(tmp_path: Path) -> None:
+    code = "__device__ int other(int);\n__global__ void use(int *x) { *x = other(1); }\n"
+    (tmp_path / "use.cu").write_text(f"{code}int main() {{ use<<<1, 1>>>(nullptr); }}\n")
+    ran = gpulab(tmp_path, "--nvcc=-dc", "use.cu")
+    assert "use.cu(2): error: the function `other` is called, but not defined (_Z5otheri)" in ran.err
 
 
 @pytest.fixture

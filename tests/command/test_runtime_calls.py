@@ -6,8 +6,8 @@ import pytest
 from running import PROGRAMS, Ran, gpulab
 
 
-def ran(name: str) -> Ran:
-    return gpulab(PROGRAMS, name)
+def ran(*words: str) -> Ran:
+    return gpulab(PROGRAMS, *words)
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,12 @@ def test_calls_do_what_the_manual_says(name: str) -> None:
     end = ran(name)
     assert (end.out, end.code) == ("0 failures\n", 0), end.err
     assert "leak" not in end.err and "race" not in end.err
+
+
+def test_device_functions_and_variables_of_several_files_are_linked() -> None:
+    end = ran("--profile", "--nvcc=-rdc=true linked_more.cu", "linked.cu")
+    assert (end.out, end.code) == ("0 failures\n", 0), end.err
+    assert "no findings" in end.said and "add 1 2 1" in end.said
 
 
 def test_calls_on_memory_and_the_reasons_of_those_that_fail() -> None:

@@ -15,9 +15,9 @@ from .build_cache import built
 from .stand_in import stand_in
 from .toolchain import Toolchain
 
-_FOR_SIMULATION = ("-cudart", "none", "-no-compress", "-lineinfo", "-O1", "-Xcompiler", "-g1")
+_FOR_SIMULATION = ("-no-compress", "-lineinfo", "-O1", "-Xcompiler", "-g1")
 AS_GRADED = ("--expt-relaxed-constexpr", "-I", str(Path(__file__).parents[2] / "include"))  # finds gpulab.cuh
-_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c")
+_COMPILED_ONLY = ("-dc", "--device-c")
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
 _NAMED = (
     re.compile(r"fatal error: ([\w./+-]+): No such file"),
@@ -72,27 +72,16 @@ def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path
         CompileError: it does not compile or link; with the compiler's messages, and a sentence if a library is missing.
         DeviceUnavailable: the stand-in does not compile here.
     """
-    program = _without_relocation(program)
+    options = tuple("-rdc=true" if option in _COMPILED_ONLY else option for option in program.options)
+    program = replace(program, options=options)
     linked = stand_in(toolchain, headers_of(toolchain))
-    words = ("-I", str(linked.headers), *map(str, linked.objects))
+    words = ("-I", str(linked.headers), "-cudart", "shared", "-L", str(linked.library), *map(str, linked.objects))
     return _built(program, toolchain, (*options_for(target), *words), say)
 
 
 def options_for(target: str) -> tuple[str, ...]:
     """Return nvcc's options for a program on the simulated GPU, by the modelled GPU's architecture, such as `90`."""
     return (*_FOR_SIMULATION, "-gencode", f"arch=compute_{target},code=compute_{target}")
-
-
-def _without_relocation(program: Program) -> Program:
-    """Return a program that is not compiled to relocatable device code, which a single file does not need.
-
-    Raises:
-        CompileError: it has several files.
-    """
-    options = tuple(option for option in program.options if option not in _RELOCATABLE)
-    if len(options) < len(program.options) and any(Path(option).suffix in (".cu", ".o") for option in options):
-        raise CompileError("relocatable device code (-rdc=true) of several files is not available with no GPU")
-    return replace(program, options=options)
 
 
 def build_native(program: Program, toolchain: Toolchain, say: Say) -> Path:

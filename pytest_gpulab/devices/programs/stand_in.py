@@ -36,6 +36,7 @@ SAME(__cudaLaunchKernel_ptsz, __cudaLaunchKernel)
 _HEADERS = ("cuda_runtime_api.h", "cuda.h")
 _WRAPPED = ("cuda_runtime.h", "cuda_runtime_api.h", "builtin_types.h")  # the last is what nvcc's own code includes
 _EARLIER = "earlier_cuda.h"
+_LIBRARY = "libcudart.a"  # nvcc links device code (-rdc=true) only for programs with a runtime library
 _PROPERTIES = re.compile(r"(struct __device_builtin__ cudaDeviceProp\b.*?\bint +reserved\[)(\d+)(\];)", re.DOTALL)
 _REMOVED = (
     "clockRate", "deviceOverlap", "kernelExecTimeoutEnabled", "computeMode", "maxTexture1DLinear", "memoryClockRate",
@@ -51,10 +52,12 @@ class StandIn:
     Attributes:
         objects: the object files to link it with.
         headers: a folder of headers to find before CUDA's own.
+        library: a folder with an empty library in place of CUDA's own.
     """
 
     objects: tuple[Path, ...]
     headers: Path
+    library: Path
 
 
 def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
@@ -76,6 +79,7 @@ def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
         units = [f'#include "{path.name}"\n' for path in sources if path.suffix == ".cpp"]
         (folder / "all.cpp").write_text("".join(units))
         (folder / "missing.c").write_text(_stubs(include, sources))
+        (folder / _LIBRARY).write_text("!<arch>\n")
         _write_headers(folder / "include", include)
         options = (f"-I{folder}", f"-I{SOURCES}", f"-I{folder / 'include'}", f"-I{include}")
         _compile(toolchain, folder, "all.cpp", *OPTIONS, *options)
@@ -84,7 +88,7 @@ def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
 
     names = (path.name for path in sources)
     folder = built(("stand-in", *toolchain.identity, str(SOURCES), *names, str(include), *OPTIONS), produce)
-    return StandIn((folder / "all.o", folder / "missing.o"), folder / "include")
+    return StandIn((folder / "all.o", folder / "missing.o"), folder / "include", folder)
 
 
 def _write_headers(folder: Path, include: Path) -> None:

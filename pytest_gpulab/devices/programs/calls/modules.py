@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pytest_gpulab.devices.errors import CannotSimulate, CompileError
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.device import ProgramModule
+from pytest_gpulab.devices.programs.linking import link
 from pytest_gpulab.devices.programs.messages import Value
 from pytest_gpulab.devices.programs.outcome import LaunchFailure
 from pytest_gpulab.devices.programs.session import DYNAMIC_SHARED_BYTES, Kernel, Memory
@@ -15,13 +16,13 @@ from pytest_gpulab.devices.programs.shared_memory import whole_pages
 
 @api("module", form="b")
 def load(call: Call, ptx: bytes) -> Sequence[Value]:
-    """Read the PTX of a fat binary; return the module's number."""
+    """Read the PTX of a fat binary, a text per source file that it is linked from; return the module's number."""
     session = call.session
-    text = ptx.decode(errors="replace").strip()
-    if not text:
+    texts = [text for text in ptx.decode(errors="replace").split("\0") if text.strip()]
+    if not texts:
         raise CudaError(Error.INVALID_KERNEL_IMAGE, "the program contains no PTX")
     try:
-        session.modules.append(ProgramModule(session.device, text))
+        session.modules.append(ProgramModule(session.device, link(texts)))
     except (CannotSimulate, CompileError) as error:
         session.outcome.add_failure(LaunchFailure("the program's kernels", error, call.site))
         raise CudaError(Error.NOT_SUPPORTED, is_expected=True) from error

@@ -64,7 +64,8 @@ class ConfinedCompilers:
         nvcc = limited(str(self.toolchain.nvcc), folder, LIMITS, self.sandbox)
         command = [nvcc, "-ccbin", str(self.toolchain.host_compiler), str(folder / name), *options_for(target)]
         included = [word for each in (headers, folder) for word in ("-I", str(each))]
-        code = _ended([*command, *AS_GRADED, *included, *map(str, objects), "-o", "program"], work)
+        linking = ("-cudart", "none", *map(str, objects), "-o", "program")
+        code = _ended([*command, *AS_GRADED, *included, *linking], work)
         messages = "\n".join(text.decode(errors="replace") for text in said(folder, LIMITS)).strip()
         if code is None:
             raise CompileError(f"{messages}\n{NOT_ENDED}; the limit is {BUILD_LIMIT_S:g} s.".lstrip())

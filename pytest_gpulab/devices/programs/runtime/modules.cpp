@@ -10,7 +10,7 @@ namespace {
 struct Wrapper {
     uint32_t magic, version;
     const char *data;
-    void *unused;
+    const void *files;
 };
 struct FatHeader {
     uint32_t magic;
@@ -23,6 +23,7 @@ struct FatEntry {
     uint64_t size;
 };
 constexpr uint16_t PTX = 1;
+constexpr uint32_t LINKED = 2;  // <fatbinary_section.h>: `files` are fat binaries to link
 
 std::recursive_mutex loading;  // threads of the program may use a kernel for the first time at once
 
@@ -38,19 +39,33 @@ std::map<const void *, Variable *> &variables()
     return *found;
 }
 
-Bytes ptx_of(const void *image)
+// Append the PTX of a fat binary.
+void add_ptx(std::string &texts, const char *data)
 {
-    const char *data = ((const Wrapper *)image)->data;
     auto *header = (const FatHeader *)data;
     const char *end = data + header->header_size + header->size;
     for (const char *at = data + header->header_size; at < end;) {
         auto *entry = (const FatEntry *)at;
         const char *payload = at + entry->header_size;
-        if (entry->kind == PTX)
-            return {payload, strnlen(payload, entry->size)};
+        if (entry->kind == PTX) {
+            texts.append(payload, strnlen(payload, entry->size)).push_back(0);
+            return;
+        }
         at = payload + entry->size;
     }
-    return {"", 0};
+}
+
+// Return the PTX, or that of each file if the program is built with -rdc=true; a null byte ends each text.
+std::string ptx_of(const void *image)
+{
+    auto *wrapper = (const Wrapper *)image;
+    std::string texts;
+    if (wrapper->version == LINKED)
+        for (auto *file = (const char **)wrapper->files; *file; file++)
+            add_ptx(texts, *file);
+    else
+        add_ptx(texts, wrapper->data);
+    return texts;
 }
 
 template <class T>
