@@ -162,7 +162,11 @@ def test_each_missing_library_is_named_once() -> None:
     [
         (
             "__global__ void down(int n) { if (n) down<<<1, 1>>>(n - 1); }",
-            "kernels that launch kernels (dynamic parallelism) are not simulated",
+            "kernels that launch kernels (dynamic parallelism) need relocatable device code: add --nvcc=-rdc=true",
+        ),
+        (
+            "__global__ void wait() { cudaDeviceSynchronize(); }",
+            "CUDA 12 has removed cudaDeviceSynchronize() in kernels: a kernel cannot wait for those that it launches",
         ),
         ("texture<float, 2> image;", "CUDA 12 has removed texture references: use cudaCreateTextureObject"),
         (
@@ -173,7 +177,7 @@ def test_each_missing_library_is_named_once() -> None:
 )
 def test_the_last_line_names_what_cannot_be_compiled(tmp_path: Path, code: str, reason: str) -> None:
     (tmp_path / "old.cu").write_text(f"{code}\nint main() {{}}\n")
-    assert gpulab(tmp_path, "--nvcc=-rdc=true", "old.cu").err.splitlines()[-2:] == [
+    assert gpulab(tmp_path, "old.cu").err.splitlines()[-2:] == [
         reason,
         "gpulab run: old.cu does not compile",
     ]

@@ -25,6 +25,18 @@ def test_device_functions_and_variables_of_several_files_are_linked() -> None:
     assert "no findings" in end.said and "add 1 2 1" in end.said
 
 
+def test_kernels_launch_kernels() -> None:
+    end = ran("--nvcc=-rdc=true", "nested_launches.cu")
+    assert (end.out, end.code) == ("0 failures\n", 0), end.err
+    for reason in (
+        "2,500 launches by one kernel; at most 2,048 may be pending",
+        "kernels launch kernels to a depth of more than 24",
+        "a block of (2000, 1, 1) is too large",
+        "3 findings",
+    ):
+        assert reason in end.said
+
+
 def test_calls_on_memory_and_the_reasons_of_those_that_fail() -> None:
     end = ran("memory_calls.cu")
     assert (end.out, end.code) == ("0 failures\n", 0), end.err

@@ -6,6 +6,7 @@ is a file in memory that both processes share.
 
 - `toolchain`, `build`, `build_cache`: the compilers, the build, and a cache of both.
 - `stand_in`: the stand-in for the runtime library; `runtime/` holds its C++.
+- `linking`: PTX of several source files as one text.
 - `process`: the program's process.
 - `server`, `messages`: the server's loop, and requests and answers as bytes.
 - `api`, `calls`: calls of the runtime library by name, and the functions that answer them.

@@ -37,7 +37,10 @@ _OF_OTHERS = {
 """By the beginning of a header's, function's or library's name, in lower case."""
 _OF_SAMPLES = re.compile(r"(?:helper|exception)(?:_\w+)?\.h")
 _KNOWN_ERRORS = {
-    "kernel launch from __device__": "kernels that launch kernels (dynamic parallelism) are not simulated",
+    "kernel launch from __device__": "kernels that launch kernels (dynamic parallelism) need relocatable device code: add --nvcc=-rdc=true",
+    'calling a __host__ function("cudaDeviceSynchronize")': (
+        "CUDA 12 has removed cudaDeviceSynchronize() in kernels: a kernel cannot wait for those that it launches"
+    ),
     "texture is not a template": "CUDA 12 has removed texture references: use cudaCreateTextureObject",
     'identifier "__shfl': "GPUs since Volta have no __shfl: use __shfl_sync and its variants",
 }

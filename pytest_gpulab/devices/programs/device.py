@@ -15,6 +15,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.memory.textures import Textures
 from pytest_gpulab.devices.simulated.module import SimulatedModule
 from pytest_gpulab.devices.simulated.resource_limits import static_shared_bytes
+from pytest_gpulab.devices.simulated.translation.calls.inline import FUNCTION_BASE, FUNCTION_STRIDE
 
 from .build import headers_of
 from .build_cache import built
@@ -58,6 +59,19 @@ class ProgramModule(SimulatedModule):
     def kernel(self, symbol: str) -> str | None:
         """Return the unmangled name of a kernel, or None if there is no such kernel."""
         return self._shown.get(symbol)
+
+    def kernel_at(self, address: int) -> str:
+        """Return the unmangled name of the kernel at an address; see `inline.function_address`."""
+        return self._shown[list(self._module.functions)[(address - FUNCTION_BASE) // FUNCTION_STRIDE]]
+
+    def packed_parameters(self, kernel: str, buffer: bytes) -> bytes:
+        """Return a kernel's parameters without the gaps of their layout in memory."""
+        found, at = b"", 0
+        for parameter in self._entry(kernel).parameters:
+            at = -(-at // parameter.align) * parameter.align
+            found += buffer[at : at + parameter.nbytes]
+            at += parameter.nbytes
+        return found
 
     def variable(self, symbol: str) -> Allocation | None:
         """Return the memory of a variable by its symbol, or None."""

@@ -59,6 +59,12 @@ class Kernel:
     parameter_bytes: tuple[int, ...]
     dynamic_limit: int
 
+    @classmethod
+    def of(cls, module: ProgramModule, name: str) -> Kernel:
+        """Return a kernel with the limit that it has at first."""
+        limit = max(0, DYNAMIC_SHARED_BYTES - module.static_shared_bytes(name))
+        return cls(module, name, module.parameter_bytes(name), limit)
+
 
 @dataclass
 class Session:

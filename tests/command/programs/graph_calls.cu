@@ -107,6 +107,32 @@ void captured_memory(int *data)
     OK(cudaStreamDestroy(stream));
 }
 
+// Memory of a graph's own nodes.
+void built_memory(int *data)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t instance;
+    cudaGraphNode_t node;
+    cudaMemAllocNodeParams memory = {};
+    memory.bytesize = 128;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory));
+    OK(cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, memory.dptr, data, 128, cudaMemcpyDeviceToDevice));
+    int amount = 6;
+    void *arguments[] = {&memory.dptr, &amount};
+    cudaKernelNodeParams kernel = {(void *)add, 1, 32, 0, arguments, nullptr};
+    OK(cudaGraphAddKernelNode(&node, graph, nullptr, 0, &kernel));
+    OK(cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, data, memory.dptr, 128, cudaMemcpyDeviceToDevice));
+    OK(cudaGraphAddMemFreeNode(&node, graph, nullptr, 0, memory.dptr));
+    OK(cudaGraphInstantiate(&instance, graph, 0));
+    OK(cudaMemset(data, 0, 128));
+    OK(cudaGraphLaunch(instance, 0));
+    OK(cudaGraphLaunch(instance, 0));
+    EXPECT(first_of(data) == 12);
+    OK(cudaGraphExecDestroy(instance));
+    OK(cudaGraphDestroy(graph));
+}
+
 int main()
 {
     int *data, host[32];
@@ -117,6 +143,7 @@ int main()
     captured(data);
     captured_memory(data);
     built(data);
+    built_memory(data);
     OK(cudaFree(data));
     return finished();
 }

@@ -5,6 +5,7 @@
 - `arrays`: CUDA arrays, textures and surfaces.
 - `modules`: fat binaries, kernels and variables.
 - `launches`, `functions`: launches, kernels' attributes and occupancy.
+- `device_launches`: kernels that launch kernels.
 - `streams`: streams and events, on the estimated time.
 - `properties`: the modelled GPU's properties and limits, synchronisation.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,8 @@ from pytest_gpulab.devices.programs.outcome import LaunchFailure, LaunchGroup
 from pytest_gpulab.devices.programs.session import LEGACY_STREAMS, Kernel, Session
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
+
+from .device_launches import MAX_DEPTH, MOST_LAUNCHES, DeviceLaunch, taken
 
 MAX_GROUPS = 1000
 COUNTED_BLOCKS = 64
@@ -39,9 +43,34 @@ def launch(
     call: Call, number: int, grid_x: int, grid_y: int, grid_z: int, block_x: int, block_y: int, block_z: int,
     shared_bytes: int, stream: int, is_cooperative: int, parameters: bytes,
 ) -> None:  # fmt: skip
-    """Run a kernel to its end. As on hardware, a later call returns the error of a fault."""
+    """Run a kernel to its end, and the kernels that it launches. A later call returns the error of a fault."""
     session, kernel = call.session, call.session.kernel(number)
     what = Configuration(kernel, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared_bytes)
+    _launch(call, what, stream, is_cooperative, parameters)
+    waiting = deque((1, child) for child in _children(call, kernel, 0))
+    while waiting and session.fault is None:
+        depth, child = waiting.popleft()
+        with suppress(CudaError):  # reported; as on hardware, its parent's launch has been successful
+            _launch(call, Configuration(*child[:4]), stream, 0, child.parameters)
+            waiting += ((depth + 1, each) for each in _children(call, child.kernel, depth))
+
+
+def _children(call: Call, kernel: Kernel, depth: int) -> list[DeviceLaunch]:
+    """Return the launches by a kernel that has ended. Those that a GPU would refuse are reported."""
+    launches, lost = taken(kernel.module)
+    why = ""
+    if lost:
+        why = f"{len(launches) + lost:,} launches by one kernel; at most {MOST_LAUNCHES:,} may be pending"
+    elif launches and depth == MAX_DEPTH:
+        launches, why = [], f"kernels launch kernels to a depth of more than {MAX_DEPTH}"
+    if why:
+        call.session.outcome.add_failure(LaunchFailure(kernel.name, LaunchError(why), call.site))
+    return launches
+
+
+def _launch(call: Call, what: Configuration, stream: int, is_cooperative: int, parameters: bytes) -> None:
+    """Run a kernel to its end."""
+    session, kernel = call.session, what.kernel
     group = _group(session, what)
     group.count += 1
     session.running = kernel.name

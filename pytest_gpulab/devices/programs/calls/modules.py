@@ -10,8 +10,10 @@ from pytest_gpulab.devices.programs.device import ProgramModule
 from pytest_gpulab.devices.programs.linking import link
 from pytest_gpulab.devices.programs.messages import Value
 from pytest_gpulab.devices.programs.outcome import LaunchFailure
-from pytest_gpulab.devices.programs.session import DYNAMIC_SHARED_BYTES, Kernel, Memory
+from pytest_gpulab.devices.programs.session import Kernel, Memory
 from pytest_gpulab.devices.programs.shared_memory import whole_pages
+
+from .device_launches import PREFIX, device_runtime
 
 
 @api("module", form="b")
@@ -22,6 +24,8 @@ def load(call: Call, ptx: bytes) -> Sequence[Value]:
     if not texts:
         raise CudaError(Error.INVALID_KERNEL_IMAGE, "the program contains no PTX")
     try:
+        if any(PREFIX in text for text in texts):
+            texts.append(device_runtime(session.device.toolchain))
         session.modules.append(ProgramModule(session.device, link(texts)))
     except (CannotSimulate, CompileError) as error:
         session.outcome.add_failure(LaunchFailure("the program's kernels", error, call.site))
@@ -39,10 +43,8 @@ def kernel(call: Call, module: int, symbol: bytes) -> Sequence[Value]:
     name = of.kernel(wanted)
     if name is None:
         raise CudaError(Error.INVALID_KERNEL_IMAGE, f"the program contains no kernel {wanted}")
-    sizes = of.parameter_bytes(name)
-    limit = max(0, DYNAMIC_SHARED_BYTES - of.static_shared_bytes(name))
-    session.kernels.append(Kernel(of, name, sizes, limit))
-    return [len(session.kernels) - 1, *sizes]
+    session.kernels.append(Kernel.of(of, name))
+    return [len(session.kernels) - 1, *session.kernels[-1].parameter_bytes]
 
 
 @api("variable", form="ubu")

@@ -2,11 +2,35 @@
 #include "graphs.h"
 #include "modules.h"
 
+#include <map>
+#include <memory>
+
 using namespace gpulab;
 
 gpulab::Graph *gpulab::capture = nullptr;
 
 namespace {
+
+struct OwnedMemory;
+
+std::map<void *, OwnedMemory *> &owned()
+{
+    static auto *found = new std::map<void *, OwnedMemory *>;
+    return *found;
+}
+
+struct OwnedMemory {
+    void *address;
+    bool is_freed = false;
+
+    explicit OwnedMemory(void *memory) : address(memory) { owned()[memory] = this; }
+    ~OwnedMemory()
+    {
+        owned().erase(address);
+        if (is_freed)
+            cudaFree(address);
+    }
+};
 
 cudaGraphNode_t add(cudaGraph_t graph, Node node)
 {
@@ -26,7 +50,26 @@ cudaError_t add_launch(Graph *graph, const cudaKernelNodeParams *how)
     return error;
 }
 
+// At the end of the program memory of graphs is a leak only if no free was made.
+__attribute__((destructor)) void free_owned()
+{
+    for (auto &[address, memory] : std::map<void *, OwnedMemory *>(owned()))
+        if (owned().erase(address) && memory->is_freed)
+            cudaFree(address);
+}
+
 }  // namespace
+
+Node gpulab::owning_node(void *memory)
+{
+    return [kept = std::make_shared<OwnedMemory>(memory)] { return cudaSuccess; };
+}
+
+bool gpulab::freed_with_graph(void *memory)
+{
+    auto found = owned().find(memory);
+    return found != owned().end() && (found->second->is_freed = true);
+}
 
 extern "C" {
 
@@ -129,6 +172,19 @@ cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t graph, const
                                  const cudaHostNodeParams *how)
 {
     return *node = add(graph, [call = *how] { return call.fn(call.userData), cudaSuccess; }), cudaSuccess;
+}
+
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                     cudaMemAllocNodeParams *how)
+{
+    cudaError_t error = ask("cudaMalloc", how->bytesize).into(&how->dptr);
+    return *node = add(graph, owning_node(how->dptr)), error;
+}
+
+cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *, size_t,
+                                    void *memory)
+{
+    return *node = add(graph, [memory] { return cudaFree(memory); }), cudaSuccess;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *instance, cudaGraph_t graph, unsigned long long)

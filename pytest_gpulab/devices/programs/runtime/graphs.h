@@ -23,4 +23,10 @@ inline bool captured(Node call)
     return capture != nullptr;
 }
 
+// Return a node that owns the memory which it allocates; the memory exists as long as graphs and instances with the node.
+Node owning_node(void *memory);
+
+// Mark memory as freed if a graph owns it, so that it ends with the graph; return whether one does.
+bool freed_with_graph(void *memory);
+
 }  // namespace gpulab

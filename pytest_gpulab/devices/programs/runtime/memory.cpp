@@ -2,8 +2,6 @@
 #include "connection.h"
 #include "graphs.h"
 
-#include <memory>
-
 using namespace gpulab;
 
 namespace {
@@ -21,9 +19,20 @@ GPULAB_INLINE cudaError_t allocate_mapped(const char *name, void **memory, size_
     return cudaSuccess;
 }
 
+// In a captured stream the memory belongs to the graph.
+GPULAB_INLINE cudaError_t allocate_in_stream(const char *name, void **memory, size_t size)
+{
+    cudaError_t error = ask(name, size).into(memory);
+    if (!error && capture)
+        captured(owning_node(*memory));
+    return error;
+}
+
 GPULAB_INLINE cudaError_t release(const char *name, void *memory)
 {
     uint64_t mapped = 0;
+    if (freed_with_graph(memory))
+        return cudaSuccess;
     cudaError_t error = ask(name, memory).into(&mapped);
     if (!error && mapped)
         unmap_memory((uint64_t)memory, mapped);
@@ -37,10 +46,10 @@ cudaMemPool_t the_pool() { return (cudaMemPool_t)1; }
 extern "C" {
 
 cudaError_t cudaMalloc(void **memory, size_t size) { return ask(__func__, size).into(memory); }
-cudaError_t cudaMallocAsync(void **memory, size_t size, cudaStream_t) { return ask(__func__, size).into(memory); }
+cudaError_t cudaMallocAsync(void **memory, size_t size, cudaStream_t) { return allocate_in_stream(__func__, memory, size); }
 cudaError_t cudaMallocFromPoolAsync(void **memory, size_t size, cudaMemPool_t, cudaStream_t)
 {
-    return ask(__func__, size).into(memory);
+    return allocate_in_stream(__func__, memory, size);
 }
 cudaError_t cudaMallocManaged(void **memory, size_t size, unsigned) { return allocate_mapped(__func__, memory, size); }
 cudaError_t cudaMallocHost(void **memory, size_t size) { return allocate_mapped(__func__, memory, size); }
@@ -61,14 +70,9 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr *memory, cudaExtent extent)
 }
 
 cudaError_t cudaFree(void *memory) { return release(__func__, memory); }
-// In a captured stream the memory belongs to the graph: it is freed with the graph and its instances.
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t)
 {
-    if (!capture)
-        return release(__func__, memory);
-    std::shared_ptr<void> owned(memory, cudaFree);
-    captured([owned] { return cudaSuccess; });
-    return cudaSuccess;
+    return captured([memory] { return cudaFree(memory); }) ? cudaSuccess : release(__func__, memory);
 }
 cudaError_t cudaFreeHost(void *memory) { return release(__func__, memory); }
 

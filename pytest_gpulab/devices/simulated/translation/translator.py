@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Variable,
 )
 from pytest_gpulab.devices.simulated.translation.analysis.loads import awaited, guesses
-from pytest_gpulab.devices.simulated.translation.calls.inline import function_address, inline
+from pytest_gpulab.devices.simulated.translation.calls.inline import FUNCTION_BASE, FUNCTION_STRIDE, inline
 from pytest_gpulab.devices.simulated.translation.control.building import build
 from pytest_gpulab.devices.simulated.translation.control.graph import Block, Graph
 from pytest_gpulab.devices.simulated.translation.control.instructions import STACK_AREA, TENSOR_CORES
@@ -235,9 +235,8 @@ class Layout:
     def __init__(self, module: PtxModule, kernel: Function, addresses: dict[str, int]) -> None:
         self.addresses = dict(addresses)
         self.addresses["shared window"], self.addresses["local window"] = SHARED_WINDOW, LOCAL_WINDOW
-        for name, function in module.functions.items():
-            if not function.entry:
-                self.addresses[name] = function_address(module, name)
+        for number, name in enumerate(module.functions):
+            self.addresses[name] = FUNCTION_BASE + FUNCTION_STRIDE * number
         shared = [v for v in (*module.variables.values(), *kernel.variables.values()) if v.space == "shared"]
         reserved = [Variable(RESERVED, "shared", RESERVED_BYTES, RESERVED_BYTES)] if _names(kernel, RESERVED) else []
         self.reserved = sum(variable.nbytes for variable in reserved)

@@ -1,0 +1,81 @@
+"""Kernels that launch kernels (dynamic parallelism): launches that `runtime/device.cu` has recorded in device memory.
+
+A parent kernel cannot wait for the kernels that it launches (CUDA 12 and later), so they may run after its end.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pytest_gpulab.devices.errors import CompileError
+from pytest_gpulab.devices.programs.build_cache import built
+from pytest_gpulab.devices.programs.device import ProgramModule
+from pytest_gpulab.devices.programs.session import Kernel
+from pytest_gpulab.devices.programs.stand_in import SOURCES
+from pytest_gpulab.devices.programs.toolchain import Toolchain
+
+MOST_LAUNCHES = 2048  # per kernel: device.cu has as many records
+MAX_DEPTH = 24  # of kernels that launch kernels: CUDA C++ Programming Guide, "Configuration Options"
+PREFIX = "__cudaCDP2"  # of the runtime library's functions for kernels
+_SOURCE = SOURCES / "device.cu"
+_RECORD = np.dtype(
+    {
+        "names": ["kernel", "grid", "block", "shared_bytes", "parameters"],
+        "formats": ["<u8", ("<u4", 3), ("<u4", 3), "<u4", ("u1", 4096)],
+        "offsets": [0, 8, 20, 32, 48],
+    }
+)
+
+
+class DeviceLaunch(NamedTuple):
+    """A launch by a kernel, with its parameters as bytes without gaps."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    parameters: bytes
+
+
+def device_runtime(toolchain: Toolchain) -> str:
+    """Return the PTX of the runtime library's functions for kernels; compile it if the cache has none.
+
+    Raises:
+        CompileError: it does not compile here.
+    """
+
+    def produce(folder: Path) -> Iterable[Path]:
+        command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), "-rdc=true", "-arch=compute_75", "-ptx"]
+        done = subprocess.run(
+            [*command, str(_SOURCE), "-o", str(folder / "device.ptx")], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise CompileError(done.stderr)
+        return (_SOURCE,)
+
+    folder = built(("device runtime", *toolchain.identity, str(_SOURCE)), produce)
+    return (folder / "device.ptx").read_text().replace("cdp_", PREFIX)
+
+
+def taken(module: ProgramModule) -> tuple[list[DeviceLaunch], int]:
+    """Return the launches that a kernel has recorded, in their order, and the number of those that were lost."""
+    counter, records = module.variable("gpulab_launch_count"), module.variable("gpulab_launches")
+    if counter is None or records is None:
+        return [], 0
+    count = int(counter.data[:4].view("<u4")[0])
+    counter.data[:4] = 0
+    recorded = records.data[: records.nbytes].view(_RECORD)[:count]
+    return [_launch(module, record) for record in recorded], count - len(recorded)
+
+
+def _launch(module: ProgramModule, record: np.void) -> DeviceLaunch:
+    name = module.kernel_at(int(record["kernel"]))
+    parameters = module.packed_parameters(name, record["parameters"].tobytes())
+    (x, y, z), (width, height, depth) = record["grid"].tolist(), record["block"].tolist()
+    kernel = Kernel.of(module, name)
+    return DeviceLaunch(kernel, (x, y, z), (width, height, depth), int(record["shared_bytes"]), parameters)
