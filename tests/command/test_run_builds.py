@@ -162,7 +162,7 @@ def test_each_missing_library_is_named_once() -> None:
     [
         (
             "__global__ void down(int n) { if (n) down<<<1, 1>>>(n - 1); }",
-            "kernels that launch kernels (dynamic parallelism) need relocatable device code: add --nvcc=-rdc=true",
+            "kernels that launch kernels (dynamic parallelism) need --nvcc=-rdc=true",
         ),
         (
             "__global__ void wait() { cudaDeviceSynchronize(); }",

@@ -37,7 +37,7 @@ _OF_OTHERS = {
 """By the beginning of a header's, function's or library's name, in lower case."""
 _OF_SAMPLES = re.compile(r"(?:helper|exception)(?:_\w+)?\.h")
 _KNOWN_ERRORS = {
-    "kernel launch from __device__": "kernels that launch kernels (dynamic parallelism) need relocatable device code: add --nvcc=-rdc=true",
+    "kernel launch from __device__": "kernels that launch kernels (dynamic parallelism) need --nvcc=-rdc=true",
     'calling a __host__ function("cudaDeviceSynchronize")': (
         "CUDA 12 has removed cudaDeviceSynchronize() in kernels: a kernel cannot wait for those that it launches"
     ),

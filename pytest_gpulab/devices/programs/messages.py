@@ -35,21 +35,22 @@ class Request:
     arguments: bytes
     site: int
 
-    def unpack(self, form: str) -> list[int | bytes]:
-        """Return the arguments: `u` an unsigned number, `i` a signed one, `b` bytes.
+    def unpack(self, form: str) -> list[int | bytes | str]:
+        """Return the arguments: `u` an unsigned number, `i` a signed one, `b` bytes, `t` text.
 
         Raises:
             InvalidRequest: the arguments have another form.
         """
-        found: list[int | bytes] = []
+        found: list[int | bytes | str] = []
         at = 0
         for letter in form:
             if at + _WORD.size > len(self.arguments):
                 raise InvalidRequest(f"a call of {self.name} without all of its arguments")
             (word,) = _WORD.unpack_from(self.arguments, at)
             at += _WORD.size
-            if letter == "b":
-                found.append(self.arguments[at : at + word])
+            if letter in "bt":
+                part = self.arguments[at : at + word]
+                found.append(part if letter == "b" else part.decode(errors="replace"))
                 at += word
             else:
                 found.append(word - (word >> 63 << 64) if letter == "i" else word)

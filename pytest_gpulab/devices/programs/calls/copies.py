@@ -128,10 +128,10 @@ def fill(call: Call, to: int, pitch: int, value: int, width: int, rows: int) -> 
     _mark_written(box, into)
 
 
-@api("host_pointer", form="bu")
-def invalid_host_pointer(call: Call, function: bytes, address: int) -> None:
+@api("host_pointer", form="tu")
+def invalid_host_pointer(call: Call, function: str, address: int) -> None:
     """Answer for a copy that has found no memory at a host address."""
-    site = CallSite(function.decode(), call.site.address)
+    site = CallSite(function, call.site.address)
     why = f"the host's memory at {address:#x} cannot be accessed"
     call.session.outcome.add_failed_call(FailedCall(site, Error.INVALID_VALUE, why))
     raise CudaError(Error.INVALID_VALUE, is_expected=True)

@@ -16,11 +16,11 @@ from pytest_gpulab.devices.programs.shared_memory import whole_pages
 from .device_launches import PREFIX, device_runtime
 
 
-@api("module", form="b")
-def load(call: Call, ptx: bytes) -> Sequence[Value]:
+@api("module", form="t")
+def load(call: Call, ptx: str) -> Sequence[Value]:
     """Read the PTX of a fat binary, a text per source file that it is linked from; return the module's number."""
     session = call.session
-    texts = [text for text in ptx.decode(errors="replace").split("\0") if text.strip()]
+    texts = [text for text in ptx.split("\0") if text.strip()]
     if not texts:
         raise CudaError(Error.INVALID_KERNEL_IMAGE, "the program contains no PTX")
     try:
@@ -33,27 +33,27 @@ def load(call: Call, ptx: bytes) -> Sequence[Value]:
     return [len(session.modules) - 1]
 
 
-@api("kernel", form="ub")
-def kernel(call: Call, module: int, symbol: bytes) -> Sequence[Value]:
+@api("kernel", form="ut")
+def kernel(call: Call, module: int, symbol: str) -> Sequence[Value]:
     """Return the number of a kernel, and the size of each of its parameters."""
-    session, wanted = call.session, symbol.decode(errors="replace")
+    session = call.session
     of, given = session.module(module), session.given
-    if given is not None and given.kernel(wanted) is not None:
+    if given is not None and given.kernel(symbol) is not None:
         of = given
-    name = of.kernel(wanted)
+    name = of.kernel(symbol)
     if name is None:
-        raise CudaError(Error.INVALID_KERNEL_IMAGE, f"the program contains no kernel {wanted}")
+        raise CudaError(Error.INVALID_KERNEL_IMAGE, f"the program contains no kernel {symbol}")
     session.kernels.append(Kernel.of(of, name))
     return [len(session.kernels) - 1, *session.kernels[-1].parameter_bytes]
 
 
-@api("variable", form="ubu")
-def variable(call: Call, module: int, symbol: bytes, is_managed: int) -> Sequence[Value]:
+@api("variable", form="utu")
+def variable(call: Call, module: int, symbol: str, is_managed: int) -> Sequence[Value]:
     """Return address and size of a variable, and its offset in the shared file."""
-    wanted, own, given = symbol.decode(errors="replace"), call.session.module(module), call.session.given
-    found = (given.variable(wanted) if given else None) or own.variable(wanted)
+    own, given = call.session.module(module), call.session.given
+    found = (given.variable(symbol) if given else None) or own.variable(symbol)
     if found is None:
-        raise CudaError(Error.INVALID_SYMBOL, f"no kernel of the file uses {wanted}")
+        raise CudaError(Error.INVALID_SYMBOL, f"no kernel of the file uses {symbol}")
     kind = "managed variable" if is_managed else "variable"
     call.session.memories.setdefault(found.base, Memory(found, kind, call.site))
     size = whole_pages(len(found.data)) if is_managed else found.nbytes

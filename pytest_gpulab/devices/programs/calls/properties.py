@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
-from pytest_gpulab.devices.programs.messages import Value
+from pytest_gpulab.devices.programs.messages import InvalidRequest, Value
 from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, HostFault
 from pytest_gpulab.devices.simulated.gpus import Gpu
 
 _ATTRIBUTES = 150
+MAX_ERROR = 999  # enum cudaError: cudaErrorUnknown
 _DEFAULT_LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # enum cudaLimit: stack per thread, printf buffer, heap
 _TEXTURES = {
     21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 42: 32768,
@@ -83,15 +84,16 @@ def host_fault(call: Call, address: int) -> None:
     session.outcome.host_fault = HostFault(call.site, what, site)
 
 
-@api("refused", form="bu")
-def refused(call: Call, function: bytes, error: int) -> None:
+@api("refused", form="ti")
+def refused(call: Call, function: str, error: int) -> None:
     """Note a call that the stand-in itself has refused."""
-    failed = FailedCall(CallSite(function.decode(), call.site.address), error)
-    call.session.outcome.add_failed_call(failed)
+    if not 0 < error <= MAX_ERROR:
+        raise InvalidRequest(f"a call that returns {error}")
+    call.session.outcome.add_failed_call(FailedCall(CallSite(function, call.site.address), error))
     raise CudaError(error, is_expected=True)
 
 
-@api("missing", form="b")
-def missing(call: Call, name: bytes) -> None:
+@api("missing", form="t")
+def missing(call: Call, name: str) -> None:
     """Note a function that the stand-in lacks; the program ends."""
-    call.session.outcome.missing = name.decode()
+    call.session.outcome.missing = name
