@@ -178,9 +178,9 @@ class Grader(CheckGrader):
         outcome = self._cases.outcome(case)
         findings = outcome.findings
         if outcome.verdict == "failed":
-            from pytest_gpulab.grading.diagnosis.explain import with_unread_tunable
+            from pytest_gpulab.grading.diagnosis.explain import with_notes
 
-            findings = with_unread_tunable(findings, self._builds.notes(), outcome.runs)
+            findings = with_notes(findings, self._builds.notes(), outcome.runs)
             if not self._has_failed and findings == outcome.findings:  # pytest -x shows only the first failure
                 findings = self._cases.with_likely_cause(case, findings)
             self._has_failed = True

@@ -43,6 +43,13 @@ def graded(gpu: Device, catalogue: Catalogue, kernel: str, name: str, first: boo
 TAKEN = "chooses the path"
 
 TOLD = [
+    (
+        "constant_memory/vectors_of_four",
+        "correct[37x1]",
+        "`out`: all 37 elements are wrong",
+        "`vectors` is an array of `float4`, but the grader copies values of type `float2` into it.",
+        "`__constant__ float2 vectors[...];`",
+    ),
     *(
         (
             "reduction/items_left_to_the_launch",

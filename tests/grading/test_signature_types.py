@@ -154,3 +154,23 @@ def test_a_macro_that_is_no_number_is_the_compilers_to_name(gpu: Device, tmp_pat
     head = "#define BLOCK_SIZE many\n__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
     verdict, (finding,) = compiled(gpu, tmp_path, head)
     assert verdict == "failed" and 'identifier "many" is undefined' in finding.what
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_told"),
+    [("float2 vectors[64]", ""), ("float vectors[128]", ""), ("float1 vectors[128]", ""),
+     ("float4 vectors[64]", "float4"), ("struct Pair { float x, y; };\n__constant__ Pair vectors[64]", ""), ("int2 vectors[64]", "int2"),
+     ("unsigned int vectors[128]", "unsigned int"), ("double2 vectors[64]", "double2")],
+)  # fmt: skip
+def test_constants_of_another_type_are_told(gpu: Device, tmp_path: Path, declared: str, is_told: str) -> None:
+    field = "__global__ void field(float *out, int width, int height, int count) { out[0] = *(float *)vectors; }"
+    constants = declared if declared.startswith("struct") else f"__constant__ {declared}"
+    path = tmp_path / "constant_memory.cu"
+    tunables = "GPULAB_TUNABLE(TILE_X, 16)\nGPULAB_TUNABLE(TILE_Y, 16)"
+    path.write_text(f"#include <gpulab.cuh>\n{tunables}\n{constants};\n{field}\n")
+    exercise = Catalogue(EXERCISES).load("constant_memory")
+    builds = Builds(path, exercise, gpu)
+    builds.of_all([exercise.exercise.cases[0].variant])
+    told = f"`vectors` is an array of `{is_told}`, but the grader copies values of type `float2` into it."
+    assert [note.what for note in builds.notes()] == ([told] if is_told else [])
+    assert all(note.hint.endswith("`__constant__ float2 vectors[...];`.") for note in builds.notes())

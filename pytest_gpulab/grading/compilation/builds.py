@@ -125,13 +125,14 @@ class Builds:
 
     def notes(self) -> tuple[Finding, ...]:
         """Return notes on the file; all variants must be compiled."""
-        from .compile_notes import chosen_kernels, host_code_note, own_type, unread_tunables
+        from .compile_notes import chosen_kernels, host_code_note, other_constants, own_type, unread_tunables
 
         exercise, found = self._loaded.exercise, host_code_note(self.code, self._path.name)
         built = [made for made in self._made.values() if isinstance(made, Build)]
         if built:
             found += chosen_kernels([build.chosen for build in built])
             found += unread_tunables(self.code, _headers(self._loaded), exercise, built[0].tunables)
+            found += other_constants(self.code, exercise, built[0].tunables)
         unfit = [failed for failed in self._made.values() if isinstance(failed, BuildFailed) and failed.fits_others]
         if unfit:
             names = [name for (name, _), made in self._made.items() if isinstance(made, Build)]

@@ -1,16 +1,21 @@
-"""Notes on a file that compiles: unused host code, tunables that no kernel reads."""
+"""Notes on a file that compiles: unused host code, tunables that no kernel reads, constants of another type."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_gpulab.devices.source.host_code import DeviceText
 from pytest_gpulab.devices.source.tokens import Token, tokens
-from pytest_gpulab.exercise import Case, Exercise, Launch
+from pytest_gpulab.exercise import Case, Exercise, Launch, Plan
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
+
+from .parameter_types import element_name, is_element_of
+
+_CONSTANT = r"\b__constant__\s+(?:const\s+)?((?:(?:un)?signed\s+)?\w+)\s+{}\s*\["
 
 
 def host_code_note(code: DeviceText, filename: str) -> list[Finding]:
@@ -73,6 +78,27 @@ def unread_tunables(
     return found
 
 
+def other_constants(code: DeviceText, exercise: Exercise, tunables: Mapping[str, int]) -> list[Finding]:
+    """Return a note on each `__constant__` array with elements of another type than the grader copies.
+
+    The layout may be the student's choice. So it is no mistake as long as the results are right.
+    """
+    found = []
+    for plan in _plans(exercise, exercise.cases[0], tunables):
+        for symbol, name in plan.constants.items():
+            declared = re.search(_CONSTANT.format(re.escape(symbol)), code.text)
+            element = None if declared is None else " ".join(declared[1].split())
+            wanted = plan.buffer(name)
+            if element is not None and not is_element_of(element, wanted):
+                copied = element_name(wanted)
+                what = (
+                    f"`{symbol}` is an array of `{element}`, but the grader copies values of type `{copied}` into it."
+                )
+                hint = f"Declare it as in the skeleton: `__constant__ {copied} {symbol}[...];`."
+                found.append(finding("constant-type", what, hint=hint))
+    return found
+
+
 def _words(found: list[Token]) -> Iterator[str]:
     for token in found:
         yield from (piece.text for piece in (token.within or (token,)) if piece.kind == "word")
@@ -93,12 +119,17 @@ def _is_hidden(exercise: Exercise, tunables: Mapping[str, int], name: str) -> bo
 
 
 def _launches(exercise: Exercise, case: Case, tunables: Mapping[str, int]) -> tuple[Launch, ...]:
+    return tuple(launch for plan in _plans(exercise, case, tunables) for launch in plan.launches)
+
+
+def _plans(exercise: Exercise, case: Case, tunables: Mapping[str, int]) -> list[Plan]:
+    """Return the plan of a case; none if the exercise's code fails, which its checks report."""
     try:
         with instructors_code("size"):
             problem = case.problem(tunables)
-        return tuple(make_plan(exercise, problem).launches)
+        return [make_plan(exercise, problem)]
     except InstructorsMistake:
-        return ()
+        return []
 
 
 def _seen(launch: Launch) -> object:

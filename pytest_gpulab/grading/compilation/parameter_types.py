@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Module
-from pytest_gpulab.exercise import Launch, Plan
+from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
@@ -129,7 +130,28 @@ def _fits(found: str, argument: str | np.generic, plan: Plan) -> bool:
     if found.count("*") > 1:
         return False
     layout = _layout(element)
-    return layout is None or layout == dtype.kind.replace("u", "i").replace("b", "u") + str(dtype.itemsize)
+    return layout is None or layout == _layout_of(dtype)
+
+
+def is_element_of(element: str, buffer: Buffer) -> bool:
+    """Return whether elements of a C type hold the values of a buffer, row by row. It is True for unknown types."""
+    layout, dtype, vector = _layout(element), np.dtype(buffer.dtype), _VECTOR.fullmatch(element)
+    return layout is None or (
+        layout == _layout_of(dtype)
+        and (vector is None or len(buffer.shape) < 2 or int(element[-1]) <= buffer.shape[-1])
+    )
+
+
+def element_name(buffer: Buffer) -> str:
+    """Return the C type of a row of a buffer, such as `float2`, or of an element."""
+    dtype = np.dtype(buffer.dtype)
+    name = C_NAMES.get(dtype.name, dtype.name)
+    vector = f"{name}{buffer.shape[-1]}" if len(buffer.shape) == 2 else ""
+    return vector if _VECTOR.fullmatch(vector) else name
+
+
+def _layout_of(dtype: np.dtype[Any]) -> str:
+    return dtype.kind.replace("u", "i").replace("b", "u") + str(dtype.itemsize)
 
 
 def _layout(element: str) -> str | None:

@@ -78,10 +78,11 @@ def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> 
     )
 
 
-def with_unread_tunable(
-    findings: tuple[Finding, ...], notes: Iterable[Finding], runs: Iterable[Run]
-) -> tuple[Finding, ...]:
-    """Add the note that nothing reads a tunable, and its hint, to wrong results of threads that take one word each.
+def with_notes(findings: tuple[Finding, ...], notes: Iterable[Finding], runs: Iterable[Run]) -> tuple[Finding, ...]:
+    """Add a note on the file that explains wrong results, and its hint, to them.
+
+    It is that an array of constants has another type, or, for threads that take one word each, that nothing reads a
+    tunable.
 
     Args:
         findings: of one input pattern.
@@ -89,9 +90,11 @@ def with_unread_tunable(
         runs: the replays. A kernel may use the tunable's value without a read of it. Its threads then take more than
             one word.
     """
-    note = next((note for note in notes if note.code == "tunable-unread"), None)
     read = [profile.read_per_thread for run in runs for profile in run.profiles[:1]]
-    if note is None or not any(WORD_BYTES <= max(each.values(), default=0) < 2 * WORD_BYTES for each in read):
+    take_one = any(WORD_BYTES <= max(each.values(), default=0) < 2 * WORD_BYTES for each in read)
+    codes = ("constant-type", "tunable-unread") if take_one else ("constant-type",)
+    note = next((note for note in notes if note.code in codes), None)
+    if note is None:
         return findings
     return tuple(
         replace(found, evidence=(*found.evidence, note.what), hint=note.hint)
