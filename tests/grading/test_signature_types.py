@@ -159,8 +159,9 @@ def test_a_macro_that_is_no_number_is_the_compilers_to_name(gpu: Device, tmp_pat
 @pytest.mark.parametrize(
     ("declared", "is_told"),
     [("float2 vectors[64]", ""), ("float vectors[128]", ""), ("float1 vectors[128]", ""),
-     ("float4 vectors[64]", "float4"), ("struct Pair { float x, y; };\n__constant__ Pair vectors[64]", ""), ("int2 vectors[64]", "int2"),
-     ("unsigned int vectors[128]", "unsigned int"), ("double2 vectors[64]", "double2")],
+     ("float4 vectors[64]", "float4"), ("int2 vectors[64]", "int2"), ("double2 vectors[64]", "double2"),
+     ("unsigned int vectors[128]", "unsigned int"),
+     ("struct Pair { float x, y; };\n__constant__ Pair vectors[64]", "")],
 )  # fmt: skip
 def test_constants_of_another_type_are_told(gpu: Device, tmp_path: Path, declared: str, is_told: str) -> None:
     field = "__global__ void field(float *out, int width, int height, int count) { out[0] = *(float *)vectors; }"
