@@ -55,7 +55,7 @@ def _unlike_checks(exercise: AnyExercise, rows: Sequence[str]) -> Iterator[str]:
     numbers = {len(exercise.cases), sum(not case.hidden for case in exercise.cases)}
     is_copy = exercise.hidden_points > 0  # `gpulab handout` left cases out
     if len(sizes) == 1 and int(sizes[0]) not in numbers and not is_copy:
-        yield f"the points table has {sizes[0]} sizes, but the exercise has {len(exercise.cases)}: write this number"
+        yield f"the points table has {sizes[0]} sizes, but the exercise has {len(exercise.cases)}"
 
 
 def points_table(exercise: Exercise) -> str:

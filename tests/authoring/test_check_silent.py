@@ -103,7 +103,7 @@ def test_another_number_of_sizes_in_the_readme(tmp_path: Path, capsys: pytest.Ca
     folder = course(tmp_path, readme=("4 sizes", "8 sizes"))
     code, text = checked(capsys, folder)
     assert (code, text.splitlines()[0]) == (0, "shift: 0 errors, 1 warning")
-    what = "the points table has 8 sizes, but the exercise has 4: write this number"
+    what = "the points table has 8 sizes, but the exercise has 4"
     assert f"{folder / 'README.md'}:3: warning: {what}" in text
 
 

@@ -127,6 +127,18 @@ def test_files_for_no_exercise_are_told_once_a_student(folder: Path) -> None:
     assert problem.finding.hint == "Name a file after its exercise: reduction or scan."
 
 
+def test_files_that_come_with_a_copy_of_the_course_are_not_told(folder: Path) -> None:
+    for name in ("scan/scan.cu", "scan/naive.cu", "scan/exercise.py", "calibration/gpu.toml", "../README.md"):
+        write(folder, f"alice/course/exercises/{name}")
+    found = collected(folder)
+    assert [each.label for each in found.submissions] == ["alice/course/exercises/scan/scan.cu"] and not found.problems
+    write(folder, "alice/course/exercises/scan/skan.cu")
+    write(folder, "alice/course/exercises/scan/scan.cpp")
+    (deeper, advice) = ("course/exercises/scan/", "submissions end in .cu.")
+    expected = f"2 files for no exercise, left out: {deeper}skan.cu, {deeper}scan.cpp: {advice}"
+    assert only_problem(folder).finding.what == expected
+
+
 def test_of_many_files_for_no_exercise_three_are_named(folder: Path) -> None:
     for name in "abcde":
         write(folder, f"alice/{name}\u202e.txt" if name == "b" else f"alice/{name}.txt")

@@ -255,7 +255,7 @@ def test_a_wrong_signature(bench: Bench, parameters: tuple[int, ...], what: str,
     assert codes(results) == dict.fromkeys(ALL_CHECKS, "wrong-signature")
     (finding,) = results["compile"].findings
     assert finding.what == what
-    assert finding.evidence == ("called with: a pointer, a pointer, unsigned int", f"declared: {declared}")
+    assert finding.evidence == ("called with: `in`, `out`, unsigned int", f"declared: {declared}")
     assert "skeleton" in finding.hint
 
 

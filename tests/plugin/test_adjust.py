@@ -75,6 +75,7 @@ def test_every_format_has_the_adjusted_totals(school: Course) -> None:
             "18, second: +5 points: nice, short report",
             "18, third: -5 points: has no submission",
             "19, third: +60 points: oral exam",
+            "3 students: 1 passed, 1 failed, 1 handed in nothing",
         ]
     )
     report = json.loads((school.folder / "grades.json").read_text())

@@ -249,7 +249,13 @@ class _Student:
                 student.faults.append(entry)
             elif not entry.is_folder:
                 student.others.append(entry)
+        if any(entry.parts[-1] == "exercise.py" for entry in student.others):  # a copy of the course
+            student.others[:] = (entry for entry in student.others if student._may_be_own(entry))
         return student
+
+    def _may_be_own(self, entry: Entry) -> bool:
+        """Return True for a source in a copy of the course that did not come with it."""
+        return entry.parts[-1] != "naive.cu" and (entry.suffix == ".cu" or Path(entry.parts[-1]).stem in self.exercises)
 
     def submissions(self) -> Iterator[HandedIn]:
         """Yield the file that counts per exercise."""

@@ -58,7 +58,7 @@ def parameter_finding(module: Module, launch: Launch) -> Finding | None:
             f"but it is called with {_type_name(launch.args[at])} ({given[at]} bytes)."
         )
     evidence = (
-        f"called with: {', '.join(map(_type_name, launch.args))}",
+        f"called with: {', '.join(f'`{arg}`' if isinstance(arg, str) else _type_name(arg) for arg in launch.args)}",
         f"declared: {_count(len(declared), 'parameter')} of {', '.join(map(str, declared)) or 'no'} bytes",
     )
     return finding("wrong-signature", what, evidence=evidence)

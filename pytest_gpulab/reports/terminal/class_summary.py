@@ -52,7 +52,9 @@ def class_sections(gradebook: Gradebook) -> Iterator[Section]:
 def last_line(gradebook: Gradebook) -> str:
     """Return the numbers of students by verdict, such as `13 students: 9 passed, 3 failed, 1 handed in nothing`."""
     everyone = standings(gradebook, counting_grades(gradebook))
-    verdicts = [_verdict(standing.row) for standing in everyone] + [ABSENT] * len(gradebook.absent)
+    absent = {student.id for student in gradebook.absent}  # with adjusted points, some have a row
+    verdicts = [_verdict(standing.row) for standing in everyone if standing.row.student.id not in absent]
+    verdicts += [ABSENT] * len(gradebook.absent)
     counts = [
         f"{verdicts.count(verdict)} {verdict}" for verdict in ("passed", *WORST_FIRST, ABSENT) if verdict in verdicts
     ]
