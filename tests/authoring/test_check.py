@@ -109,6 +109,18 @@ FUNCTIONS = {
     ),
     "a misspelt buffer": (('("in", "out", np', '("in", "output", np'), "no buffer is called 'output'"),
     "a scalar of 8 bytes": (("np.int32(n)", "np.int64(n)"), "Parameter 3 of `shift` is 4 bytes wide"),
+    "an output of another type": (
+        ('"output", np.float32', '"output", np.float64'),
+        "Parameter 2 (`out`) of `shift` is `float *`, but the grader passes `double *` (`out`)",
+    ),
+    "a constant that the sources lack": (
+        ("args),))", 'args),), {"table": "in"})'),
+        "the baseline does not fit the plan: There is no array called `table` at file scope",
+    ),
+    "a reference with a further output": (
+        ("np.roll(x, 1)}, {", 'np.roll(x, 1), "sum": x}, {'),
+        "`values` has ['out', 'sum'], but the output buffers are ['out']",
+    ),
     "a misspelt kernel": (('Launch("shift"', 'Launch("shifted"'), "there is no kernel called `shifted`"),
     "inputs of another dtype": (
         ("rng.standard_normal(problem.size, dtype=np.float32)", "rng.standard_normal(problem.size)"),

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.authoring.readme import points_table
-from pytest_gpulab.exercise import Problem
+from pytest_gpulab.exercise import Exercise, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.expected import Expectations
 
 CATALOGUE = Catalogue(Path(__file__).resolve().parents[2] / "exercises")
 NAMES = ("histogram", "matrix_sum", "stencil", "transpose")
@@ -19,6 +20,19 @@ TILE = {"TILE_X": 32, "TILE_Y": 8, "ITEMS_PER_THREAD": 4}
 @pytest.mark.parametrize("name", NAMES)
 def test_an_exercise_has_at_most_40_lines(name: str) -> None:
     assert len((CATALOGUE.folder / name / "exercise.py").read_text(encoding="utf-8").splitlines()) <= 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_exercise_has_all_that_a_course_needs(name: str) -> None:
+    root, exercise = CATALOGUE.folder.parent, CATALOGUE.load(name).exercise
+    assert isinstance(exercise, Exercise) and exercise.uses
+    assert all((CATALOGUE.folder / name / file).is_file() for file in ("README.md", "naive.cu", f"{name}.cu"))
+    solutions = root / "solutions" / name
+    ladder = Expectations.load([solutions / "expected.toml"])
+    points = [step.points for path in sorted(solutions.glob("*.cu")) if (step := ladder.for_path(path))]
+    assert len(points) >= 3 and points[-1] == 100 > min(points)
+    wrong, honest = (len(list((root / "tests" / kind / name).glob("*.cu"))) for kind in ("wrong", "honest"))
+    assert wrong >= 8 and honest >= 2
 
 
 @pytest.mark.parametrize("name", NAMES)

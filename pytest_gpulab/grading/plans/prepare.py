@@ -24,6 +24,7 @@ from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
 
 Array = npt.NDArray[Any]
 
+PACKAGE = Path(__file__).parents[2]
 LOOK_ALIKE_SHARE = 16  # a look-alike differs in one of this number of elements
 
 
@@ -285,8 +286,14 @@ def instructors_code(what: str) -> Iterator[None]:
     except MemoryError:  # not a mistake of the exercise
         raise
     except Exception as error:
-        frames = error.__traceback__.tb_next if error.__traceback__ else None  # without the frame of this function
-        lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()
         text = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) or not str(error) else str(error)
-        mistake = finding(EXERCISES_MISTAKE, f"The exercise's own `{what}` is wrong: {text}", evidence=lines)
-        raise InstructorsMistake(mistake) from error
+        what = f"The exercise's own `{what}` is wrong: {text}"
+        raise InstructorsMistake(finding(EXERCISES_MISTAKE, what, evidence=_traceback(error))) from error
+
+
+def _traceback(error: Exception) -> list[str]:
+    """Return the lines of a traceback without the frames of this package, if there are others."""
+    described = traceback.TracebackException.from_exception(error)
+    own = [frame for frame in described.stack if not Path(frame.filename).is_relative_to(PACKAGE)]
+    described.stack = traceback.StackSummary.from_list(own or described.stack)
+    return "".join(described.format()).splitlines()
