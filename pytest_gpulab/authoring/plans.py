@@ -43,9 +43,8 @@ def source_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
         return
     verdict = _verdict(loaded, device, skeleton)
     if verdict == "passed":
-        yield Defect(
-            "the skeleton counts as a finished submission", str(skeleton), "Add GPULAB_TODO(kernel); at file scope."
-        )
+        marks = " ".join(f"GPULAB_TODO({name});" for name in sorted(kernels_of(loaded, device)))
+        yield Defect("the skeleton counts as a finished submission", str(skeleton), f"Add at file scope: {marks}")
     elif verdict == "not started":
         yield from _misspelt_marks(loaded, device, skeleton)
         yield from _compiled_when_started(loaded, device, skeleton)
@@ -149,7 +148,8 @@ def _compiled(loaded: LoadedExercise, device: Device, path: Path, what: str) -> 
         if failed.verdict == "not gradable":
             yield of_finding(found, str(path))
         else:
-            shown = " ".join(found.evidence[:1])
+            is_missing = found.code == "tunable-missing"  # its hint is for instructors, too
+            shown = found.hint if is_missing and found.hint else " ".join(found.evidence[:1])
             place = f"{path}{found.where.removeprefix(path.name)}"  # a finding names the file without its folder
             yield Defect(f"{what} does not fit the plan: {found.what}", place, shown)
         return

@@ -298,7 +298,16 @@ FILES = {
         "naive", "int i =", "integer i =", "the baseline does not fit the plan: The file does not compile"
     ),
     "a skeleton without its mark": broken(
-        "skeleton", "GPULAB_TODO(shift);\n", "", "the skeleton counts as a finished submission"
+        "skeleton",
+        "GPULAB_TODO(shift);\n",
+        "",
+        "the skeleton counts as a finished submission\n      Add at file scope: GPULAB_TODO(shift);",
+    ),
+    "a skeleton without its tunable": broken(
+        "skeleton",
+        "GPULAB_TUNABLE(BLOCK_SIZE, 128)\n",
+        "",
+        "      Write GPULAB_TUNABLE(BLOCK_SIZE, value) at file scope",
     ),
     "a skeleton with another kernel": broken(
         "skeleton", "void shift", "void shifts", "the skeleton does not fit the plan: there is no kernel called `shift`"
