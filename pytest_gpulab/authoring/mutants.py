@@ -24,7 +24,7 @@ from pytest_gpulab.grading.time_limits import TimeLimits
 from .defects import Defect, Report
 from .mutator import Mutant, mutants
 
-LIMITS = CaseLimits(TimeLimits(case_s=2.0, file_s=10.0), smallest=False)
+LIMITS = CaseLimits(TimeLimits(case_s=2.0, file_s=10.0), smallest="none")
 MOST_PER_SOLUTION = 200
 _NO_CODE = re.compile(r"\.section\s+\.debug.*|\.loc[^\n]*|\.file[^\n]*|//[^\n]*|\$L__tmp\d+:?|\s+", re.S)
 

@@ -5,7 +5,7 @@ Errors are mistakes in kernels, limits of the simulated GPU, and missing hardwar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -108,7 +108,15 @@ class Lane:
 
 
 def _short(index: tuple[int, int, int]) -> str:
-    return str(index[0]) if index[1:] == (0, 0) else f"({index[0]}, {index[1]}, {index[2]})"
+    x, y, z = index
+    return str(x) if (y, z) == (0, 0) else f"({with_axes(index[::-1] if z else (y, x))})"
+
+
+def with_axes(index: Sequence[int]) -> str:
+    """Return an index of several axes with their names, x last, such as `y=16, x=0`, as for threads and elements."""
+    if len(index) not in (2, 3):
+        return ", ".join(map(str, index))
+    return ", ".join(f"{axis}={at}" for axis, at in zip("zyx"[-len(index) :], index, strict=True))
 
 
 @dataclass(frozen=True)

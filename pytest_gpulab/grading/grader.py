@@ -74,7 +74,7 @@ class Grader(CheckGrader):
         self._counted: Usages | None = None
         self._quotes: Quotes | None = None
         self._has_failed = False
-        self._is_shrinking = limits.smallest and device.info.kind == "simulated"
+        self._smallest = limits.smallest if device.info.kind == "simulated" else "none"
         self._shrinker: Shrinker | None = None
         self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
         self._annotator = self._new_annotator() if annotate else None
@@ -189,12 +189,13 @@ class Grader(CheckGrader):
 
     def _with_smallest(self, case: Case, found: Finding, hazard: str = "") -> Finding:
         """Return a finding with the smallest failing input, which only the simulated GPU searches."""
-        if not self._is_shrinking:
+        if self._smallest == "none":
             return found
         from pytest_gpulab.grading.correctness.shrinking import Shrinker, same_hazard
 
         if self._shrinker is None:
-            self._shrinker = Shrinker(self._loaded, self._path, self._builds, self._cases, self._seed)
+            is_first = self._smallest == "first"
+            self._shrinker = Shrinker(self._loaded, self._path, self._builds, self._cases, self._seed, is_first)
         return self._shrinker.added_to(case, found, same_hazard(hazard, found) if hazard else None)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
@@ -369,17 +370,19 @@ def provenance_of(exercise: Loaded, info: DeviceInfo, seed: int, source_sha256: 
     )
 
 
-SEARCHED_CASE_S, SEARCHED_FILE_S = 4.0, 20.0
+SEARCHED = CaseLimits(TimeLimits(case_s=2.0, file_s=5.0), smallest="first")
+"""Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
 
 
 def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | None:
     """Return the smallest failing input of a submission's first failing check that has one."""
-    grader = Grader(exercise, path, device, seed, limits=CaseLimits(TimeLimits(SEARCHED_CASE_S, SEARCHED_FILE_S)))
+    grader = Grader(exercise, path, device, seed, limits=SEARCHED)
     for check in checks_of(exercise.exercise):
         if check.kind in ("compile", "correct", "safe") and not check.hidden:
-            found = (finding.smallest for finding in grader.run(check).findings)
-            if (smallest := next(filter(None, found), None)) is not None:
-                return smallest
+            findings = grader.run(check).findings
+            found = next((finding.smallest for finding in findings if finding.smallest is not None), None)
+            if found is not None or any(finding.code == TIME_LIMIT for finding in findings):
+                return found
     return None
 
 

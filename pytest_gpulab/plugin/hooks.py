@@ -10,7 +10,7 @@ library and pytest. Without `--gpulab` it adds only options and a marker.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,7 @@ class GradingHooks:
         self.config = config
         self.is_worker = hasattr(config, "workerinput")
         self.is_at_end = False
+        self.running: dict[str, None] = {}  # ids of checks that have begun and not ended, in order
         self.exercises_mistakes = 0  # checks that are not gradable because of the exercise
         self.gradebook = Gradebook(root=config.rootpath)
         self.summary = Summary(config)
@@ -229,6 +230,14 @@ class GradingHooks:
         self.summary.note(report, call)
         return report
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Record that a check begins, in this or another process."""
+        self.running[nodeid] = None
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Record that a check has ended."""
+        self.running.pop(nodeid, None)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the result of a check, from this or another process."""
         from pytest_gpulab.reports.gradebook import is_exercises_mistake
@@ -319,14 +328,21 @@ class GradingHooks:
         more += listing_sections(self.gradebook.grades) if self.config.getoption("gpulab_annotate") else []
         asked = (self.config.get_verbosity(), self.class_run is not None)
         painter = Painter(self.config.get_terminal_writer().markup)
-        for title, lines in (*sections(self.gradebook, *asked), *more):
+        shows_output = self.config.getoption("capture", "") == "no"
+        for title, lines in (*sections(self.gradebook, *asked, shows_output), *more):
             terminalreporter.section(title)
             for line in lines:
                 terminalreporter.line(painter.painted(line))
-        repeat = f"Repeat this run with --gpulab-seed={self.session.settings.seed}."
-        notes = (part for line in (*footnotes(self.gradebook, *asked), repeat) for part in wrapped(line))
+        notes = (part for line in (*footnotes(self.gradebook, *asked), *self._last_words()) for part in wrapped(line))
         for line in (*notes, *self.files.written_lines()):
             terminalreporter.line(line)
+
+    def _last_words(self) -> Iterator[str]:
+        """Yield the checks that a stopped run has left unfinished, and the seed to repeat a run with checks."""
+        if self.running:
+            yield f"The run was stopped in {', '.join(self.running)}: no result."
+        if self.gradebook.grades or self.gradebook.ungraded or self.running:
+            yield f"Repeat this run with --gpulab-seed={self.session.settings.seed}."
 
     def pytest_unconfigure(self) -> None:
         """Disconnect from the cluster and remove unpacked archives, also if the session did not start."""

@@ -12,7 +12,7 @@ TABLE = """\
 submission    verdict  points       ms  total  needs  occup.  regs
 01_neighbored  failed*  60/100   ~0.103  ~0.88x  1.4x    100%    15
 02_strided     passed   70/100  ~0.0541  ~1.68x  1.4x    100%    14
-missed speedup[2.4x]: too-slow: An estimated speedup of 1.68x over naive.cu.
+missed speedup[2.4x]: too-slow: An estimated speedup of ~1.68x over naive.cu.
 Repeat this run with --gpulab-seed=1323.
 
 =================== 5 passed in 62.62s (0:01:02) ===================

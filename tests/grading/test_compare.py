@@ -78,7 +78,7 @@ def test_wrong_elements_are_counted_and_the_first_ones_shown() -> None:
     [
         (np.array([3], np.int32), [4], "the only element is wrong", "out[0] is 3, expected 4"),
         (np.array([3, 4], np.int32), [4, 5], "all 2 elements are wrong", "out[0] is 3, expected 4"),
-        (np.array([[1, 2], [3, 4]]), [[1, 2], [9, 4]], "1 of 4 elements is wrong", "out[1, 0] is 3, expected 9"),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [9, 4]], "1 of 4 elements is wrong", "out[y=1, x=0] is 3, expected 9"),
         (
             floats(NAN, 0.1),
             [1, 0.1],
@@ -135,11 +135,11 @@ def test_poisoned_elements_were_not_written() -> None:
     expected = np.arange(12.0).reshape(3, 4)
     everything = found(actual, expected)
     assert (everything.code, everything.what) == ("not-written", "`out`: all 12 elements are never written.")
-    assert everything.evidence == ("at index (0, 0), (0, 1), (0, 2), (0, 3), (1, 0), ...",)
+    assert everything.evidence == ("at index (y=0, x=0), (y=0, x=1), (y=0, x=2), (y=0, x=3), (y=1, x=0), ...",)
     actual[:2] = expected[:2]
     tail = found(actual, expected)
     assert tail.what == "`out`: 4 of 12 elements are never written: only the last row, row 2."
-    assert tail.evidence == ("at index (2, 0), (2, 1), (2, 2), (2, 3)",)
+    assert tail.evidence == ("at index (y=2, x=0), (y=2, x=1), (y=2, x=2), (y=2, x=3)",)
     assert tail.hint == error_location.LAST_ROWS
 
 

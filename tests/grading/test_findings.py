@@ -174,14 +174,14 @@ TOLD = [
         "constant_memory/distances_of_swapped_axes",
         "correct[37x1]",
         "all but the first column.",
-        "out[0, 1] is",
+        "out[y=0, x=1] is",
         error_location.IN_X,
     ),
     (
         "constant_memory/rows_from_columns",
         "correct[97x61]",
         "never written: all but the diagonal of every block (8 x 8 elements).",
-        "at index (0, 1)",
+        "at index (y=0, x=1)",
         error_location.SAME_INDEX,
     ),
     (

@@ -62,7 +62,7 @@ def test_the_report_fits_the_terminal(course: Course, monkeypatch: pytest.Monkey
     assert max(len(line) for line in report if "run it: " not in line) <= columns  # a command is not wrapped
     header = next(line for line in report if line.startswith("submission"))
     assert {"verdict", "points", "ms", "total"} <= set(header.split())
-    assert ("occup." in header, "regs" in header) == (columns > 60, columns > 80)
+    assert ("occup." in header, "regs" in header) == (columns > 80, columns > 80)
     assert any(line.startswith("naive.cu   ") for line in report)
 
 

@@ -64,20 +64,22 @@ def test_the_classic_table() -> None:
     )
     assert report(gradebook).splitlines()[:7] == [
         "== gpulab: sum, speed at n=65536",
-        "submission  verdict   points       ms   GB/s    step   total  needs  occup.  regs",
-        "----------  --------  ------  -------  -----  ------  ------  -----  ------  ----",
+        "submission  verdict   points       ms   GB/s    step   total  needs        next  occup.  regs",
+        "----------  --------  ------  -------  -----  ------  ------  -----  ----------  ------  ----",
         "naive.cu    baseline           ~0.640   ~414           1.00x",
-        "1_modulo    failed*    10/30   ~0.640   ~414  ~1.00x  ~1.00x   1.5x     50%    16",
-        "2_strided   passed     30/30   ~0.400   ~662  ~1.60x  ~1.60x   1.5x     50%    16",
-        "10_loads    passed     30/30  ~0.0665  ~3984  ~6.02x  ~9.62x   1.5x     50%    16",
+        "1_modulo    failed*    10/30   ~0.640   ~414  ~1.00x  ~1.00x   1.5x  1.5x (+20)     50%    16",
+        "2_strided   passed     30/30   ~0.400   ~662  ~1.60x  ~1.60x   1.5x           -     50%    16",
+        "10_loads    passed     30/30  ~0.0665  ~3984  ~6.02x  ~9.62x   1.5x           -     50%    16",
     ]
 
 
 def test_estimates_are_marked_and_explained() -> None:
     text = report(book(("a.cu", [speed(0.2)])))
     row = next(line for line in text.splitlines() if line.startswith("a "))
-    assert row.count("~") == 4
-    assert "\nstep: speedup over the row above; total: over the baseline; needs: the total that is required.\n" in text
+    assert row.count("~") == 3
+    legend = "\ntotal: over the baseline; needs: the total that is required; next: the next tier and its points.\n"
+    assert legend in text and "step" not in text  # the only submission has no row above but the baseline
+    assert "\nstep: speedup over the row above; total: " in report(book(("a.cu", [speed(0.2)]), ("b.cu", [speed(0.1)])))
     assert text.endswith("~ estimated by a cost model of the GPU: an estimate, never a measurement.")
     assert "~" not in report(book(("a.cu", [speed(0.2, estimated=False)])))
 
@@ -89,8 +91,30 @@ def test_the_rows_figures_come_from_the_required_tier_against_the_naive_kernel()
         speed(0.2, threshold=2),
     ]
     lines = report(book(("a.cu", tiers))).splitlines()
-    assert lines[4].split()[3:8] == ["~0.200", "~1325", "~3.20x", "~3.20x", "2x"]
-    assert not lines[5].startswith("+")
+    assert lines[5].split()[3:9] == ["~0.200", "~1325", "~3.20x", "2x", "9x", "(+20)"]
+    assert not any(line.startswith("+ 9x") for line in lines)
+
+
+def test_a_second_baseline_has_its_row_where_both_times_are_one_estimate() -> None:
+    second = replace(speed(0.2, "missed", 4, baseline="blelloch.cu"), name="speedup[4x blelloch]")
+    second = replace(second, measurement=replace(second.measurement, baseline_ms=0.3, speedup=1.5))  # type: ignore[type-var]
+    rows = [line.split() for line in report(book(("a.cu", [speed(0.2), second]))).splitlines()[3:7]]
+    assert [row[:2] for row in rows] == [
+        ["naive.cu", "baseline"],
+        ["+", "blelloch"],
+        ["a", "passed"],
+        ["+", "blelloch"],
+    ]
+    assert rows[1][2] == "~0.300" and rows[3][2:] == ["~0.200", "~1325", "~1.50x", "4x", "4x", "(+20)", "50%", "16"]
+
+
+def test_the_next_tier_is_the_lowest_one_that_was_missed() -> None:
+    tiers = [speed(0.4, "missed", 4), speed(0.4, "missed", 2), speed(0.4, threshold=1.4)]
+    extra = replace(speed(0.5, "missed", 9), max_points=0.0)
+    wrong = [correct("correct[n=1]", "failed", NO_COMPILE)]
+    lines = report(book(("a.cu", tiers), ("b.cu", [extra]), ("c.cu", wrong))).splitlines()
+    at = lines[1].index("next") + len("next")
+    assert [line[:at].split("  ")[-1].strip() for line in lines[4:7]] == ["2x (+20)", "9x", "-"]
 
 
 def test_further_variants_and_baselines_have_their_own_rows() -> None:
@@ -240,7 +264,10 @@ def test_checks_that_need_a_wrong_result_are_counted_with_it() -> None:
 def test_missed_tiers_of_one_measurement_are_one_line() -> None:
     tiers = [speed(0.5, "missed", threshold, required=False) for threshold in (1.8, 2.4, 4.3)]
     text = report(book(("x.cu", [speed(0.5, threshold=1.4), *tiers])))
-    assert "\nx.cu\n  missed speedup[1.8x], 2.4x, 4.3x: too-slow: 1.10x over naive.cu.\nstep: " in text
+    assert (
+        "\nx.cu\n  missed speedup[1.8x], 2.4x, 4.3x: too-slow: 1.10x over naive.cu.\n      hint: Mind the addresses.\ntotal: "
+        in text
+    )
 
 
 def test_a_failed_tier_and_the_missed_ones_above_it_share_evidence_and_hint() -> None:
@@ -250,10 +277,10 @@ def test_a_failed_tier_and_the_missed_ones_above_it_share_evidence_and_hint() ->
         "  FAILED speedup[1.4x], missed 2x, 3x: too-slow: 1.10x over naive.cu.\n"
         "      interval 1.09 to 1.11\n"
         "      hint: Mind the addresses.\n"
-        "step: "
+        "total: "
     ) in report(book(("x.cu", tiers)))
     expected = report(book(("x.cu", tiers), expected=("speedup[1.4x]",)))
-    assert "\n  expected speedup[1.4x], missed 2x, 3x: too-slow: 1.10x over naive.cu.\nstep: " in expected
+    assert "\n  expected speedup[1.4x], missed 2x, 3x: too-slow: 1.10x over naive.cu.\n      hint: Mind" in expected
 
 
 def test_an_unexpected_failure_is_not_hidden_among_expected_ones_of_the_same_reason() -> None:
@@ -385,7 +412,7 @@ def test_several_files_that_are_not_started_are_one_list_unless_verbose() -> Non
     idle = [correct("compile", "not started", todo)]
     begun = ("c.cu", [correct()])
     assert report(book(("a.cu", idle), begun, ("b.cu", idle))).splitlines()[-5:] == [
-        "c           passed    10/10   -     -     -      -      -       -     -",
+        "c           passed    10/10   -     -      -      -       -     -",
         "== gpulab: not started",
         "a.cu",
         "b.cu",
@@ -404,6 +431,27 @@ def test_a_hint_is_given_once() -> None:
     ]
     text = report(book(("x.cu", [speed(0.64, "missed"), *checks]), ("y.cu", checks)))
     assert text.count("Use paper.") == 2, "once for each submission"
+
+
+def test_the_hint_for_a_missed_bonus_is_one_line_unless_verbose() -> None:
+    slow = Finding("too-slow", "1.10x over naive.cu.", hint="Limited by latency: 80 % of the time. What could it do?")
+    missed = replace(speed(0.5, "missed", required=False), findings=(slow,))
+    assert "      hint: Limited by latency: 80 % of the time.\n" in report(book(("x.cu", [missed])))
+    assert "What could it do?" in report(book(("x.cu", [missed])), verbosity=1)
+    long = replace(missed, findings=(replace(slow, hint="word " * 60),))
+    (hint,) = [line for line in report(book(("x.cu", [long]))).splitlines() if "hint: " in line]
+    assert hint.endswith("...") and len(hint) <= WIDTH
+
+
+def test_the_output_of_a_kernel_that_passed_is_announced_and_shown_if_asked() -> None:
+    checks = [replace(correct(f"correct[n={n}]"), printed=f"n is {n}\n") for n in range(3)]
+    gradebook = book(("x.cu", checks))
+    note = "x.cu\n  The kernel printed in correct[n=0], correct[n=1], correct[n=2]; -s or -v shows it."
+    assert note in report(gradebook) and "n is 2" not in report(gradebook)
+    assert "The kernel printed" not in report(gradebook, verbosity=-1)
+    for shown in (sections(gradebook, 1), sections(gradebook, 0, with_output=True)):
+        lines = [line for title, lines in shown if title == "gpulab: findings" for line in lines]
+        assert lines[-2:] == ["      output of correct[n=2]:", "        n is 2"]
 
 
 def test_expected_findings_are_one_line_unless_verbose() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -60,14 +61,14 @@ class CaseLimits:
         max_elements: the largest product of a case's extents; larger cases are not run. None: no limit.
         again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
         beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
-        smallest: True to search the smallest failing inputs.
+        smallest: the smallest failing inputs to search: `all` with their rules, only the `first`, or `none`.
     """
 
     time: TimeLimits = DEFAULT_LIMITS
     max_elements: int | None = None
     again: bool = True
     beside_a_gpu: bool = False
-    smallest: bool = True
+    smallest: Literal["all", "first", "none"] = "all"
 
 
 USUAL = CaseLimits()

@@ -74,10 +74,14 @@ class Shrinker:
         builds: its builds.
         cases: the runs of its cases.
         seed: the seed of all input data.
+        is_first: True to search only the first one, without its rule.
     """
 
-    def __init__(self, loaded: LoadedExercise, path: Path, builds: Builds, cases: CaseRuns, seed: int) -> None:
+    def __init__(
+        self, loaded: LoadedExercise, path: Path, builds: Builds, cases: CaseRuns, seed: int, is_first: bool = False
+    ) -> None:
         self._loaded, self._path, self._builds, self._cases, self._seed = loaded, path, builds, cases, seed
+        self._is_first = is_first
         self._found: dict[tuple[str, str], SmallestInput | None] = {}
 
     def added_to(self, case: Case, found: Finding, same: Same | None = None) -> Finding:
@@ -86,7 +90,7 @@ class Shrinker:
             return found
         key = (found.code, found.where)
         if key not in self._found:
-            if len(self._found) >= MAX_SEARCHES:
+            if len(self._found) >= (1 if self._is_first else MAX_SEARCHES):
                 return found
             self._found[key] = self._search(case, found, same or same_failure(found))
         return replace(found, smallest=self._found[key])
@@ -95,11 +99,12 @@ class Shrinker:
         try:
             search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same)
             trial = search.smallest()
+            rule = "" if self._is_first or trial is None else search.rule(trial)
         except (BuildFailed, InstructorsMistake):
             return None
         if trial is None:
             return None
-        return SmallestInput(search.words(trial, found), search.rule(), self._command(case, trial, search.pattern))
+        return SmallestInput(search.words(trial, found), rule, self._command(case, trial, search.pattern))
 
     def _command(self, case: Case, trial: Trial, pattern: str) -> str:
         size = trial.problem.size
@@ -142,10 +147,7 @@ class _Search:
         if trial is None:
             return None
         self._left = MAX_WORK["values"]
-        simple = self._simplest(extents, trial)
-        self._left = MAX_WORK["rule"]
-        self._try_more_sizes(extents)
-        return simple
+        return self._simplest(extents, trial)
 
     def words(self, trial: Trial, original: Finding) -> str:
         """Return the input, and the failure if it is another than the original one."""
@@ -156,8 +158,10 @@ class _Search:
             what = found.what
         return f"{given}: {what}" if what else given
 
-    def rule(self) -> str:
+    def rule(self, smallest: Trial) -> str:
         """Return the sizes that fail, as far as sizes were tried; empty if no rule holds."""
+        self._left = MAX_WORK["rule"]
+        self._try_more_sizes(extents_of(smallest.problem.size))
         words = rule(self._failed, self._names, self._edges)
         if not words:
             return ""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.exercise import Case, Plan, Problem, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Build, Builds, variant_key
@@ -168,4 +169,4 @@ def _wrong_output(trial: Trial, run: Run, name: str, mask: Array) -> str:
     at = tuple(np.argwhere(missing if missing.any() else mask)[0].tolist())
     is_unwritten = bool(missing[at])
     got = "was never written" if is_unwritten else f"is {number(actual[at])}"
-    return f"{name}[{', '.join(map(str, at))}] should be {number(expected[at])}, {got}"
+    return f"{name}[{with_axes(at)}] should be {number(expected[at])}, {got}"

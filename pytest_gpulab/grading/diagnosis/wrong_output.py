@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
@@ -85,7 +86,7 @@ def _element(output: WrongValue, at: tuple[int, ...]) -> str:
     allowed = output.tolerance[at]
     bound = f" (allowed error {float(allowed):.3g})" if allowed else ""
     got, wanted = number(output.actual[at]), number(output.expected[at])
-    return f"{output.name}[{', '.join(map(str, at))}] is {got}, expected {wanted}{bound}"
+    return f"{output.name}[{with_axes(at)}] is {got}, expected {wanted}{bound}"
 
 
 def _first_indices(mask: Array) -> str:
@@ -95,4 +96,4 @@ def _first_indices(mask: Array) -> str:
 
 
 def _index(at: tuple[int, ...]) -> str:
-    return ", ".join(map(str, at)) if len(at) == 1 else f"({', '.join(map(str, at))})"
+    return with_axes(at) if len(at) == 1 else f"({with_axes(at)})"

@@ -36,7 +36,7 @@ def departures(traced: Traced, launch: int, block: int, rows: Sequence[Row]) -> 
 
 
 def _words(row: Row, index: int, right: Any) -> str:
-    return f"first wrong value: {row.array.name}[{index}] is {number(row.values[index])}, right is {number(right)}"
+    return f"first wrong value: {row.array.element(index)} is {number(row.values[index])}, right is {number(right)}"
 
 
 def _against_steps(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Wrong]:

@@ -145,7 +145,7 @@ def _unwritten(rows: list[Row]) -> Iterator[Mark]:
         for index, thread in row.unwritten.items():
             is_late = any(index in later.writers for later in rows[number + 1 :] if later.array is row.array)
             when = " before any thread has written it" if is_late else ", which was never written"
-            yield Mark(number, index, f"thread {thread} reads {row.array.name}[{index}]{when}")
+            yield Mark(number, index, f"thread {thread} reads {row.array.element(index)}{when}")
 
 
 def _faulty_array(traced: Traced, number: int, launch: LaunchTrace, block: int) -> tuple[str, int] | None:
@@ -190,7 +190,7 @@ def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> I
     if places:
         _, number, index = min(places)
         where = f"no barrier between lines {' and '.join(map(str, sorted(lines)))}"
-        yield Mark(number, index, f"{RACE} {mine} and {theirs} on {rows[number].array.name}[{index}]: {where}")
+        yield Mark(number, index, f"{RACE} {mine} and {theirs} on {rows[number].array.element(index)}: {where}")
 
 
 def _readers(rows: list[Row], row: Row, index: int) -> set[int]:
@@ -217,7 +217,7 @@ def _lost(traced: Traced, rows: list[Row]) -> Iterator[Mark]:
         if not row.writers and row.array.contents is not None and not np.any(row.array.unwritten):
             lost = [index for index in range(prod(row.array.shape)) if (number, index) not in reached]
             if len(lost) < prod(row.array.shape):
-                yield from (Mark(number, index, f"{row.array.name}[{index}] reaches no output") for index in lost)
+                yield from (Mark(number, index, f"{row.array.element(index)} reaches no output") for index in lost)
 
 
 def _reached(rows: list[Row]) -> set[tuple[int, int]]:

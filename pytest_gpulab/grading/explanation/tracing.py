@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.devices.protocol import Device, LaunchProfile, Memory, Module
 from pytest_gpulab.devices.trace_events import LaunchTrace, Trace
 from pytest_gpulab.grading.compilation.builds import Build
@@ -53,6 +55,11 @@ class TracedArray:
     contents: Array | None
     unwritten: bool | npt.NDArray[np.bool_]
     buffer: str = ""
+
+    def element(self, index: int) -> str:
+        """Return the name of an element by its flat index, such as `tile[y=1, x=0]`."""
+        is_inside = 0 <= index < prod(self.shape)
+        return f"{self.name}[{with_axes(np.unravel_index(index, self.shape)) if is_inside else index}]"  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

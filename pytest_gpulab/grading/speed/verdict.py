@@ -49,8 +49,8 @@ def too_slow(measurement: Measurement) -> Finding:
 
     The threshold is only in the check's name, so that all failed tiers of a measurement share one finding.
     """
-    how = "An estimated" if measurement.estimated else "A"
-    what = f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}."
+    how = "An estimated speedup of ~" if measurement.estimated else "A speedup of "
+    what = f"{how}{measurement.speedup:.2f}x over {measurement.baseline}."
     hint = f"Limited by {measurement.bottleneck}. {question(measurement.bottleneck)}".rstrip()
     return finding("too-slow", what, evidence=_times(measurement), hint=hint if measurement.bottleneck else "")
 
@@ -71,7 +71,8 @@ def inconclusive(measurement: Measurement) -> Finding:
 
 def _times(measurement: Measurement) -> tuple[str, ...]:
     """Return the lines of evidence of a speedup."""
-    times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
+    tilde, own_ms, baseline_ms = "~" * measurement.estimated, measurement.elapsed_ms, measurement.baseline_ms
+    times = f"{tilde}{own_ms:.4g} ms against {tilde}{baseline_ms:.4g} ms at size {measurement.size}"
     shared = f"the GPU was shared with {', '.join(measurement.shared_with)}" if measurement.shared_with else ""
     return tuple(line for line in (times, measurement.certainty, shared) if line)
 

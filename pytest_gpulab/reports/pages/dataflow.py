@@ -139,7 +139,7 @@ class _Layout:
         kind = ("written" if writers else "kept") + (" bad" if bad else "")
         value = f"{row.values[index]:.4g}" if row.known[index] else "?"
         who = f", written by thread {', '.join(map(str, writers))} in line {row.line}" if writers else ""
-        hover = f"{row.array.name}[{index}] = {value}{who}{'; ' + bad if bad else ''}"
+        hover = f"{row.array.element(index)} = {value}{who}{'; ' + bad if bad else ''}"
         yield f'<g class="{kind}"><title>{_text(hover)}</title>'
         yield f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
         small = ' font-size="9"' if len(value) > 4 else ""

@@ -58,7 +58,7 @@ def title(listing: Listing) -> str:
     if not listing.device:
         return "as it was handed in"
     variant = f"{listing.variant}, " if listing.variant else ""
-    time = f", estimated {listing.estimated_ms:.3g} ms" if listing.estimated_ms is not None else ""
+    time = f", estimated ~{listing.estimated_ms:.3g} ms" if listing.estimated_ms is not None else ""
     return f"{variant}size {listing.size} on the {listing.device}{time}"
 
 

@@ -51,6 +51,6 @@ def _parts(check: CheckResult) -> Iterator[str]:
 def _timing(check: CheckResult) -> str:
     measured = check.measurement
     assert measured is not None
-    estimated = " (estimated)" if measured.estimated else ""
-    speedup = f"{measured.speedup:.2f}x over {measured.baseline}, {measured.threshold:g}x required"
-    return f"{measured.elapsed_ms:.3g} ms at {measured.size}{estimated}: {speedup}."
+    tilde, estimated = ("~", " (estimated)") if measured.estimated else ("", "")
+    speedup = f"{tilde}{measured.speedup:.2f}x over {measured.baseline}, {measured.threshold:g}x required"
+    return f"{tilde}{measured.elapsed_ms:.3g} ms at {measured.size}{estimated}: {speedup}."

@@ -6,6 +6,8 @@ Everything is made from a `Gradebook`; nothing here prints.
 from __future__ import annotations
 
 import os
+import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -16,7 +18,7 @@ from pytest_gpulab.reports.gradebook import Gradebook
 from .bandwidth import bandwidth_lines
 from .class_summary import class_sections
 from .hardware import counter_lines, counter_notes, device_tables, occupancy_lines
-from .reasons import MAX_NAMED, Reason, condensed, reasons
+from .reasons import MAX_NAMED, condensed, reasons
 from .sweep import ESTIMATED, is_out_of_range, sweep_footnotes, sweep_sections
 from .table import table_lines, timings
 from .text import abridged, width, wrapped
@@ -47,24 +49,27 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
     return "\n".join(lines)
 
 
-def sections(gradebook: Gradebook, verbosity: int, of_class: bool = False) -> Iterator[Section]:
+def sections(
+    gradebook: Gradebook, verbosity: int, of_class: bool = False, with_output: bool = False
+) -> Iterator[Section]:
     """Yield the report's sections, each a title and its lines.
 
     Lines have at most `width()` columns, except tools' messages and commands. With a negative verbosity, each
-    submission has its first finding only. A positive one shows all findings in full, the device, the occupancy and the
-    confidence intervals. A class has a summary, and all that only with a positive verbosity.
+    submission has its first finding only. A positive one shows all findings in full, the device, the occupancy, the
+    confidence intervals, and the output of kernels that passed. That output is also shown `with_output`. A class has a
+    summary, and all that only with a positive verbosity.
     """
     if any(grade.swept for grade in gradebook.grades):
         yield from sweep_sections(gradebook.grades)
-        yield from _findings_section(gradebook, verbosity)
+        yield from _findings_section(gradebook, verbosity, with_output)
         return
     if of_class:
         yield from class_sections(gradebook)
     if not of_class or verbosity > 0:
-        yield from _all_sections(gradebook, verbosity)
+        yield from _all_sections(gradebook, verbosity, with_output)
 
 
-def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
+def _all_sections(gradebook: Gradebook, verbosity: int, with_output: bool) -> Iterator[Section]:
     idle = _not_started(gradebook, verbosity)
     grades = [grade for grade in gradebook.grades if grade.submission not in idle]
     if verbosity > 0:
@@ -89,7 +94,7 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     timing = list(_timing(grades)) if verbosity > 0 else []
     if timing:
         yield "gpulab: timing", timing
-    yield from _findings_section(gradebook, verbosity)
+    yield from _findings_section(gradebook, verbosity, with_output)
     if idle:
         yield "gpulab: not started", [*idle, *wrapped(NEXT_STEP)]
 
@@ -102,8 +107,8 @@ def _not_started(gradebook: Gradebook, verbosity: int) -> list[str]:
     return found if len(found) > 1 and verbosity <= 0 else []
 
 
-def _findings_section(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
-    lines = list(_all_findings(gradebook, verbosity))
+def _findings_section(gradebook: Gradebook, verbosity: int, with_output: bool) -> Iterator[Section]:
+    lines = list(_all_findings(gradebook, verbosity, with_output))
     if lines:
         yield "gpulab: findings", lines
 
@@ -119,7 +124,10 @@ def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) 
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
     has_tables = not of_class or verbosity > 0
     if measurements and has_tables:
-        yield "step: speedup over the row above; total: over the baseline; needs: the total that is required."
+        step = "step: speedup over the row above; " if len(gradebook.grades) > 1 else ""
+        yield from wrapped(
+            f"{step}total: over the baseline; needs: the total that is required; next: the next tier and its points."
+        )
     yield from _thresholds(gradebook.grades)
     if any(measurement.estimated for measurement in measurements) and has_tables:
         yield ESTIMATED
@@ -160,7 +168,7 @@ def _sizes(grades: Iterable[Grade]) -> str:
     return f", speed at {' and '.join(sorted(sizes))}" if sizes else ""
 
 
-def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
+def _all_findings(gradebook: Gradebook, verbosity: int, with_output: bool) -> Iterator[str]:
     for submission, finding in sorted(gradebook.ungraded.items()):
         yield submission
         yield from finding_lines("NOT GRADED", finding)
@@ -168,7 +176,10 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
     for grade in gradebook.grades:
         if grade.submission in idle or (is_out_of_range(grade) and verbosity <= 0):
             continue
-        lines = list(_submission_findings(grade, gradebook, verbosity))
+        lines = [
+            *_submission_findings(grade, gradebook, verbosity),
+            *(_passed_output(grade, with_output or verbosity > 0) if verbosity >= 0 else ()),
+        ]
         if lines:
             yield grade.submission
             yield from lines
@@ -177,6 +188,7 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
 def _submission_findings(grade: Grade, gradebook: Gradebook, verbosity: int) -> Iterator[str]:
     shown: set[object] = set()
     is_verbose, has_printed = verbosity > 0, False
+    most = None if is_verbose else MAX_PRINTED
     found = reasons(grade, gradebook.expected)
     found = found if is_verbose else condensed(found)
     file = None if gradebook.root is None else gradebook.root / grade.submission
@@ -188,12 +200,14 @@ def _submission_findings(grade: Grade, gradebook: Gradebook, verbosity: int) -> 
         finding = reason.finding.with_file(path) if path else reason.finding
         if reason.is_minor and not is_verbose:
             yield from _headline(heading, finding)
+            yield from _short_hint(finding.without(shown)) if "missed" in reason.checks else ()
+            shown.add(finding.hint)
         else:
             yield from finding_lines(heading, finding.without(shown))
             shown |= {finding.hint, finding.smallest}
         if reason.printed and (is_verbose or not has_printed):
             has_printed = True
-            yield from _printed(reason, None if is_verbose else MAX_PRINTED)
+            yield from _printed(next(iter(reason.checks.values()))[0], reason.printed, most)
 
 
 def finding_lines(heading: str, finding: Finding) -> Iterator[str]:
@@ -202,10 +216,29 @@ def finding_lines(heading: str, finding: Finding) -> Iterator[str]:
     yield from _details(finding, indent="      ")
 
 
-def _printed(reason: Reason, most: int | None) -> Iterator[str]:
-    """Yield the kernels' output in its own layout."""
-    lines = reason.printed.splitlines()
-    yield f"      output of {next(iter(reason.checks.values()))[0]}:"
+def _short_hint(finding: Finding) -> Iterator[str]:
+    """Yield the first sentence of a hint as one line, without what is in brackets if it is long."""
+    if finding.hint:
+        first = re.split(r"(?<=[.?]) ", f"hint: {finding.hint}")[0]
+        room = width() - len(indent := "      ")
+        short = first if len(first) <= room else re.sub(r" \([^)]*\)", "", first)
+        yield indent + textwrap.shorten(short, room, placeholder=" ...")
+
+
+def _passed_output(grade: Grade, is_shown: bool) -> Iterator[str]:
+    """Yield the kernels' output in checks that passed, or a line that says that there is some."""
+    printing = [check for check in grade.checks if check.printed and check.verdict == "passed" and not check.findings]
+    if is_shown:
+        yield from (line for check in printing for line in _printed(check.name, check.printed, None))
+    elif printing:
+        names = abridged([check.name for check in printing], MAX_NAMED)
+        yield from wrapped(f"The kernel printed in {names}; -s or -v shows it.", "  ", "    ")
+
+
+def _printed(name: str, printed: str, most: int | None) -> Iterator[str]:
+    """Yield the kernels' output in a check, in its own layout."""
+    lines = printed.splitlines()
+    yield f"      output of {name}:"
     yield from (f"        {line}" for line in lines[:most])
     if most is not None and len(lines) > most:
         yield f"        ... and {len(lines) - most} more lines; -v shows all"

@@ -1,8 +1,8 @@
 """One exercise's submissions as a table, in the shape of the classic table of reduction kernels.
 
 The baseline comes first, then a row per submission; "step" is the speedup over the row above, "total" over the
-baseline, the naive kernel. Further measurements, such as another variant, have rows of their own with a plus. A figure
-with a tilde is a cost model's estimate.
+baseline, the naive kernel, "next" the next tier with its points. Further measurements, such as another variant, have
+rows of their own with a plus. A figure with a tilde is a cost model's estimate.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePosixPath
+from typing import Any
 
-from pytest_gpulab.grading.grade import Grade, Measurement, Verdict
+from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Verdict
 
 from .text import width
 
 INCOMPLETE = "incomplete"
 NAIVE = "naive.cu"
-_HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "needs", "occup.", "regs")
-LEAST_NEEDED = ("regs", "occup.", "step", "GB/s", "shared", "best", "needs")
+_HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "needs", "next", "occup.", "regs")
+LEAST_NEEDED = ("regs", "needs", "occup.", "step", "GB/s", "shared", "best", "next")
 """Columns of tables that a narrow terminal has no room for, in the order in which they are left out."""
-_UNMEASURED = ("-",) * 7
+SHORT_NAME = 28  # columns of a submission's name
+_UNMEASURED = ("-",) * 8
 _TIER = re.compile(r"speedup\[[^ \]]* ?")
 WORST_FIRST: tuple[Verdict, ...] = ("failed", "not gradable", "inconclusive", "not started")
 
@@ -41,9 +43,13 @@ def timings(grade: Grade) -> dict[str, Measurement]:
     """
     timed: dict[str, Measurement] = {}
     for _, label, measurement in sorted(_measured(grade), key=lambda entry: entry[0]):
-        if all((m.size, m.elapsed_ms) != (measurement.size, measurement.elapsed_ms) for m in timed.values()):
+        if all(_timing(m) != _timing(measurement) for m in timed.values()):
             timed.setdefault(label, measurement)
     return timed
+
+
+def _timing(measurement: Measurement) -> tuple[str, str, float]:
+    return measurement.size, measurement.baseline, measurement.elapsed_ms
 
 
 def _measured(grade: Grade) -> Iterator[tuple[tuple[bool, bool], str, Measurement]]:
@@ -51,7 +57,11 @@ def _measured(grade: Grade) -> Iterator[tuple[tuple[bool, bool], str, Measuremen
     for check in grade.checks:
         if check.measurement is not None:
             relevance = (check.measurement.baseline != NAIVE, not check.required)
-            yield relevance, _TIER.sub("", check.name).rstrip("]"), check.measurement
+            yield relevance, _label(check), check.measurement
+
+
+def _label(check: CheckResult) -> str:
+    return _TIER.sub("", check.name).rstrip("]")
 
 
 def table_lines(
@@ -65,7 +75,20 @@ def table_lines(
             alone gets an asterisk.
         parts: submissions with checks that were not run; none of these has passed.
     """
-    return laid_out(_HEADERS, list(_rows(grades, expected, parts)))
+    headers, rows = _HEADERS, list(_rows(grades, expected, parts))
+    if len(grades) == 1:
+        headers, rows = _without("step", headers, rows)
+    if all(row[headers.index("next")] in ("", "-") for row in rows):
+        headers, rows = _without("next", headers, rows)
+    for name in LEAST_NEEDED[:3]:  # before names are cut too short
+        if max(map(len, _layout(headers, rows))) > width() + max(0, max(len(row[0]) for row in rows) - SHORT_NAME):
+            headers, rows = _without(name, headers, rows)
+    return laid_out(headers, rows)
+
+
+def _without(name: str, headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> tuple[Any, list[Any]]:
+    at = headers.index(name)
+    return (*headers[:at], *headers[at + 1 :]), [(*row[:at], *row[at + 1 :]) for row in rows]
 
 
 def laid_out(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -80,8 +103,7 @@ def laid_out(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[
         lines = _layout(headers, [(_shortened(row[0], narrow), *row[1:]) for row in rows])
     if max(map(len, lines)) > width() and len(headers) > 2:
         dispensable = next((name for name in LEAST_NEEDED if name in headers), headers[-1])
-        at = headers.index(dispensable)
-        return laid_out((*headers[:at], *headers[at + 1 :]), [(*row[:at], *row[at + 1 :]) for row in rows])
+        return laid_out(*_without(dispensable, headers, rows))
     return [line.rstrip() for line in lines]
 
 
@@ -104,15 +126,29 @@ def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]], parts: Collec
         above.setdefault(label, of_baseline(measurement))
     for label in sorted(above, key=lambda label: label != headline):
         row = (above[label].baseline, "baseline") if label == headline else (f"+ {label}", "")
-        yield *row, "", *_figures(above[label], None)[:2], "", "1.00x", "", "", ""
+        yield *row, "", *_figures(above[label], None)[:2], "", "1.00x", "", "", "", ""
     names = short_names([grade.submission for grade in grades])
     for name, grade in zip(names, grades, strict=True):
         timed = timings(grade)
-        figures = _figures(timed[headline], above[headline]) if headline in timed else _UNMEASURED
+        following = _next_tiers(grade)
+        figures: tuple[str, ...] = _UNMEASURED
+        if headline in timed:
+            figures = _figures(timed[headline], above[headline], following.get(headline, "-"))
         yield name, _verdict(grade, expected, parts), f"{grade.points:g}/{grade.max_points:g}", *figures
         besides = [label for label in timed if label != headline]
-        yield from ((f"+ {label}", "", "", *_figures(timed[label], above[label])) for label in besides)
+        for label in besides:
+            yield f"+ {label}", "", "", *_figures(timed[label], above[label], following.get(label, "-"))
         above |= timed
+
+
+def _next_tiers(grade: Grade) -> dict[str, str]:
+    """Return the lowest tier that was not reached, with its points, by label; extra points are not counted."""
+    missed = [
+        (check.measurement.threshold, f" (+{check.max_points:g})" if check.max_points else "", _label(check))
+        for check in grade.checks
+        if check.measurement is not None and check.verdict in ("failed", "missed")
+    ]
+    return {label: f"{threshold:g}x{points}" for threshold, points, label in sorted(missed, reverse=True)}
 
 
 def _verdict(grade: Grade, expected: set[tuple[str, str]], parts: Collection[str]) -> str:
@@ -132,7 +168,7 @@ def of_baseline(measurement: Measurement) -> Measurement:
     )
 
 
-def _figures(measurement: Measurement, above: Measurement | None) -> tuple[str, ...]:
+def _figures(measurement: Measurement, above: Measurement | None, following: str = "") -> tuple[str, ...]:
     tilde = "~" if measurement.estimated else ""
     bandwidth, occupancy, registers = measurement.bandwidth_gb_s, measurement.occupancy, measurement.registers
     comparable = above is not None and above.size == measurement.size and above.estimated == measurement.estimated
@@ -142,6 +178,7 @@ def _figures(measurement: Measurement, above: Measurement | None) -> tuple[str, 
         f"{tilde}{above.elapsed_ms / measurement.elapsed_ms:.2f}x" if above is not None and comparable else "-",
         f"{tilde}{measurement.speedup:.2f}x",
         f"{measurement.threshold:g}x",
+        following,
         "n/a" if occupancy is None else f"{occupancy:.0%}",
         "n/a" if registers is None else str(registers),
     )
