@@ -41,6 +41,7 @@ def test_a_reduction_tree() -> None:
         assert arrows(figure, k + 2) == expected
         assert figure.active(figure.rows[k + 2]) == f"line 19: {stride} of 32 threads write"
     assert figure.rows[-1].values.tolist() == [528] and not figure.marks
+    assert figure.active(figure.rows[-1]) == "line 23: 1 of 32 threads write"
 
 
 def test_hillis_steele() -> None:
@@ -96,6 +97,7 @@ def test_what_is_wrong_is_marked(path: str) -> None:
 def test_rows_without_a_barrier_between_them_name_the_threads() -> None:
     (figure,) = draw("tests/wrong/reduction/missing_barrier.cu").figures
     assert (0, 32) in {row.unordered for row in figure.rows} and figure.has_race
+    assert {(row.array.name, row.line) for row in figure.rows} == {("in", 0), ("tile", 12), ("tile", 17), ("out", 20)}
     (right,) = draw("solutions/reduction/08_shared_sequential.cu").figures
     assert all(row.unordered is None for row in right.rows)
 

@@ -112,7 +112,7 @@ class _Rows:
         self._epochs: Counter[int] = Counter()
         self._writes: list[_Write] = []
         self._written: dict[tuple[Key, int], int] = {}
-        self._lines: Counter[int] = Counter()
+        self._lines: dict[Key, Counter[int]] = {}
         self._step = 0
         self._since: dict[tuple[Key, int], int] = {}  # writers since the last barrier
         self._read_since: dict[tuple[Key, int], int] = {}  # readers since the last barrier
@@ -162,11 +162,10 @@ class _Rows:
         by_epoch: dict[tuple[int, int], list[_Write]] = {}
         for write in self._writes:
             by_epoch.setdefault((write.thread, write.epoch), []).append(write)
-        line = max(self._lines, key=lambda each: self._lines[each])
         for write in self._writes:
             if write.key not in first_of:
                 first_of[write.key] = len(self.rows)
-                self.rows.append(self._row(write.key, line))
+                self.rows.append(self._row(write.key))
             row = self.rows[first_of[write.key]]
             writers = row.writers.setdefault(write.index, [])
             if write.thread not in writers:
@@ -179,11 +178,12 @@ class _Rows:
             self._last[key] = number
             row = self.rows[number]
             row.values, row.known = self._contents[key].copy(), self._known[key].copy()
-        self._writes, self._written, self._lines = [], {}, Counter()
+        self._writes, self._written, self._lines = [], {}, {}
         self._conflict = None
 
-    def _row(self, key: Key, line: int) -> Row:
-        array = self._arrays[key]
+    def _row(self, key: Key) -> Row:
+        array, lines = self._arrays[key], self._lines.get(key, Counter[int]())
+        line = max(lines, key=lambda each: lines[each], default=0)
         return Row(array, self._step, self._contents[key], self._known[key], line=line, unordered=self._conflict)
 
     def _copied_from(self, write: _Write) -> tuple[tuple[Key, Source], ...]:
@@ -263,7 +263,7 @@ class _Rows:
                 self._written[key, index + k] = self._since[key, index + k] = thread
             self._has_written[thread] = True
         if event.where is not None:
-            self._lines[event.where.line] += len(event.threads)
+            self._lines.setdefault(key, Counter())[event.where.line] += len(event.threads)
 
 
 def _values(event: AccessEvent, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
