@@ -77,13 +77,17 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _simulated(arguments: argparse.Namespace, toolchain: Toolchain, executable: Path, gpu: Gpu) -> int:
     from pytest_gpulab.devices.programs.device import ProgramDevice
+    from pytest_gpulab.devices.programs.messages import InvalidRequest
     from pytest_gpulab.devices.programs.process import run as run_program
     from pytest_gpulab.devices.programs.session import RunOptions, Session
 
     device = ProgramDevice(gpu, toolchain)
     options = RunOptions(check=not arguments.no_check, profile=arguments.profile or arguments.annotate)
     words = [f"./{arguments.program.stem}", *arguments.arguments]
-    outcome = run_program(executable, words, Session(device, options), arguments.timeout)
+    try:
+        outcome = run_program(executable, words, Session(device, options), arguments.timeout)
+    except InvalidRequest as error:
+        raise CommandError(f"the program wrote to the simulated GPU's socket itself: {error}") from error
     found = _report(arguments, toolchain, executable, outcome, device.gpu.name)
     if outcome.timed_out:
         return TIMED_OUT

@@ -180,6 +180,10 @@ class Session:
         found = (site for base, (nbytes, site) in self.freed.items() if base <= address < base + max(nbytes, 1))
         return next(found, None)
 
+    def is_device_address(self, address: int) -> bool:
+        """Return whether an address is in the range of device memory, allocated or not."""
+        return ARENA_BASE <= address < ARENA_BASE << 8
+
     def described(self, address: int) -> str:
         """Return the description of a pointer that is no device memory, as a noun phrase."""
         site = self.freed_by(address)
@@ -187,8 +191,7 @@ class Session:
             return f"memory that {site.function} has freed"
         if address < 4096:
             return "a null pointer"
-        beyond = ARENA_BASE <= address < ARENA_BASE << 8
-        return "an address outside of all device memory" if beyond else "a host pointer"
+        return "an address outside of all device memory" if self.is_device_address(address) else "a host pointer"
 
     def collect_leaks(self) -> None:
         """Record the memory that is not freed."""

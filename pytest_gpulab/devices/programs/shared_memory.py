@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from bisect import bisect_left
 
 import numpy as np
 
@@ -69,9 +68,7 @@ class SharedArena(Arena):
         offset = self._reserved(_pages_for(nbytes, inner))
         allocation = Allocation(base, nbytes)
         self._share(allocation, offset, inner)
-        index = bisect_left(self._bases, base)
-        self._bases.insert(index, base)
-        self._allocations.insert(index, allocation)
+        self._insert(allocation)
         return allocation
 
     def _share(self, allocation: Allocation, offset: int, inner: int = 0) -> None:

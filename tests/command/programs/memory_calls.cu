@@ -58,10 +58,14 @@ void registered()
     for (int i = 0; i < 1 << 18; i++)
         host[i] = i;
     OK(cudaHostRegister(host + 10, 4000, cudaHostRegisterDefault));
+    int *later;  // device memory stands below the host's
+    OK(cudaMalloc(&later, 4000));
+    FAILS(cudaHostRegister(later + (1 << 30), 4000, cudaHostRegisterDefault), cudaErrorInvalidValue);
     add_one<<<8, 128>>>(host + 10, 1000);
-    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(later, host + 10, 4000, cudaMemcpyDefault));
     for (int i = 0; i < 1 << 18; i++)
         EXPECT(host[i] == i + (i >= 10 && i < 1010));
+    OK(cudaFree(later));
     OK(cudaHostUnregister(host + 10));
     FAILS(cudaHostUnregister(host + 10), cudaErrorHostMemoryNotRegistered);
     host[20] = 3;

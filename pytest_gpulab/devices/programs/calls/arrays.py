@@ -29,12 +29,14 @@ class TexelMemory:
     flags: int
 
 
-def _dtype(bits: int, kind: int) -> np.dtype[np.generic]:
-    """Return the type of a channel.
+def _dtype(channels: int, bits: int, kind: int) -> np.dtype[np.generic]:
+    """Return the type of the channels of a texel.
 
     Raises:
         CudaError: textures have no such channels.
     """
+    if channels not in (1, 2, 4):
+        raise CudaError(Error.INVALID_VALUE, "a texel has 1, 2 or 4 channels")
     if kind >= len(_KINDS) or bits not in (8, 16, 32) or (_KINDS[kind] == "f" and bits == 8):
         raise CudaError(Error.NOT_SUPPORTED, "texels of this format")
     return np.dtype(f"{_KINDS[kind]}{bits // 8}")
@@ -45,9 +47,9 @@ def allocate_array(
     call: Call, channels: int, bits: int, kind: int, width: int, height: int, depth: int, flags: int
 ) -> Sequence[Value]:
     """Allocate a CUDA array; a height or depth of 0 means one dimension less."""
-    session, dtype = call.session, _dtype(bits, kind)
-    if channels not in (1, 2, 4) or not width:
-        raise CudaError(Error.INVALID_VALUE, "a texel has 1, 2 or 4 channels, and an array at least one texel")
+    session, dtype = call.session, _dtype(channels, bits, kind)
+    if not width:
+        raise CudaError(Error.INVALID_VALUE, "an array has at least one texel")
     is_layered = bool(flags & _LAYERED)
     of: Kind = ("a2d" if height else "a1d") if is_layered else "3d" if depth else "2d" if height else "1d"
     texels = Texels(of, dtype, channels, (width, height or 1, depth or 1))
@@ -98,13 +100,17 @@ def create_texture(
     if resource == _ARRAY:
         image = _array(call, source).image
     else:
-        dtype = _dtype(bits, kind)
+        dtype = _dtype(channels, bits, kind)
         texel_bytes = channels * dtype.itemsize
         if resource == _LINEAR:
             texels, pitch = Texels("linear", dtype, channels, (width // texel_bytes, 1, 1)), width
         else:
             texels = Texels("2d", dtype, channels, (width, height, 1))
+        if not width or not texels.extents[1] or pitch < texels.extents[0] * texel_bytes:
+            raise CudaError(Error.INVALID_VALUE, f"rows of {width:,} texels with a pitch of {pitch:,} bytes")
         image = Image(texels, _memory(call, source, pitch * texels.extents[1]), pitch)
+    if max(x_mode, y_mode, z_mode) >= len(_ADDRESS) or filter_mode >= len(_FILTER):
+        raise CudaError(Error.INVALID_VALUE, "an unknown address or filter mode")
     sampling = Sampling(
         tuple(_ADDRESS[mode] for mode in (x_mode, y_mode, z_mode)),
         _FILTER[filter_mode],

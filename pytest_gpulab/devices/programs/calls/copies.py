@@ -52,6 +52,18 @@ class Box(NamedTuple):
         return view
 
 
+def _box(address: int, pitch: int, slice: int, width: int, height: int, depth: int) -> Box:
+    """Return a box with a byte at least; a single row or slice needs no distance to the next.
+
+    Raises:
+        CudaError: rows or slices overlap.
+    """
+    pitch, slice = pitch if height > 1 else width, slice if depth > 1 else pitch * height
+    if pitch < width or slice < pitch * height:
+        raise CudaError(Error.INVALID_VALUE, f"rows of {width:,} bytes with a pitch of {pitch:,} bytes overlap")
+    return Box(address, pitch, slice, width, height, depth)
+
+
 @api(*COPIES, form="u" * 10)
 def copy(
     call: Call, to: int, to_pitch: int, to_slice: int, of: int, of_pitch: int, of_slice: int, width: int, height: int,
@@ -60,8 +72,10 @@ def copy(
     """Check a copy, and make it if both sides are device memory; else return its direction and the file's offsets."""
     if kind > _DEFAULT:
         raise CudaError(Error.INVALID_MEMCPY_DIRECTION)
-    target = Box(to, to_pitch, to_slice, width, height, depth)
-    source = Box(of, of_pitch, of_slice, width, height, depth)
+    if not width * height * depth:
+        return [_DONE, 0, 0]
+    target = _box(to, to_pitch, to_slice, width, height, depth)
+    source = _box(of, of_pitch, of_slice, width, height, depth)
     into = _side(call, target, kind in (1, 3), "destination", kind)
     out_of = _side(call, source, kind in (2, 3), "source", kind)
     arena = call.session.device.arena
@@ -119,7 +133,7 @@ def fill(call: Call, to: int, pitch: int, value: int, width: int, rows: int) -> 
     """Set the bytes of device memory."""
     if not width or not rows:
         return
-    box = Box(to, pitch, 0, width, rows, 1)
+    box = _box(to, pitch, 0, width, rows, 1)
     into = call.session.find(to)
     if into is None:
         raise CudaError(Error.INVALID_VALUE, f"the destination is {call.session.described(to)}")

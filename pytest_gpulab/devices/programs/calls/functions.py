@@ -49,7 +49,7 @@ def active_blocks(call: Call, number: int, threads: int, shared_bytes: int) -> S
 def available_shared(call: Call, number: int, blocks: int, threads: int) -> Sequence[Value]:
     """Return the most dynamic shared memory with which a number of blocks are resident."""
     kernel, limits = call.session.kernel(number), call.session.device.gpu.limits
-    if blocks <= 0 or _blocks(call, kernel, threads, 0) < blocks:
+    if blocks <= 0 or threads <= 0 or _blocks(call, kernel, threads, 0) < blocks:
         raise CudaError(Error.INVALID_VALUE)
     share = limits.shared_bytes // blocks // limits.shared_unit * limits.shared_unit
     free = share - limits.reserved_bytes - kernel.module.static_shared_bytes(kernel.name)

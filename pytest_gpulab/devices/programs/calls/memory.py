@@ -78,7 +78,8 @@ def _no_start(call: Call, address: int, memory: Memory | None) -> str:
 def register(call: Call, address: int, nbytes: int) -> Sequence[Value]:
     """Make host memory accessible for kernels; return the pages that the program must map in its place."""
     session = call.session
-    if not nbytes or not address or session.find(address) or session.find(address + nbytes - 1):
+    is_device = session.is_device_address(address) or session.is_device_address(address + nbytes)
+    if not nbytes or not address or is_device or session.find(address) or session.find(address + nbytes - 1):
         raise CudaError(Error.INVALID_VALUE)
     start = address // PAGE * PAGE
     if any(m.kind == "registered" and _pages_meet(m, address, nbytes) for m in session.memories.values()):

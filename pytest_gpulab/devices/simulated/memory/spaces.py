@@ -156,10 +156,14 @@ class Arena:
         """Reserve `nbytes` zeroed bytes, aligned to 256."""
         self._free_retired()
         allocation = kind(self._next, nbytes)
-        self._bases.append(allocation.base)
-        self._allocations.append(allocation)
+        self._insert(allocation)
         self._next += -(-(nbytes + _GAP) // _GAP) * _GAP
         return allocation
+
+    def _insert(self, allocation: Allocation) -> None:
+        index = bisect_left(self._bases, allocation.base)
+        self._bases.insert(index, allocation.base)
+        self._allocations.insert(index, allocation)
 
     def free(self, allocation: Allocation) -> None:
         """Remove an allocation: its addresses become invalid."""
