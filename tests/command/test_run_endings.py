@@ -101,6 +101,13 @@ def test_a_program_that_hangs_is_killed_with_its_children(how: str) -> None:
     assert ran.err == f"{ONE}, stopped at its time limit; no findings\n"
 
 
+def test_a_program_that_writes_to_the_socket_is_one_line() -> None:
+    ran = end("socket")
+    assert (ran.code, ran.out) == (2, "launched\n")
+    assert ran.err.startswith("gpulab run: the program wrote to the simulated GPU's socket itself: a call of ")
+    assert len(ran.err.splitlines()) == 1
+
+
 def test_a_kernel_that_is_too_long_ends_with_its_line() -> None:
     ran = end("long", "--timeout=6")
     assert "time-limit: Time limit: the kernel had not ended after" in ran.err

@@ -74,6 +74,10 @@ int main(int argc, char **argv)
         cudaIpcMemHandle_t handle;
         cudaIpcGetMemHandle(&handle, device);
     }
+    if (is("socket"))
+        for (int file = 3; file < 20; file++)
+            if (write(file, "a request of its own making", 27) > 0)
+                sleep(5);
     if (is("cat"))
         for (char line[80]; fgets(line, sizeof line, stdin);)
             printf("read %s", line);

@@ -11,13 +11,15 @@ Modes are PTX's: rn (nearest even), rz (towards zero), rm (down), rp (up).
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .integers import F8, I8, Value, select
+
+if TYPE_CHECKING:  # imported by the few kernels that need it: Ctrl-C during its import leaves a broken `decimal`
+    from fractions import Fraction
 
 F4 = np.dtype(np.float32)
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
@@ -231,6 +233,8 @@ def _exact_fma(a: float, b: float, c: float) -> float:
         return plain + c
     if not np.isfinite(c):
         return c
+    from fractions import Fraction
+
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return plain + c if plain == 0 or c == 0 else 0.0
@@ -270,6 +274,8 @@ def rounded_f64(kind: str, mode: str, a: Value, b: Value = None, c: Value = None
 
 def _directed(kind: str, mode: str, a: float, b: float, c: float, nearest: float) -> float:
     """Return an operation on finite operands rounded in a directed mode, from the result rounded to nearest."""
+    from fractions import Fraction
+
     if np.isinf(nearest):
         excess = Fraction(-1 if nearest > 0 else 1)
     else:
