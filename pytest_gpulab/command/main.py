@@ -41,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if words is None else list(words)
     chosen, parser = _parser(given)
-    arguments, more = parser.parse_known_args(given)
+    arguments, more = parser.parse_known_args(getattr(chosen, "normalized", list)(given))
     if more and not hasattr(arguments, "more"):  # `explain` has an option per input of an exercise
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     arguments.more = more

@@ -37,6 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def normalized(words: list[str]) -> list[str]:
+    """Return a command line with `--nvcc -O3` as one word: argparse takes such a value for an option."""
+    at = words.index("--nvcc") if "--nvcc" in words[:-1] else 0
+    if not at or not words[at + 1].startswith("-") or any(word.endswith(".cu") for word in words[:at]):
+        return words
+    return [*words[:at], f"--nvcc={words[at + 1]}", *words[at + 2 :]]
+
+
 def _seconds(text: str) -> float:
     value = float(text)
     if not value > 0:

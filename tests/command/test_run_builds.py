@@ -13,6 +13,7 @@ import pytest
 from running import PROGRAMS, gpulab
 
 from pytest_gpulab.command.main import main
+from pytest_gpulab.command.run import normalized
 from pytest_gpulab.devices.errors import CompileError
 from pytest_gpulab.devices.programs import build_cache, toolchain
 from pytest_gpulab.devices.programs.build import with_reason
@@ -105,7 +106,14 @@ def test_a_changed_header_is_compiled_again(tmp_path: Path) -> None:
 def test_options_and_further_files_go_to_nvcc(tmp_path: Path) -> None:
     (tmp_path / "one.cu").write_text("int two();\nint main() { return two() + MORE; }\n")
     (tmp_path / "two.cu").write_text("int two() { return 2; }\n")
-    assert gpulab(tmp_path, "--nvcc=two.cu -DMORE=5", "one.cu").code == 7
+    assert gpulab(tmp_path, "--nvcc", "-DMORE=5 two.cu", "one.cu").code == 7
+
+
+@pytest.mark.unit
+def test_the_options_of_nvcc_may_be_a_word_of_their_own() -> None:
+    assert normalized(["run", "--nvcc", "-O3", "a.cu"]) == ["run", "--nvcc=-O3", "a.cu"]
+    for words in (["run", "a.cu", "--nvcc", "-O3"], ["run", "--nvcc", "b.cu", "a.cu"], ["run", "--nvcc"]):
+        assert normalized(words) == words
 
 
 def test_a_missing_library_is_named(tmp_path: Path) -> None:
