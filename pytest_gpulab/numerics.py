@@ -28,9 +28,7 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
     """Return n input values, shape (n,), float or signed integer `dtype`.
 
     Args:
-        pattern: see below.
-        n: the number of values.
-        dtype: their type.
+        n, dtype: the number of values and their type.
         rng: the source of random values.
         repeats: how often the input will repeat the values; sums of all repetitions of `fractions` stay exact.
 

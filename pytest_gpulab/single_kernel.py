@@ -74,8 +74,7 @@ def single_kernel(
     """Return an exercise of one kernel with the output `out`.
 
     Args:
-        title: for reports.
-        kernel: the kernel's name.
+        title, kernel: the title for reports, the kernel's name.
         inputs: the dtype of each input array, by name, in the kernel's order.
         output: the dtype of `out`, or its description.
         reference: function from the inputs, floats as float64, to the expected output.
@@ -89,19 +88,10 @@ def single_kernel(
 
     The points that `uses` and `speed` leave are for correctness: 2.5 for each kind of hazard, the rest for the cases.
     """
-    made = _SingleKernel(
-        kernel,
-        inputs,
-        output if isinstance(output, Output) else Output(output),
-        reference,
-        tolerance,
-        dimensions,
-        values,
-    )
-    names = tuple(values) if isinstance(values, Mapping) else tuple(patterns)
-    points = sum(speed.values()) + sum(check.points for check in uses) + sum(check.points for check in SAFE)
+    output = output if isinstance(output, Output) else Output(output)
+    made = _SingleKernel(kernel, inputs, output, reference, tolerance, dimensions, values)
     defaults: dict[str, Any] = {
-        "cases": _cases(dimensions, 100 - points, names),
+        "cases": _cases(dimensions, _left(speed, uses), tuple(values if isinstance(values, Mapping) else patterns)),
         "safe": SAFE,
         "uses": tuple(uses),
         "speed": _tiers(speed, dimensions),
@@ -196,6 +186,11 @@ def _tiers(speed: Mapping[float, float], dimensions: int) -> tuple[SpeedTier, ..
         SpeedTier(threshold, points, size, required=number == 0, simulated_size=simulated)
         for number, (threshold, points) in enumerate(speed.items())
     )
+
+
+def _left(speed: Mapping[float, float], uses: Sequence[UsesCheck]) -> float:
+    """Return the points for the cases."""
+    return 100 - sum(speed.values()) - sum(check.points for check in uses) - sum(check.points for check in SAFE)
 
 
 def _cases(dimensions: int, points: float, patterns: tuple[str, ...]) -> tuple[Case, ...]:

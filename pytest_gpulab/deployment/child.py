@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest_gpulab
-from pytest_gpulab.devices.system.memory_kills import memory_kills
+from pytest_gpulab.devices.system.processes import memory_kills
 
 CHECK_LIMIT_S = 120.0
 """Time limit of a check, unless all of the time is shorter."""

@@ -3,7 +3,7 @@
 - `protocol`: the protocol, its value types and options.
 - `errors`: exceptions of devices, and hazards found in a launch.
 - `trace_events`: the events of a traced launch as data.
-- `stopwatch`, `textures`: the protocol's parts for timing and for textures.
+- `abilities`, `stopwatch`, `textures`: the protocol's parts for some devices, for timing and for textures.
 - `compiler`, `source`: NVRTC, and the text of CUDA C++ files.
 - `hardware`, `system`: GPUs as data, and the operating system.
 - `cuda`, `simulated`: the two devices.

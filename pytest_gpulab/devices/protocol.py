@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -383,40 +383,3 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Release everything; the device is unusable afterwards."""
-
-
-@runtime_checkable
-class BreakableDevice(Protocol):
-    """A device that a kernel can break for its process, but not for other processes."""
-
-    @property
-    def usable(self) -> bool:
-        """True until a kernel has broken the device."""
-
-
-@runtime_checkable
-class LaunchLimits(Protocol):
-    """A module that can check the extents of a launch beforehand."""
-
-    def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
-        """Check a launch against the GPU's limits: extents, registers per block, shared memory.
-
-        Raises:
-            LaunchError: the launch exceeds a limit.
-        """
-
-
-@runtime_checkable
-class PrefetchingDevice(Protocol):
-    """A device that can compile several variants of a source in parallel."""
-
-    def compile_ahead(
-        self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
-    ) -> None:
-        """Compile a source with several sets of macros in parallel; `Device.compile` then returns the results.
-
-        `Device.compile` raises the compile errors, too.
-
-        Raises:
-            DeviceUnavailable: the compiler cannot be run.
-        """

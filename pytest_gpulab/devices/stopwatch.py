@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from .abilities import SharedDevice
 from .protocol import Device, Memory, Module
 
 SLOW_CLOCK_SHARE = 0.75
@@ -139,7 +140,7 @@ class Stopwatch(Protocol):
 
 
 @runtime_checkable
-class TimingDevice(Device, Protocol):
+class TimingDevice(Device, SharedDevice, Protocol):
     """A device that can time launches."""
 
     def part(self, whole: Memory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Memory:
@@ -155,16 +156,6 @@ class TimingDevice(Device, Protocol):
     def same(self, one: Memory, other: Memory) -> bool:
         """Return True if two arrays hold the same bytes. Different bytes may be equal numbers, such as 0 and -0."""
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Hold the GPU's lock exclusively: no other grader uses the GPU.
-
-        Raises:
-            DeviceUnavailable: the wait was too long.
-        """
-
-    def working(self) -> AbstractContextManager[None]:
-        """Hold the GPU's lock shared inside `with`: no other grader times meanwhile."""
-
     def stopwatch(self, drain: bool = False) -> AbstractContextManager[Stopwatch]:
         """Hold the GPU's lock exclusively, for timing. Call `calibrate` first, when the clock is at full speed.
 
@@ -174,13 +165,3 @@ class TimingDevice(Device, Protocol):
         Raises:
             DeviceUnavailable: the wait was too long.
         """
-
-
-def alone_on(device: Device) -> AbstractContextManager[None]:
-    """Hold the GPU's lock exclusively; no-op on a device that cannot time."""
-    return device.alone() if isinstance(device, TimingDevice) else nullcontext()
-
-
-def at_work_on(device: Device) -> AbstractContextManager[None]:
-    """Hold the GPU's lock shared; no-op on a device that cannot time."""
-    return device.working() if isinstance(device, TimingDevice) else nullcontext()

@@ -1,9 +1,10 @@
-"""Findings: a hint per code, and the finding for a device's error."""
+"""Findings: a hint per code, the finding for a device's error, and one finding for several problems of a file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pytest_gpulab.devices.compiler.limits import NOT_ENDED
 from pytest_gpulab.devices.errors import NO_DYNAMIC_SHARED
@@ -250,3 +251,31 @@ def _of_diagnostics(diagnostics: str) -> Finding:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+class Problem(NamedTuple):
+    """A reason why a file cannot be graded.
+
+    Attributes:
+        finding: the finding if it is the only reason.
+        request: the change that would solve it, in the imperative: `add ...`.
+        is_complete: whether the request says all that the finding says, its evidence aside.
+    """
+
+    finding: Finding
+    request: str
+    is_complete: bool = False
+
+
+def joined(problems: Sequence[Problem]) -> Finding:
+    """Return one finding for all problems; there is at least one."""
+    first = problems[0].finding
+    if len(problems) == 1:
+        return first
+    what = f"To grade this file: {'; '.join(problem.request for problem in problems)}."
+    evidence = dict[str, None]()
+    for problem in problems:
+        said = () if problem.is_complete else (problem.finding.what,)
+        evidence |= dict.fromkeys((*said, *problem.finding.evidence))
+    hints = dict.fromkeys(problem.finding.hint for problem in problems if not problem.is_complete)
+    return finding(first.code, what, first.where, evidence, " ".join(filter(None, hints)))

@@ -18,7 +18,6 @@ from pytest_gpulab.devices.protocol import (
     DeviceUnavailable,
     OutOfMemory,
 )
-from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.correctness.cases import USUAL, CaseLimits, CaseOutcome, CaseRuns
@@ -154,6 +153,8 @@ class Grader(CheckGrader):
 
     @cached_property
     def _costs(self) -> Costs:
+        from pytest_gpulab.devices.stopwatch import TimingDevice
+
         if isinstance(self._device, TimingDevice) and not self._device.info.estimates:
             from pytest_gpulab.grading.speed.measured import TimedCosts
 

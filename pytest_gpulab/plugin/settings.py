@@ -136,36 +136,32 @@ class Settings:
         Args:
             option: look-up of a command line option by its destination, None or empty where not given.
             ini: look-up of an ini key, empty where not given.
-            rootdir: the base of paths in ini keys.
-            working_folder: the base of paths in options.
+            rootdir, working_folder: the bases of paths in ini keys and in options.
             shared: settings of the process that started this one.
 
         Raises:
             SettingsError: with one line that names the option and what it accepts.
         """
         _refuse_empty(option)
-        given, in_ini = option("gpulab_exercises"), ini("gpulab_exercises")
-        exercises = working_folder / given if given else rootdir / (in_ini or "exercises")
-        seed = option("gpulab_seed") or ini("gpulab_seed")
-        feedback = option("gpulab_feedback")
-        specs = [*option("gpulab_report"), *([f"feedback:{feedback}"] if feedback else [])]
-        reports = tuple(_report_file(spec, working_folder) for spec in specs)
+
+        def either(name: str) -> Any:
+            return option(f"gpulab_{name}") or ini(f"gpulab_{name}")
+
+        reports = _reports(option, working_folder)
         settings = cls(
-            device=shared["device"] if shared else _device(option("gpulab_device") or ini("gpulab_device") or "auto"),
-            exercises=Path(shared["exercises"]) if shared else _existing_folder(exercises),
-            seed=shared["seed"] if shared else _seed(seed),
+            **(_given(shared) if shared else _own(option, either, ini, rootdir, working_folder)),
             reports=reports,
             expected=tuple(found for path in ini("gpulab_expected") for found in _matching(Path(path))),
-            timeout_s=_timeout_s(option("gpulab_timeout") or ini("gpulab_timeout")),
+            timeout_s=_timeout_s(either("timeout")),
             sanitize=bool(option("gpulab_sanitizer")),
             count=bool(option("gpulab_ncu")),
             annotate=bool(option("gpulab_annotate")) or any(report.format in _ANNOTATED_FORMATS for report in reports),
-            gpu=option("gpulab_gpu") or ini("gpulab_gpu") or None,
-            architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
+            gpu=either("gpu") or None,
+            architecture=_architecture(either("arch")),
             **_calibration(option, ini, rootdir, working_folder, shared),
-            title=option("gpulab_title") or ini("gpulab_title") or "",
-            seed_given=bool(seed),
-            programs=bool(option("gpulab_programs") or ini("gpulab_programs")),
+            title=either("title") or "",
+            seed_given=bool(either("seed")),
+            programs=bool(either("programs")),
             course=_class(option, working_folder),
             weights=dict(map(_weight, ini("gpulab_weights"))),
             sweep=_sweep(option("gpulab_sweep")),
@@ -185,6 +181,29 @@ class Settings:
             "seed": self.seed,
             "calibration": self.calibration,
         }
+
+
+def _given(shared: Mapping[str, Any]) -> dict[str, Any]:
+    return {"device": shared["device"], "exercises": Path(shared["exercises"]), "seed": shared["seed"]}
+
+
+def _own(
+    option: Callable[[str], Any], either: Callable[[str], Any], ini: Callable[[str], Any], rootdir: Path, here: Path
+) -> dict[str, Any]:
+    """Return the settings that a process that was started by another one takes from there."""
+    given = option("gpulab_exercises")
+    exercises = here / given if given else rootdir / (ini("gpulab_exercises") or "exercises")
+    return {
+        "device": _device(either("device") or "auto"),
+        "exercises": _existing_folder(exercises),
+        "seed": _seed(either("seed")),
+    }
+
+
+def _reports(option: Callable[[str], Any], working_folder: Path) -> tuple[ReportFile, ...]:
+    feedback = option("gpulab_feedback")
+    specs = [*option("gpulab_report"), *([f"feedback:{feedback}"] if feedback else [])]
+    return tuple(_report_file(spec, working_folder) for spec in specs)
 
 
 def _matching(pattern: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices.system.memory_kills import memory_kills, prefer_this_process
+from pytest_gpulab.devices.system.processes import memory_kills, prefer_this_process
 
 EVENTS = "low 0\nhigh 0\nmax 41\noom 3\noom_kill {}\noom_group_kill 0\n"
 CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"

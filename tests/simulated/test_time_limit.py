@@ -11,7 +11,7 @@ from places import Run, marked
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions
 
-THREAD_TIME = "pytest_gpulab.devices.simulated.execution.deadline.time.thread_time"
+THREAD_TIME = "pytest_gpulab.devices.simulated.execution.launch_state.time.thread_time"
 ENDLESS_CPU_S = 3.0  # each takes some hundredths; a loop that is not recognised takes minutes
 
 ENDLESS = {

@@ -30,7 +30,7 @@ def prepare(folder: str) -> None:
     _fall_silent()
     _end_with_parent(folder)
     _limit_memory()
-    from pytest_gpulab.devices.system.memory_kills import prefer_this_process  # which loads NumPy
+    from pytest_gpulab.devices.system.processes import prefer_this_process  # which loads NumPy
 
     prefer_this_process()
 

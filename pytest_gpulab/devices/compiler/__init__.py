@@ -6,5 +6,5 @@
 - `compiler_process`, `sandbox`, `limits`: the compiler process, its file access and its resource limits.
 - `static_limits`: memory that a kernel declares beyond a GPU's limits.
 - `cache`: compiled code and reference times on disk.
-- `elf`, `filenames`: ELF files; file names in diagnostics.
+- `elf`: ELF files.
 """

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
-from pytest_gpulab.devices.system.memory_kills import REMEDY, memory_kills
-from pytest_gpulab.devices.system.packages import why_not_imported
+from pytest_gpulab.devices.system.processes import REMEDY, memory_kills
 
 from . import nvrtc_program
 from .limits import NOT_ENDED, Limits
@@ -183,7 +182,7 @@ class CompilerProcess:
         if ready is None or "version" not in ready:
             message = process.end()
             if ready:
-                raise DeviceUnavailable(why_not_imported(ImportError(ready["unavailable"])))
+                raise _unavailable(ImportError(ready["unavailable"]))
             raise DeviceUnavailable(message or "no output")
         return process, ready["version"]
 
@@ -340,4 +339,10 @@ def _package_folders() -> tuple[list[str], list[str]]:
 
         return [os.path.realpath(folder) for folder in cuda.__path__], [os.path.realpath(f) for f in nvidia.__path__]
     except (ImportError, AttributeError) as error:  # a module `cuda.py` is no package and has no `__path__`
-        raise DeviceUnavailable(why_not_imported(error)) from error
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: Exception) -> DeviceUnavailable:
+    from pytest_gpulab.devices.system.packages import why_not_imported
+
+    return DeviceUnavailable(why_not_imported(error))

@@ -13,9 +13,8 @@ from importlib import resources
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
-from pytest_gpulab.devices.source.host_code import device_text
+from pytest_gpulab.devices.source.host_code import DeviceText, device_text, line_one, shown
 
-from .filenames import line_one, shown
 from .nvrtc_headers import before, header_files
 from .nvrtc_program import Answer, Output, Request, compiled
 
@@ -110,19 +109,22 @@ def compile_ptx(
         if may_hold_assembly("\n".join((source, *(headers or {}).values()))):
             without_lines, _ = _compile(run, request._replace(options=[o for o in request.options if o != _LINES]))
             check_assembly(without_lines.decode(errors="replace"), shown(filename))
-    code = device_text(source, headers or {})
+    _check_constants(device_text(source, headers or {}), shown(filename), request, run)
+    return ptx.decode(errors="replace").strip(), log
+
+
+def _check_constants(code: DeviceText, filename: str, request: Request, run: Run) -> None:
+    """Raise CompileError if device code needs the address of an unmarked constant, which nvcc refuses."""
     if code.references:
         from pytest_gpulab.devices.source.host_constants import undefined_in_device_code
 
-        raise undefined_in_device_code(shown(filename), code.references)
-    constants = code.host_constants
-    if constants:
+        raise undefined_in_device_code(filename, code.references)
+    if code.host_constants:
         from pytest_gpulab.devices.source.host_constants import check_host_constants
 
         options = ["--device-debug" if option == _LINES else option for option in request.options]
         unoptimised, _ = _compile(run, request._replace(options=options))
-        check_host_constants(unoptimised.decode(errors="replace"), shown(filename), constants)
-    return ptx.decode(errors="replace").strip(), log
+        check_host_constants(unoptimised.decode(errors="replace"), filename, code.host_constants)
 
 
 def ptx_request(

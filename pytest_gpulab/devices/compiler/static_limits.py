@@ -1,7 +1,6 @@
 """Messages for files with too much static memory or undefined functions, the same on both devices.
 
 CUDA's assembler, ptxas, rejects such a file. The simulated GPU uses no assembler and finds the error in the PTX.
-Source of the figures: the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
 """
 
 from __future__ import annotations
@@ -10,10 +9,6 @@ import re
 from collections.abc import Iterable
 
 from pytest_gpulab.devices.source.names import unmangle
-
-SHARED_BYTES = 48 << 10  # statically declared, per block
-CONSTANT_BYTES = 64 << 10  # for every compute capability
-LOCAL_BYTES = 512 << 10  # per thread
 
 _REFUSED = re.compile(
     r"ptxas\s+error\s*: (?:Entry function '(?P<kernel>\w+)'|File) uses too much (?P<kind>shared|global constant|local) "

@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _KIB = 1024
+# limits of every architecture
+SHARED_BYTES = 48 * _KIB  # statically declared, per block
+CONSTANT_BYTES = 64 * _KIB
+LOCAL_BYTES = 512 * _KIB  # per thread
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
+from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 
 from .messages import Channel
 from .outcome import Outcome

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Array, Memory
-from pytest_gpulab.devices.simulated.memory.spaces import Arena
+from pytest_gpulab.devices.protocol import Array, LaunchError, Memory
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 
 if TYPE_CHECKING:  # imported by the first texture
     from pytest_gpulab.devices.simulated.memory.textures import Image, Textures
     from pytest_gpulab.devices.textures import Sampling, TexelArray, Texels
-from collections.abc import Callable
-from typing import Any
-
-from pytest_gpulab.devices.protocol import LaunchError
-from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 
 class SimulatedTexelArray:

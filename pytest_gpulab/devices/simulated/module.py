@@ -23,8 +23,7 @@ from pytest_gpulab.devices.protocol import (
     LaunchProfile,
     Memory,
 )
-from pytest_gpulab.devices.simulated.execution.deadline import Deadline
-from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState, Surroundings
+from pytest_gpulab.devices.simulated.execution.launch_state import Deadline, LaunchState, Surroundings
 from pytest_gpulab.devices.simulated.execution.launching import (
     Extents,
     check_extents,
@@ -127,7 +126,7 @@ class SimulatedModule:
         self._variables.set(name, values)
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
-        """Check a launch against the limits of the modelled GPU; see `protocol.LaunchLimits`."""
+        """Check a launch against the limits of the modelled GPU; see `abilities.LaunchLimits`."""
         entry, gpu = self._entry(kernel), self._device.gpu
         needed, block3 = static_shared_bytes(self._module, entry) + shared_bytes, three_extents(block)
         self._check_extents(kernel, three_extents(grid), block3, needed)

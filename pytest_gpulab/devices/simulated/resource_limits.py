@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from pytest_gpulab.devices.compiler.static_limits import CONSTANT_BYTES, LOCAL_BYTES, SHARED_BYTES, too_much
-from pytest_gpulab.devices.hardware.architectures import SmLimits
+from pytest_gpulab.devices.hardware.architectures import CONSTANT_BYTES, LOCAL_BYTES, SHARED_BYTES, SmLimits
 from pytest_gpulab.devices.protocol import LaunchError, SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
@@ -29,8 +28,7 @@ def oversized(module: PtxModule, filename: str) -> str | None:
     """Return the compiler's error message if a memory space is too small, else None."""
     constants = [variable for variable in module.variables.values() if variable.space == "const"]
     if (needed := _total(constants)) > CONSTANT_BYTES:
-        sentence = too_much(_largest_first(constants), "global constant", needed, CONSTANT_BYTES)
-        return f"{filename}: error: {sentence}"
+        return _too_much(filename, _largest_first(constants), "global constant", needed, CONSTANT_BYTES)
     kernels = (function for function in module.functions.values() if function.entry)
     if _total(_declared(module, "shared")) <= SHARED_BYTES and _total(_declared(module, "local")) <= LOCAL_BYTES:
         return None
@@ -80,10 +78,16 @@ def _of_kernel(module: PtxModule, kernel: Function, filename: str) -> str | None
     if (needed := _total(arrays)) > SHARED_BYTES:
         where = next((line for line in _mentions(functions, max(arrays, key=lambda array: array.nbytes).name)), None)
         place = filename if where is None else f"{where.file}({where.line})"
-        return f"{place}: error: {too_much(_largest_first(arrays), 'shared', needed, SHARED_BYTES)}"
+        return _too_much(place, _largest_first(arrays), "shared", needed, SHARED_BYTES)
     if (needed := _total(_used(module, functions, "local"))) > LOCAL_BYTES:
-        return f"{filename}: error: {too_much([f'`{unmangle(kernel.name)}`'], 'local', needed, LOCAL_BYTES)}"
+        return _too_much(filename, [f"`{unmangle(kernel.name)}`"], "local", needed, LOCAL_BYTES)
     return None
+
+
+def _too_much(place: str, names: Iterable[str], kind: str, needed: int, most: int) -> str:
+    from pytest_gpulab.devices.compiler.static_limits import too_much
+
+    return f"{place}: error: {too_much(names, kind, needed, most)}"
 
 
 def _declared(module: PtxModule, space: str) -> list[Variable]:

@@ -47,6 +47,11 @@ class Declaration:
     top: frozenset[str] = frozenset()
     signature: Signature | None = None
 
+    @property
+    def unusable(self) -> str:
+        """A type per declared name, in place of the declaration: an expression that names it does not compile."""
+        return " ".join(f"struct {name};" for name in sorted(self.names))
+
 
 @dataclass(frozen=True)
 class Parsed:

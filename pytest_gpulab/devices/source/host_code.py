@@ -13,15 +13,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from .declarations import Declaration, Parsed, TooDeep, members, parse
-from .host_overloads import hidden_variables, host_overloads, unusable
-from .launched_instances import Instance, launched_instances
 from .macros import Macro
 from .tokens import Token, tokens
 
+if TYPE_CHECKING:  # imported by files with host code, and by those with kernel templates
+    from .launched_instances import Instance
+
 _LINE_ENDS = re.compile("\r\n?")
-_BYTE_ORDER_MARK = "\ufeff"
+BYTE_ORDER_MARK = "\ufeff"
 MAX_CHARS = 1 << 17  # longer texts are left to the compiler
 Edit = tuple[int, int, str]  # start, end and replacement
 _DELETED = " = delete;"
@@ -80,9 +82,18 @@ class DeviceText:
     references: tuple[tuple[int, str], ...] = ()
 
 
+def encoding_of(contents: bytes) -> str:
+    """Return the encoding of a file: UTF-8, or Latin-1, as compilers accept any bytes in a comment."""
+    try:
+        contents.decode("utf-8")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
+
+
 def normalised(source: str) -> str:
     """Return the text without a byte order mark and with line feeds as line ends."""
-    return _LINE_ENDS.sub("\n", source.removeprefix(_BYTE_ORDER_MARK))
+    return _LINE_ENDS.sub("\n", source.removeprefix(BYTE_ORDER_MARK))
 
 
 def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
@@ -106,14 +117,15 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     parsed = _parsed(text, texts)
     if parsed is None:
         return DeviceText(text, (), {}, {}, {}, frozenset())
-    instances = launched_instances(text, parsed)
+    instances = _launched_instances(text, parsed)
     kept = _needed(parsed, " ".join(each.name for named in instances.values() for each in named))
     dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
     unread = [token for token in parsed.directives if _is_unread(token, names, bool(dropped))]
     lines = _Lines(text)
     edits = [(token.start, token.end, _instead(token, kept, text)) for token in unread]
     edits += [(token.start, token.end, "") for token in parsed.directives if _moves_lines(token)]
-    edits += _without_dropped(text, dropped, kept, parsed.directives, instances)
+    if dropped:
+        edits += _without_dropped(text, dropped, kept, parsed.directives, instances)
     for declaration in kept:
         if declaration.what == "class":
             edits += _without_host_members(declaration, parsed.macros)
@@ -131,6 +143,14 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     )
 
 
+def _launched_instances(text: str, parsed: Parsed) -> Mapping[Declaration, Collection[Instance]]:
+    if all(declaration.what != "kernel template" for declaration in parsed.declarations):
+        return {}
+    from .launched_instances import launched_instances
+
+    return launched_instances(text, parsed)
+
+
 def _prelude(text: str, directives: Iterable[Token]) -> str:
     is_included = any(token.text == "include" and _header(token) == _OWN_HEADER for token in directives)
     return "" if is_included or _OWN_MACROS not in text else f"#include <{_OWN_HEADER}>\n"
@@ -143,6 +163,8 @@ def _without_dropped(
     directives: Collection[Token],
     instances: Mapping[Declaration, Collection[Instance]],
 ) -> Iterator[Edit]:
+    from .host_overloads import hidden_variables, host_overloads
+
     overloads, hidden = frozenset(host_overloads(text, dropped, kept)), dict(hidden_variables(dropped, kept))
     for declaration in dropped:
         if declaration in hidden:
@@ -287,7 +309,7 @@ def _without_host_members(declaration: Declaration, macros: Mapping[str, Macro])
         if member.what == "class":
             edits += _without_host_members(member, macros)
         elif member.kind == "host" and member.what == "declaration" and "static" in member.top:
-            edits.append((member.start, member.end, unusable(member)))
+            edits.append((member.start, member.end, member.unusable))
         elif not _is_host_function(member):
             continue
         elif member.top & {"friend", "~"} or "std" in member.words:
@@ -337,3 +359,18 @@ def _stretches(lines: _Lines, dropped: Iterable[Declaration]) -> tuple[tuple[int
         else:
             found.append((first, last))
     return tuple(found)
+
+
+def shown(filename: str) -> str:
+    """Return the name with a question mark for each unprintable character, such as line ends and invalid bytes.
+
+    A leading hyphen is replaced as well, because NVRTC would read the name as an option.
+    """
+    name = "".join(sign if sign.isprintable() else "?" for sign in filename)
+    return f"?{name[1:]}" if name.startswith("-") else name
+
+
+def line_one(filename: str) -> str:
+    """Return a `#line` directive: diagnostics and line tables then count lines of that file from 1."""
+    quoted = shown(filename).replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line 1 "{quoted}"\n'

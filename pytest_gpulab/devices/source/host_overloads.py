@@ -45,12 +45,7 @@ def hidden_variables(
     words = frozenset[str]().union(*(each.words for each in kept))
     for each in dropped:
         if each.what == "declaration" and each.signature is None and each.names & declared & words:
-            yield each, unusable(each)
-
-
-def unusable(variable: Declaration) -> str:
-    """Return a type with the name of a variable: an expression that names it does not compile."""
-    return " ".join(f"struct {name};" for name in sorted(variable.names))
+            yield each, each.unusable
 
 
 def _is_plain(head: Sequence[Token]) -> bool:

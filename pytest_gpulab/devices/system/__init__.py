@@ -1,7 +1,6 @@
 """The operating system: file locks, processes, packages. No CUDA.
 
 - `locks`: file locks.
-- `processes`: processes that belong to graders, with one thread each for linear algebra.
-- `memory_kills`: processes that Linux killed for lack of memory.
+- `processes`: processes of graders: their mark, their threads, and those that Linux killed for lack of memory.
 - `packages`: why a package cannot be imported.
 """

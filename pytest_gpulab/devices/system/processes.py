@@ -1,19 +1,23 @@
-"""Processes that belong to graders, so that graders on the same GPU are not counted as interference.
+"""The processes of graders: how they are recognised, their threads and their memory.
 
-A grader's process has a mark in its environment, which the processes that it starts inherit. Linux shows a process's
-initial environment to other processes of the same user.
+A grader's process has a mark in its environment, which the processes that it starts inherit: graders on the same GPU
+are not counted as interference. Linux shows a process's initial environment to other processes of the same user.
 
 Graders use one thread for NumPy's linear algebra, instead of one per core. Threads that wait for each other on busy
 cores cost more than they save: the simulated GPU's small systems of equations take four to ten times the CPU time with
 two threads. In a container with a share of one core, NumPy still starts one thread per core of the machine. NumPy reads
 the environment when it is loaded, so this module must not load it.
+
+Linux kills processes with SIGKILL when memory runs out, as `kill -9` and a limit of processor time do. Only its counter
+distinguishes them.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARK = "GPULAB_GRADER"
@@ -95,3 +99,69 @@ def with_one_thread(environment: Mapping[str, str]) -> dict[str, str]:
 def has_one_thread(environment: Mapping[str, str]) -> bool:
     """Return True if a process with that environment uses one thread."""
     return environment.get(_OPENBLAS) == "1"
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Pause the collector, which would scan all these objects repeatedly and find nothing to free.
+
+    At the end the objects join the oldest generation, where they belong, without a scan of their own.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            if not gc.get_freeze_count():  # else `unfreeze` would also release what the process has frozen
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
+
+
+REMEDY = "the machine or its container needs more memory, or fewer processes (a smaller --gpulab-workers or -n)"
+
+_PREFERENCE = 500  # of 1000: counts as half of all memory, in addition to the process's own
+
+
+def prefer_this_process() -> None:
+    """Make Linux kill this process and its children before the process that collects the grades."""
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text(f"{_PREFERENCE}\n")
+
+
+def memory_kills(root: Path = Path("/")) -> int:
+    """Return the count for this process's memory control group, else for the machine; 0 if both are unknown.
+
+    Args:
+        root: the root of the file system.
+    """
+    for path in _counters(root):
+        try:
+            fields = dict(line.split(maxsplit=1) for line in path.read_text().splitlines())
+            return int(fields["oom_kill"])
+        except (OSError, ValueError, KeyError):  # no such file, or a kernel before 4.13
+            continue
+    return 0
+
+
+def _counters(root: Path) -> Iterator[Path]:
+    """Yield the files that may hold the counter.
+
+    A container may see its own group as the root, under any name outside.
+    """
+    try:
+        groups = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not Linux
+        groups = []
+    for group in groups:
+        _, controllers, name = group.split(":", 2)
+        if "memory" in controllers.split(","):  # version 1
+            folder, file = root / "sys/fs/cgroup/memory", "memory.oom_control"
+        elif not controllers:  # version 2
+            folder, file = root / "sys/fs/cgroup", "memory.events"
+        else:
+            continue
+        yield folder / name.lstrip("/") / file
+        yield folder / file
+    yield root / "proc/vmstat"

@@ -2,10 +2,9 @@
 
 - `builds`: compiles each variant once.
 - `includes`: the headers that a submission may include.
-- `signature`, `kernel_choice`, `parameter_types`: compares kernels with the plan's launches.
+- `signature`, `parameter_types`: compares kernels with the plan's launches.
 - `tunables`: tunables, also those that are given as `#define`.
 - `swept_source`: a file with other values of its tunables.
-- `problems`: everything that a file lacks to be graded, in one finding.
 - `missing_headers`: CUDA headers that the machine lacks.
 - `compile_errors`, `host_uses`: explanations of compiler messages.
 - `compile_notes`, `source_quotes`: notes, and source lines for findings.

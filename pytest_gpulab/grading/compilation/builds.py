@@ -10,22 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Module, PrefetchingDevice
-from pytest_gpulab.devices.source.host_code import DeviceText, device_text, normalised
-from pytest_gpulab.devices.stopwatch import at_work_on
+from pytest_gpulab.devices.abilities import PrefetchingDevice, at_work_on
+from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Module
+from pytest_gpulab.devices.source.host_code import BYTE_ORDER_MARK, DeviceText, device_text, encoding_of, normalised
 from pytest_gpulab.exercise import BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.exercise_rules import MAX_BLOCK_THREADS
 from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.signature import check_limits, compare
 from pytest_gpulab.grading.compilation.tunables import with_defined_tunables
-from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.findings import finding, joined, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.parameter_names import Names, parameter_names, vector_arrays
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
 from .includes import moved_line, unaccepted_include
-from .problems import joined
-from .signature import check_limits, compare
 from .tunables import TUNABLE_BYTES, read_tunables
 
 _UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
@@ -296,10 +295,7 @@ def source_text(contents: bytes, filename: str) -> str:
 
 
 def _decoded(contents: bytes) -> str | BuildFailed:
-    try:
-        text = contents.decode("utf-8-sig")
-    except UnicodeDecodeError:  # compilers accept any bytes in a comment, such as an umlaut in Latin-1
-        text = contents.decode("latin-1")
+    text = contents.decode(encoding_of(contents)).removeprefix(BYTE_ORDER_MARK)
     if "\0" in text:
         what = f"The file is not text: character {text.index(chr(0))} is a NUL."
         return BuildFailed("failed", finding("not-utf8", what))

@@ -1,21 +1,187 @@
-"""Comparison of a compiled module with the plans: kernels, their parameters, the constants."""
+"""Comparison of a compiled module with the plans: kernels, also under other names, their parameters, the constants."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import LaunchLimits, Module
+from pytest_gpulab.devices.abilities import LaunchLimits
+from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.devices.source.host_code import DeviceText
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.findings import Problem, finding
+from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.parameter_names import Names
 
-from .kernel_choice import KernelChoice, of_misfit
-from .parameter_types import C_NAMES
-from .problems import Problem
+from .parameter_types import C_NAMES, declaration, parameter_finding, type_finding
+
+KERNEL_PREFIX = "gpulab_kernel_"
+Launches = Mapping[str, tuple[Plan, Launch]]
+
+
+class KernelChoice:
+    """The choice of a kernel for each kernel of an exercise.
+
+    A kernel is chosen by `GPULAB_KERNEL`, else by its name, else as the only one with fitting parameters.
+
+    Attributes:
+        chosen: the exercise's kernels to those of the file, where the names differ.
+        problems: a problem for each kernel of the exercise that the file lacks.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        launches: Launches,
+        code: DeviceText | None,
+        names: Names,
+        elsewhere: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """Choose.
+
+        Args:
+            module: the compiled file.
+            launches: a launch of each kernel of the exercise, with its plan.
+            code: the device code of the file.
+            names: names of the kernels' parameters.
+            elsewhere: the exercise's kernels in other variants, which a kernel of their name serves; called if a
+                kernel is missing.
+        """
+        self._elsewhere = elsewhere
+        self._module, self._launches, self._code, self._names = module, launches, code, names
+        self.chosen: dict[str, str] = {}
+        self.problems: list[Problem] = []
+        self._open, self._failed = set(launches), set[str]()
+        for asked in launches:
+            named = _named(module, asked)
+            if named is not None or (asked not in module.kernels and _called(module, asked)):
+                self._choose_by_name(asked, asked if named is None else named)
+            elif asked in module.kernels:
+                self._open.discard(asked)
+        self._choose_by_parameters()
+
+    def kernel_of(self, asked: str) -> str | None:
+        """Return the kernel of the file that serves as a kernel of the exercise; None without one."""
+        return self.chosen.get(asked, asked if asked in self._module.kernels and asked not in self._failed else None)
+
+    def _choose_by_name(self, asked: str, named: str) -> None:
+        """Choose a kernel, or one of its instances and overloads."""
+        kernels = _called(self._module, named)
+        self._open.discard(asked)
+        fitting = [kernel for kernel in kernels if self.misfit(asked, kernel) is None]
+        candidates = fitting or kernels
+        if len(candidates) == 1:
+            self.chosen[asked] = candidates[0]
+        elif candidates:
+            self._fail(asked, self._several(asked, candidates, named))
+        else:
+            self._fail(asked, self._unknown(asked, named))
+
+    def _fail(self, asked: str, found: Finding) -> None:
+        self._failed.add(asked)
+        request = f"choose a kernel for `{asked}`" if "GPULAB_KERNEL" in found.hint else f"add a kernel `{asked}`"
+        self.problems.append(of_misfit(found) if found.code == "wrong-signature" else Problem(found, request))
+
+    def _choose_by_parameters(self) -> None:
+        missing = [asked for asked in self._launches if asked in self._open]
+        taken = {*self.chosen.values(), *self._launches, *(self._elsewhere() if missing else ())}
+        free = [kernel for kernel in self._module.kernels if kernel not in taken]
+        fitting = {asked: [kernel for kernel in free if self.misfit(asked, kernel) is None] for asked in missing}
+        for asked, kernels in fitting.items():
+            wanted_twice = any(kernel in fitting[other] for other in missing if other != asked for kernel in kernels)
+            if len(kernels) == 1 and not wanted_twice:
+                self.chosen[asked] = kernels[0]
+            elif kernels:
+                self._fail(asked, self._several(asked, kernels))
+            else:
+                self._fail(asked, self._missing(asked, free))
+
+    def misfit(self, asked: str, kernel: str) -> Finding | None:
+        """Return the finding of the first parameter of a kernel that does not fit; None if all fit."""
+        plan, launch = self._launches[asked]
+        launch = replace(launch, kernel=kernel)
+        names = self._names.get(_unqualified(kernel), ())
+        return parameter_finding(self._module, launch) or type_finding(self._module, plan, launch, names)
+
+    def _several(self, asked: str, kernels: Sequence[str], named: str = "") -> Finding:
+        if named:
+            what = f"There are {len(kernels)} kernels called `{named}`: the grader cannot tell which one to launch."
+        else:
+            what = f"There is no kernel called `{asked}`, and {len(kernels)} kernels have its parameters."
+        hint = f"Choose one by a line at file scope, behind the kernel: GPULAB_KERNEL({asked}, {kernels[-1]})"
+        return finding("missing-kernel", what, evidence=(f"they are: {', '.join(kernels)}",), hint=hint)
+
+    def _unknown(self, asked: str, named: str) -> Finding:
+        template = self._uninstantiated(named)
+        if template is not None:
+            return template
+        what = f"GPULAB_KERNEL({asked}, {named}) names no kernel of this file."
+        return finding("missing-kernel", what, evidence=(self._listed(),))
+
+    def _missing(self, asked: str, free: Sequence[str]) -> Finding:
+        found = self._uninstantiated(asked) or self._unmarked(asked)
+        if found is not None:
+            return found
+        required = f"required: {declaration(*self._launches[asked])}"
+        misfits = [misfit for kernel in free if (misfit := self.misfit(asked, kernel)) is not None]
+        if len(misfits) == 1 and len(self._launches) == 1:
+            return misfits[0]
+        what = f"There is no kernel called `{asked}`{', and no other with its parameters' if free else ''}."
+        return finding("missing-kernel", what, evidence=(required, self._listed(), *(each.what for each in misfits)))
+
+    def _listed(self) -> str:
+        kernels = self._module.kernels
+        return f"kernels in the file: {', '.join(kernels)}" if kernels else "the file has no kernel"
+
+    def _uninstantiated(self, name: str) -> Finding | None:
+        line = self._code.kernel_templates.get(name.partition("<")[0]) if self._code else None
+        if line is None:
+            return None
+        what = f"`{name}` (line {line}) is a template that is not instantiated."
+        hint = (
+            f"Instantiate it behind its definition, `template __global__ void {name}<...>(...);`, or leave out "
+            "`template <...>` and name the type itself, such as GPULAB_T."
+        )
+        return finding("missing-kernel", what, evidence=(self._listed(),), hint=hint)
+
+    def _unmarked(self, name: str) -> Finding | None:
+        line = self._code.host_names.get(name) if self._code else None
+        if line is None or self._module.kernels:
+            return None
+        what = f"`{name}` (line {line}) is not a kernel: it is declared without `__global__`."
+        return finding("missing-kernel", what, evidence=(self._listed(),))
+
+
+def of_misfit(misfit: Finding) -> Problem:
+    """Return the problem of a parameter that does not fit."""
+    return Problem(misfit, f"change the kernel: {misfit.what[:1].lower()}{misfit.what[1:].rstrip('.')}")
+
+
+def _named(module: Module, asked: str) -> str | None:
+    """Return the kernel that GPULAB_KERNEL names, or None."""
+    symbol = KERNEL_PREFIX + asked
+    if symbol not in module.symbols:
+        return None
+    return module.read_symbol(symbol).rstrip(b"\0").decode(errors="replace").strip()
+
+
+def _called(module: Module, name: str) -> tuple[str, ...]:
+    """Return the kernel of that name, or its instances and overloads."""
+    plain = name.replace(" ", "")
+    kernels = {kernel: kernel.replace(" ", "") for kernel in module.kernels}
+    exact = tuple(kernel for kernel, text in kernels.items() if text == plain)
+    return exact or tuple(kernel for kernel, text in kernels.items() if plain in (_plain(text), _unqualified(text)))
+
+
+def _plain(kernel: str) -> str:
+    """Return the name without template arguments and parameters."""
+    return kernel.partition("(")[0].partition("<")[0]
+
+
+def _unqualified(kernel: str) -> str:
+    return _plain(kernel).rpartition("::")[2]
 
 
 @dataclass(frozen=True)

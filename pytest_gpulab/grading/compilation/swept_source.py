@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pytest_gpulab.devices.source.host_code import file_constants
+from pytest_gpulab.devices.source.host_code import encoding_of, file_constants
 from pytest_gpulab.devices.source.tokens import Token, tokens, words_of
 
 from .tunables import READ_BACK, declarations
@@ -21,16 +21,14 @@ def swept(contents: bytes, values: Mapping[str, int]) -> bytes:
     """Return a file with these values of its tunables; lines stay where they are.
 
     Args:
-        contents: the file, in UTF-8 or, as in `builds`, in Latin-1.
+        contents: the file.
         values: by the tunable's name; one that the file does not declare is declared at its end.
 
     Raises:
         CannotSweep: the file names a tunable, but in no declaration with a value.
     """
-    try:
-        encoding, source = "utf-8", contents.decode("utf-8")
-    except UnicodeDecodeError:
-        encoding, source = "latin-1", contents.decode("latin-1")
+    encoding = encoding_of(contents)
+    source = contents.decode(encoding)
     found, edits, added = tokens(source), list[Edit](), ""
     for name, value in values.items():
         own = list(_declared(source, found, name, value))

@@ -11,8 +11,7 @@ from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.devices.source.host_code import file_constants
 from pytest_gpulab.devices.source.tokens import Token, tokens
 from pytest_gpulab.exercise import Tunable
-from pytest_gpulab.grading.compilation.problems import Problem
-from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.findings import Problem, finding
 
 TUNABLE_PREFIX = "gpulab_tunable_"
 TUNABLE_BYTES = 4

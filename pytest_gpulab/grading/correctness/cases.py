@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from pytest_gpulab.devices.abilities import at_work_on
 from pytest_gpulab.devices.protocol import Device, DeviceError, Hazard, KernelFault, SourceLine
-from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_gpulab.devices import LAUNCH_LIMIT_S
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable, OutOfMemory
-from pytest_gpulab.devices.system.memory_kills import REMEDY
+from pytest_gpulab.devices.system.processes import REMEDY
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, CheckGrader, checks_of

@@ -18,8 +18,7 @@ from typing import Any
 
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.devices.system import processes
-from pytest_gpulab.devices.system.memory_kills import memory_kills
-from pytest_gpulab.devices.system.processes import with_one_thread
+from pytest_gpulab.devices.system.processes import memory_kills, with_one_thread
 from pytest_gpulab.grading.catalogue import importing
 from pytest_gpulab.grading.speed.contents import FOLDER
 

@@ -16,14 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_gpulab.devices.compiler.cache import Cache, key_of, users_cache
-from pytest_gpulab.devices.compiler.filenames import line_one
 from pytest_gpulab.devices.compiler.limits import NOT_ENDED, Limits
 from pytest_gpulab.devices.compiler.sandbox import Sandbox
 from pytest_gpulab.devices.compiler.static_limits import with_plain_words
 from pytest_gpulab.devices.protocol import CompileError, DeviceAbsent, DeviceUnavailable, OutOfMemory
 from pytest_gpulab.devices.source.assembly import check_assembly, may_hold_assembly
-from pytest_gpulab.devices.source.host_code import device_text
-from pytest_gpulab.devices.system.memory_kills import REMEDY, memory_kills
+from pytest_gpulab.devices.source.host_code import device_text, line_one
+from pytest_gpulab.devices.system.processes import REMEDY, memory_kills
 
 from .headers import unneeded_headers
 from .limits import limited, said

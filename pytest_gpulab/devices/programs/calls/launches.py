@@ -14,7 +14,7 @@ from pytest_gpulab.devices.programs.messages import InvalidRequest
 from pytest_gpulab.devices.programs.outcome import LaunchFailure, LaunchGroup
 from pytest_gpulab.devices.programs.session import LEGACY_STREAMS, Kernel, Session
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
-from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
+from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 
 from .device_launches import MAX_DEPTH, MOST_LAUNCHES, DeviceLaunch, taken
 

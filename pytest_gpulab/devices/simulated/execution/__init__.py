@@ -1,8 +1,8 @@
 """Execution of a `Program`: launches, waves of blocks, the scheduler.
 
 - `launching`, `cooperation`, `block_sampling`: the blocks of a launch, cooperative launches, and sampled blocks.
-- `launch_state`, `wave`: the state that the waves of a launch share; blocks that run together.
-- `scheduler`, `deadline`: the order of groups, and the time limit.
+- `launch_state`, `wave`: the state and the time limit that the waves of a launch share; blocks that run together.
+- `scheduler`: the order of groups.
 - `wave_state`: registers and memory of a wave, which do not change in an endless loop.
 - `barriers`, `named_barriers`, `mbarriers`: threads that wait for each other.
 - `convergence`: lanes that wait for their warp at `_sync` operations.

@@ -7,42 +7,20 @@ the counted waves are chosen at random. Blocks that may wait for each other run 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from .launch_state import LaunchState
+from .launch_state import Batch, LaunchState, all_counted, cut
 
-Blocks = npt.NDArray[np.intp]
 BATCHES = 4  # per sample; their spread gives the sampling error
 SAMPLED_WAVE_LANES = 16_384  # if some waves are counted: half of the fastest size, for twice as many waves
 MANY_WAVES = 64  # per launch; with as many, waves have the fastest size
 COUNTED_IN_ORDER_LANES = 1 << 18  # counted lanes of blocks that may wait for each other
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Waves of a launch; those that wait for each other run concurrently.
-
-    Attributes:
-        waves: block numbers per wave.
-        is_counted: one flag per wave.
-    """
-
-    waves: Sequence[Blocks]
-    is_counted: Sequence[bool]
-
-    @property
-    def counted(self) -> int:
-        """The number of blocks that are counted."""
-        return sum(len(wave) for wave, is_counted in zip(self.waves, self.is_counted, strict=True) if is_counted)
-
-
-def batches(launch: LaunchState, blocks: int, width: int) -> list[Batch]:
-    """Return the blocks to run, in order.
+def sample(launch: LaunchState, blocks: int, width: int) -> list[Batch]:
+    """Return the blocks to run, in order, of a launch that counts only some of them.
 
     Args:
         launch: the launch with its options.
@@ -50,8 +28,7 @@ def batches(launch: LaunchState, blocks: int, width: int) -> list[Batch]:
         width: largest number of blocks per wave.
     """
     options, wanted = launch.options, launch.options.sample_blocks
-    if wanted is None or blocks <= wanted:
-        return [_all_counted(np.arange(blocks), width)]
+    assert wanted is not None
     rng = None if options.sample_seed is None else np.random.default_rng(options.sample_seed)
     may_wait = any(step.spins for step in launch.program.steps)
     threads = launch.block[0] * launch.block[1] * launch.block[2]
@@ -63,19 +40,10 @@ def batches(launch: LaunchState, blocks: int, width: int) -> list[Batch]:
     return _alike(blocks, wanted, max(1, min(width, max(SAMPLED_WAVE_LANES // threads, blocks // MANY_WAVES))), rng)
 
 
-def _all_counted(chosen: Blocks, width: int) -> Batch:
-    waves = _cut(chosen, width)
-    return Batch(waves, [True] * len(waves))
-
-
-def _cut(chosen: Blocks, width: int) -> list[Blocks]:
-    return [chosen[start : start + width] for start in range(0, len(chosen), width)]
-
-
 def _sample(blocks: int, wanted: int, width: int, may_wait: bool, rng: np.random.Generator | None) -> list[Batch]:
     """Choose a sample of blocks: the first ones if blocks may wait for earlier ones."""
     if may_wait:
-        return [_all_counted(np.arange(wanted), width)]
+        return [all_counted(np.arange(wanted), width)]
     if rng is None:
         spread = np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
     else:
@@ -83,11 +51,11 @@ def _sample(blocks: int, wanted: int, width: int, may_wait: bool, rng: np.random
         spread = rng.integers(starts[:-1], starts[1:])
     count = BATCHES if len(spread) >= 4 * BATCHES else 1
     # the last block, often the longest, comes first
-    return [_all_counted(spread[start::count], width) for start in reversed(range(count))]
+    return [all_counted(spread[start::count], width) for start in reversed(range(count))]
 
 
 def _in_order(blocks: int, width: int, counted: int, rng: np.random.Generator) -> Batch:
-    waves = _cut(np.arange(blocks), width)
+    waves = cut(np.arange(blocks), width)
     return Batch(waves, _chosen(len(waves), counted, rng))
 
 

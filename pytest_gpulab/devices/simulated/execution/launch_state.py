@@ -1,4 +1,4 @@
-"""The state that all waves of a launch share.
+"""The state that all waves of a launch share, and its time limit.
 
 Clocks and multiprocessor numbers differ at each launch, as on hardware. No kernel may depend on them: a result that
 does differs between launches.
@@ -6,6 +6,7 @@ does differs between launches.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -15,15 +16,15 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from pytest_gpulab.devices.compiler.limits import SHARE, charged_s
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, Location
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes
 from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker, may_change
 from pytest_gpulab.devices.simulated.memory.spaces import Arena, Range
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
-
-from .deadline import Deadline
 
 if TYPE_CHECKING:  # imported by the launches that use them
     from pytest_gpulab.devices.simulated.counting.counters import Counters
@@ -35,6 +36,49 @@ if TYPE_CHECKING:  # imported by the launches that use them
     from pytest_gpulab.devices.trace_events import LaunchTrace, Trace
 
     from .wave import Wave
+
+MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
+
+
+class TimeIsUp(Exception):
+    """The launch exceeded its time limit.
+
+    Attributes:
+        was_starved: True if other processes left this thread too little processor time.
+    """
+
+    def __init__(self, was_starved: bool = False) -> None:
+        super().__init__(was_starved)
+        self.was_starved = was_starved
+
+
+class Deadline:
+    """The time limit of a running launch.
+
+    The scheduler checks it at every iteration of a loop: a thread of the grading process cannot be stopped otherwise.
+
+    Args:
+        limit_s: limit from now on; None for no limit.
+    """
+
+    def __init__(self, limit_s: float | None) -> None:
+        self.limit_s = math.inf if limit_s is None else limit_s
+        self._begin_s, self._begin_cpu_s = time.perf_counter(), time.thread_time()
+        self._next_check_s = self._begin_s + self.limit_s
+
+    def check(self) -> None:
+        """Raise TimeIsUp if the limit has passed."""
+        if time.perf_counter() > self._next_check_s:
+            self._check()
+
+    def _check(self) -> None:
+        now_s = time.perf_counter()
+        elapsed_s = now_s - self._begin_s
+        left_s = self.limit_s - charged_s(elapsed_s, time.thread_time() - self._begin_cpu_s)
+        if left_s <= 0 or elapsed_s > MAX_STRETCH * self.limit_s:
+            raise TimeIsUp(was_starved=left_s > 0)
+        self._next_check_s = now_s + left_s * SHARE
+
 
 ABSENT_VALUE = np.uint32(0)  # as on an H100
 
@@ -245,3 +289,35 @@ class LaunchState:
         held = {position: getattr(argument, "allocation", None) for position, argument in enumerate(args)}
         read = self.checker.read_bytes
         return {position: read[memory] / threads for position, memory in held.items() if memory in read}
+
+
+Blocks = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Waves of a launch; those that wait for each other run concurrently.
+
+    Attributes:
+        waves: block numbers per wave.
+        is_counted: one flag per wave.
+    """
+
+    waves: Sequence[Blocks]
+    is_counted: Sequence[bool]
+
+    @property
+    def counted(self) -> int:
+        """The number of blocks that are counted."""
+        return sum(len(wave) for wave, is_counted in zip(self.waves, self.is_counted, strict=True) if is_counted)
+
+
+def all_counted(chosen: Blocks, width: int) -> Batch:
+    """Return a batch of blocks, at most `width` per wave, in which all are counted."""
+    waves = cut(chosen, width)
+    return Batch(waves, [True] * len(waves))
+
+
+def cut(chosen: Blocks, width: int) -> list[Blocks]:
+    """Return the blocks in waves of at most `width`."""
+    return [chosen[start : start + width] for start in range(0, len(chosen), width)]

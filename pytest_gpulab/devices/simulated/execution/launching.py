@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices.compiler.static_limits import LOCAL_BYTES
+from pytest_gpulab.devices.hardware.architectures import LOCAL_BYTES
 from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError, TooMuchWork
+from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 
-from .block_sampling import Batch, batches
-from .deadline import TimeIsUp
-from .launch_state import LaunchState
+from .launch_state import Batch, LaunchState, all_counted
 from .scheduler import Scheduler
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
@@ -138,7 +137,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
         CannotSimulate: with inlined functions, a thread needs more local memory than it may have.
         TooMuchWork: see `LaunchOptions.complete_within`.
     """
-    chosen = batches(launch, launch.grid[0] * launch.grid[1] * launch.grid[2], _wave_blocks(launch))
+    chosen = _batches(launch)
     if launch.heap is not None:
         launch.heap.rewind()
     resident = _resident(launch, sms)
@@ -165,6 +164,16 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
 
         raise located(launch, fault, _hazards_until(launch, fault)) from None
     return counted
+
+
+def _batches(launch: LaunchState) -> list[Batch]:
+    """Return the blocks to run, in order."""
+    blocks, width = prod(launch.grid), _wave_blocks(launch)
+    if launch.options.sample_blocks is None or blocks <= launch.options.sample_blocks:
+        return [all_counted(np.arange(blocks), width)]
+    from .block_sampling import sample
+
+    return sample(launch, blocks, width)
 
 
 def _resident(launch: LaunchState, sms: int) -> int:

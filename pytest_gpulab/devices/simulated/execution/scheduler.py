@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
+from pytest_gpulab.devices.simulated.execution.launch_state import MAX_STRETCH, TimeIsUp
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset
 from pytest_gpulab.devices.simulated.groups.repetition import CycleDetector
@@ -27,7 +28,6 @@ from pytest_gpulab.devices.simulated.memory.spaces import lane_at
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .barriers import Barriers
-from .deadline import MAX_STRETCH, TimeIsUp
 from .launch_state import LaunchState
 from .wave import Wave
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from string import digits
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.simulated.ptx.lexer import VARIABLE, immediate, variable_of
+from pytest_gpulab.devices.system.processes import without_collector
 
-from .collector import without_collector
-from .declarations import VARIABLE, immediate, variable_of
 from .lexer import parts, pieces, split, without_comments
 from .placing import Unplaced
 from .syntax import Address, Call, Function, Imm, Instruction, Label, Not, Operand, Pair, PtxModule, Reg, Sym, Vector

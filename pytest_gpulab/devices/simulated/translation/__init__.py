@@ -5,7 +5,6 @@
 - `control`: basic blocks, their order, and liveness.
 - `analysis`: spin loops, checked loads, regions, arrays behind addresses.
 - `emission`: PTX instructions as Python text.
-- `refusals`: the error for PTX that cannot be translated.
 - `sites`: memory instructions.
 - `fragments`: matrix elements per lane.
 - `weights`: machine instructions per PTX instruction.

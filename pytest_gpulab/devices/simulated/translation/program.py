@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,6 @@ from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction
 from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried, carried, copied
 from pytest_gpulab.devices.simulated.translation.analysis.origins import Origins, Targets, lines_reading, targets
-from pytest_gpulab.devices.simulated.translation.analysis.waits import without_end
 from pytest_gpulab.devices.simulated.translation.control.instructions import TENSOR_CORES, is_arrival
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -80,8 +80,18 @@ class Program:
 
     @cached_property
     def without_end(self) -> frozenset[int]:
-        """The basic blocks without a path to the kernel's end; see `waits.without_end`."""
-        return without_end(self.steps)
+        """The basic blocks without a path to the kernel's end."""
+        entries: dict[int, list[int]] = defaultdict(list)
+        for i, step in enumerate(self.steps):
+            for target in step.targets:
+                entries[target].append(i)
+        ending = {i for i, step in enumerate(self.steps) if not step.targets}
+        fresh = list(ending)
+        while fresh:
+            found = [i for i in entries[fresh.pop()] if i not in ending]
+            ending.update(found)
+            fresh += found
+        return frozenset(range(len(self.steps))) - ending
 
     @cached_property
     def copied(self) -> dict[int, int]:

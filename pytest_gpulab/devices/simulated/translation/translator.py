@@ -7,7 +7,6 @@ from types import CodeType
 from typing import Any
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx.collector import without_collector
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Call,
     Function,
@@ -21,15 +20,20 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 from pytest_gpulab.devices.simulated.translation.analysis.loads import awaited, guesses
 from pytest_gpulab.devices.simulated.translation.calls.inline import FUNCTION_BASE, FUNCTION_STRIDE, inline
 from pytest_gpulab.devices.simulated.translation.control.building import build
-from pytest_gpulab.devices.simulated.translation.control.graph import Block, Graph
-from pytest_gpulab.devices.simulated.translation.control.instructions import STACK_AREA, TENSOR_CORES
-from pytest_gpulab.devices.simulated.translation.control.liveness import members
+from pytest_gpulab.devices.simulated.translation.control.graph import Block, Graph, members
+from pytest_gpulab.devices.simulated.translation.control.instructions import (
+    MALFORMED,
+    STACK_AREA,
+    TENSOR_CORES,
+    refusal,
+    with_feature,
+)
 from pytest_gpulab.devices.simulated.translation.emission import compare, integers, moves
 from pytest_gpulab.devices.simulated.translation.emission.block import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emission.memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
-from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal, with_feature
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW
+from pytest_gpulab.devices.system.processes import without_collector
 
 # Each takes 50 us of processor time to translate, which no time limit of kernels covers. A 512-point FFT has 10,000.
 MAX_STATEMENTS = 1 << 16
@@ -95,7 +99,7 @@ def _phase_waits(graph: Graph) -> frozenset[int]:
     """Return the blocks that end a loop that only waits for a phase of an mbarrier."""
     if not any(isinstance(s, Instruction) and s.op[0] == "mbarrier" for block in graph.blocks for s in block.body):
         return frozenset()
-    from .analysis.phase_waits import phase_waits
+    from pytest_gpulab.devices.simulated.translation.analysis.waits import phase_waits
 
     return phase_waits(graph.blocks)
 

@@ -1,6 +1,6 @@
 """Analyses of a kernel's text, for the scheduler, the hazard checks and the cost model.
 
-- `waits`, `phase_waits`: loops that wait for other threads or for a phase of an mbarrier, and endless loops.
+- `waits`: loops that wait for other threads, or for a phase of an mbarrier.
 - `loop_lines`: source lines of loops.
 - `loads`: loads that are checked by `atomicCAS`, decide a spin loop, or are only copied.
 - `regions`: code that the assembler may reorder.

@@ -33,8 +33,8 @@ from pytest_gpulab.devices.simulated.translation.control.instructions import (
     RETURN,
     STACK_AREA,
     defined_and_used,
+    refusal,
 )
-from pytest_gpulab.devices.simulated.translation.refusals import refusal
 from pytest_gpulab.devices.source.names import unmangle
 
 STACK = "%stack"  # the register with the address of the current frame

@@ -1,11 +1,13 @@
-"""The control-flow graph of a kernel: basic blocks in scheduling order."""
+"""The control-flow graph of a kernel: basic blocks in scheduling order, with their live registers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.devices.protocol import SourceLine
-from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Label, Statement
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Label, Statement, Sym
+from pytest_gpulab.devices.simulated.translation.control.instructions import MALFORMED, defined_and_used, refusal
 
 
 @dataclass
@@ -50,3 +52,86 @@ class Graph:
 
     blocks: list[Block]
     registers: dict[str, int]
+
+
+def liveness(blocks: list[Block], registers: dict[str, int]) -> None:
+    """Set each block's live registers, and the last use of those that die in it."""
+    uses, last = [], []
+    for block in blocks:
+        defined, used, touched = _summary(block, registers)
+        block.defined = _bits(defined, registers)
+        uses.append(_bits(used, registers))
+        last.append(touched)
+    changed = True
+    while changed:
+        changed = False
+        for block, used_bits in zip(reversed(blocks), reversed(uses), strict=True):
+            block.live_out = 0
+            for target in block.targets:
+                block.live_out |= blocks[target].live_in
+            live_in = used_bits | (block.live_out & ~block.defined)
+            changed |= live_in != block.live_in
+            block.live_in = live_in
+    names = list(registers)
+    for block, touched in zip(blocks, last, strict=True):
+        lives_on = {names[index] for index in members(block.live_out)}
+        for name, number in touched.items():
+            if name not in lives_on:
+                block.dying.setdefault(number, []).append(name)
+
+
+def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str], dict[str, int]]:
+    """Return a block's written registers, those read before a write, and the last statement of each register."""
+    defined: set[str] = set()
+    used: set[str] = set()
+    last: dict[str, int] = {}
+    statement: Statement | None = None
+    try:
+        for number, statement in enumerate([*block.body, *([block.last] if block.last else [])]):
+            writes, reads = defined_and_used(statement, registers)
+            for name in reads:
+                if name not in last:
+                    used.add(name)
+                last[name] = number
+            for name in writes:
+                defined.add(name)
+                last[name] = number
+    except MALFORMED:
+        raise refusal(statement) from None
+    return defined, used, last
+
+
+def _bits(names: Iterable[str], registers: dict[str, int]) -> int:
+    """Return a bit set. Shifts would copy it once per member."""
+    bits = bytearray(len(registers) // 8 + 1)
+    for index in [registers[name] for name in names]:
+        bits[index >> 3] |= 1 << (index & 7)
+    return int.from_bytes(bits, "little")
+
+
+def members(bits: int) -> Iterator[int]:
+    """Yield the members of a bit set. Shifts would copy it once per member."""
+    digits = f"{bits:b}"[::-1]
+    at = digits.find("1")
+    while at >= 0:
+        yield at
+        at = digits.find("1", at + 1)
+
+
+def discard_unused(block: Block, registers: dict[str, int]) -> None:
+    """Drop results of atomics that are never read, so that all lanes of an address can be combined."""
+    if not any(isinstance(statement, Instruction) and statement.op[0] == "atom" for statement in block.body):
+        return
+    overwritten: set[str] = set()  # by later statements of the block
+    needed: set[str] = set(defined_and_used(block.last, registers)[1]) if block.last is not None else set()
+    for index in reversed(range(len(block.body))):
+        statement = block.body[index]
+        writes, reads = defined_and_used(statement, registers)
+        is_needed = any(
+            name in needed or (name not in overwritten and block.live_out >> registers[name] & 1) for name in writes
+        )
+        if isinstance(statement, Instruction) and statement.op[0] == "atom" and writes and not is_needed:
+            block.body[index] = replace(statement, operands=(Sym("_"), *statement.operands[1:]))
+        needed.difference_update(writes)
+        overwritten.update(writes)
+        needed.update(reads)
