@@ -143,10 +143,7 @@ class Settings:
             SettingsError: with one line that names the option and what it accepts.
         """
         _refuse_empty(option)
-
-        def either(name: str) -> Any:
-            return option(f"gpulab_{name}") or ini(f"gpulab_{name}")
-
+        either = _either(option, ini)
         reports = _reports(option, working_folder)
         settings = cls(
             **(_given(shared) if shared else _own(option, either, ini, rootdir, working_folder)),
@@ -181,6 +178,11 @@ class Settings:
             "seed": self.seed,
             "calibration": self.calibration,
         }
+
+
+def _either(option: Callable[[str], Any], ini: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a look-up of an option, else of the ini key of its name, without the prefix `gpulab_`."""
+    return lambda name: option(f"gpulab_{name}") or ini(f"gpulab_{name}")
 
 
 def _given(shared: Mapping[str, Any]) -> dict[str, Any]:
