@@ -249,7 +249,7 @@ def test_values_that_do_not_repeat_stay_where_they_are():
     assert (numerics.repeated(values, 100_000, np.random.default_rng(1)) == values).all()
 
 
-def test_one_in_so_many_of_what_repeats_has_moved():
+def test_one_of_a_fixed_number_of_repeated_values_is_moved():
     rng, values = np.random.default_rng(1), np.arange(2**20 - 3, dtype=np.float32)
     moved = np.count_nonzero(numerics.repeated(values, 2**22, rng) != np.resize(values, 2**22))
     assert 0.5 < moved / (2**22 / numerics.MOVED) <= 1

@@ -90,7 +90,7 @@ def test_a_folder_around_students_may_have_their_names_in_upper_case(scratch: Pa
     assert labels(collected(scratch, packed(("HW1/alice/SCAN.CU", b"")))) == ["alice/SCAN.CU"]
 
 
-def test_folders_are_not_searched_for_ever(scratch: Path) -> None:
+def test_deeply_nested_folders_are_refused(scratch: Path) -> None:
     found = collected(scratch, packed(("alice/" + "deep/" * 20 + "scan.cu", b""), ("bob/scan.cu", b"fine")))
     assert labels(found) == ["bob/scan.cu"] and codes(found) == [("alice", "", "too-deep")]
     assert only_problem(found).label == "alice" + "/deep" * 16
@@ -214,7 +214,9 @@ def test_all_files_of_a_student_have_a_limit_together(scratch: Path, monkeypatch
     assert found.problems[0].finding.what == "The student's packed files, up to this one, have more than 25 bytes."
 
 
-def test_a_student_with_far_too_many_files_is_alone_with_that(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_of_a_student_in_an_archive_affect_no_other_student(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(entries, "MAX_FILES", 10)
     many = ((f"alice/scan/{number}.cu", b"") for number in range(11))
     found = collected(scratch, packed(*many, ("bob/scan.cu", b"")))
@@ -248,7 +250,7 @@ def test_a_disk_that_is_full_is_no_students_fault(scratch: Path, monkeypatch: py
         handed_in(scratch.parent / "class.zip", EXERCISES, scratch)
 
 
-def test_a_file_that_swells_beyond_what_it_tells_is_cut_off_in_time(scratch: Path) -> None:
+def test_a_file_larger_than_its_header_says_is_cut_off(scratch: Path) -> None:
     contents = bytearray(packed(("alice/scan.cu", bytes(10 * HUGE))))
     for header, size_at in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         at = contents.index(header) + size_at

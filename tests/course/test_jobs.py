@@ -178,9 +178,7 @@ def test_a_bug_of_the_plugin_costs_no_point_and_shows_its_traceback(right: Job) 
         graded(replace(right, filename="no/such/folder.cu"))
 
 
-def test_memory_that_is_not_there_is_said_so_that_other_processes_can_read_it(
-    right: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_for_missing_memory_can_be_pickled(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Grader, "grade", lambda grader: np.empty(2**62, np.int8))
     with pytest.raises(MemoryError, match="Unable to allocate") as caught:
         graded(right)

@@ -20,7 +20,7 @@ def test_the_first_line_names_the_running_submissions() -> None:
     assert BEGUN.line == "0/500 graded; now a/x.cu, b/x.cu"
 
 
-def test_in_between_it_tells_the_rate_and_what_is_left() -> None:
+def test_progress_shows_the_rate_and_the_time_left() -> None:
     line = "250/500 graded, 31 with failures; 100 of them earlier; 30 per minute, 8 min left; now a/x.cu, b/x.cu"
     assert HALFWAY.line == line
     assert HALFWAY.left_s == 250 * 300 / 150

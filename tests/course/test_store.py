@@ -95,7 +95,7 @@ def test_the_seed_is_drawn_once_and_one_given_counts_for_its_own_run(path: Path,
         assert (store.seed(5), store.seed(6), store.seed(None)) == (5, 6, 5)
 
 
-def test_a_regrade_takes_nothing_for_graded_and_keeps_what_it_replaces(path: Path) -> None:
+def test_a_regrade_reuses_no_grade_and_keeps_the_replaced_ones(path: Path) -> None:
     finished_run(path, PASSED)
     with closing(Store(path, regrade=True)) as store:
         assert store.get("key") is None
@@ -321,7 +321,7 @@ def test_a_store_of_another_version_is_refused(path: Path) -> None:
         Store(path)
 
 
-def test_a_damaged_store_is_said_to_be_one(path: Path) -> None:
+def test_the_message_names_a_damaged_store(path: Path) -> None:
     finished_run(path, replace(PASSED, checks=(COMPILES,) * 1000))
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))

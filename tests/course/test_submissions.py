@@ -51,7 +51,7 @@ def test_a_file_counts_for_the_exercise_of_its_name_or_of_its_folder(folder: Pat
     assert [submission.read() for submission in found.submissions][1] == b"alice/scan/attempt.cu"
 
 
-def test_upper_case_is_no_reason_to_grade_nothing(folder: Path) -> None:
+def test_names_in_upper_case_are_graded(folder: Path) -> None:
     write(folder, "alice/Reduction.cu")
     write(folder, "alice/SCAN/mine.cu")
     write(folder, "bob/REDUCTION.CU")
@@ -66,7 +66,7 @@ def test_upper_case_is_no_reason_to_grade_nothing(folder: Path) -> None:
     assert found.problems == ()
 
 
-def test_a_name_is_one_however_its_accents_are_written(folder: Path) -> None:
+def test_composed_and_decomposed_accents_are_the_same_name(folder: Path) -> None:
     write(folder, "Zoe\u0308/scan.cu")
     write(folder, "Zo\u00eb/reduction.cu")
     found = collected(folder)
@@ -83,7 +83,7 @@ def test_a_copy_of_the_course_is_searched_for_the_students_own_files(folder: Pat
     assert found.problems[0].finding.evidence == ("alice/exercises/reduction/naive.cu",)
 
 
-def test_the_newest_counts_and_the_choice_is_told(folder: Path) -> None:
+def test_the_newest_file_counts_and_the_choice_is_noted(folder: Path) -> None:
     write(folder, "alice/reduction/first.cu", modified_s=NOON_S)
     write(folder, "alice/reduction/second.cu", modified_s=NOON_S + 61)
     write(folder, "alice/reduction.cu", modified_s=NOON_S - 1)
@@ -102,21 +102,21 @@ def test_of_equally_new_files_the_last_by_name_counts(folder: Path) -> None:
     assert found.path.name == "b.cu" and "counts, the last by name of the newest of 2 files; not" in found.note
 
 
-def test_many_files_are_not_all_named(folder: Path) -> None:
+def test_a_note_names_only_some_of_many_files(folder: Path) -> None:
     for number in range(13):
         write(folder, f"alice/reduction/{number:02}.cu", modified_s=NOON_S + number)
     (found,) = collected(folder).submissions
     assert found.path.name == "12.cu" and found.note.endswith("(2026-03-01 12:00:02), 2 more")
 
 
-def test_a_time_that_no_calendar_has_is_no_trouble(folder: Path) -> None:
+def test_a_modification_time_outside_the_calendar_is_shown_at_its_limit(folder: Path) -> None:
     write(folder, "alice/reduction/a.cu", modified_s=-1e9)
     write(folder, "alice/reduction/b.cu", modified_s=1e10)
     assert "(1970-01-01 00:00:00)" in collected(folder).submissions[0].note
     assert submissions._time(entries.Entry(("a",), modified_s=1e18)) == "9999-12-31 23:59:59"
 
 
-def test_files_for_no_exercise_are_told_once_a_student(folder: Path) -> None:
+def test_files_for_no_exercise_are_one_finding_per_student(folder: Path) -> None:
     for name in ("reduction.cu", "helper.cu", "notes.txt", "scan/deeper/file.cu", ".git/config", ".DS_Store"):
         write(folder, f"alice/{name}")
     problem = only_problem(folder)
@@ -127,7 +127,7 @@ def test_files_for_no_exercise_are_told_once_a_student(folder: Path) -> None:
     assert problem.finding.hint == "Name a file after its exercise: reduction or scan."
 
 
-def test_files_that_come_with_a_copy_of_the_course_are_not_told(folder: Path) -> None:
+def test_files_of_a_copy_of_the_course_are_not_reported(folder: Path) -> None:
     for name in ("scan/scan.cu", "scan/naive.cu", "scan/exercise.py", "calibration/gpu.toml", "../README.md"):
         write(folder, f"alice/course/exercises/{name}")
     found = collected(folder)
@@ -139,7 +139,7 @@ def test_files_that_come_with_a_copy_of_the_course_are_not_told(folder: Path) ->
     assert only_problem(folder).finding.what == expected
 
 
-def test_of_many_files_for_no_exercise_three_are_named(folder: Path) -> None:
+def test_three_of_many_files_for_no_exercise_are_named(folder: Path) -> None:
     for name in "abcde":
         write(folder, f"alice/{name}\u202e.txt" if name == "b" else f"alice/{name}.txt")
     write(folder, "alice/z.cu")
@@ -147,18 +147,18 @@ def test_of_many_files_for_no_exercise_three_are_named(folder: Path) -> None:
     assert left_out.what == r"6 files for no exercise, left out: z.cu, a.txt, b\u202e.txt and 3 more."
 
 
-def test_the_only_exercise_is_named_alone(folder: Path) -> None:
+def test_the_hint_names_the_only_exercise(folder: Path) -> None:
     write(folder, "alice/z.cu")
     (problem,) = handed_in(folder, ["scan"], folder.parent).problems
     assert problem.finding.hint == "Name a file after its exercise: scan."
 
 
-def test_a_student_with_sources_for_no_exercise_only_is_told_so(folder: Path) -> None:
+def test_a_source_in_a_folder_named_after_an_exercise_is_for_no_exercise(folder: Path) -> None:
     write(folder, "reduction/carol.cu")  # the folders are exercises, not students
     assert only_problem(folder).finding.code == "no-exercise"
 
 
-def test_a_student_without_a_source_is_told(folder: Path) -> None:
+def test_a_student_without_a_source_gets_a_finding(folder: Path) -> None:
     for number in range(12):
         write(folder, f"alice/{number:02}.txt")
     (folder / "bob").mkdir()
@@ -171,7 +171,7 @@ def test_a_student_without_a_source_is_told(folder: Path) -> None:
     assert bob.finding.what == "There is no .cu file."
 
 
-def test_a_source_in_nobodys_folder_is_told_and_other_files_there_are_not(folder: Path) -> None:
+def test_a_source_outside_students_folders_is_reported_and_other_files_are_not(folder: Path) -> None:
     write(folder, "alice/scan.cu")
     write(folder, "reduction.cu")
     write(folder, "roster.csv")
@@ -224,7 +224,7 @@ def test_a_students_long_name_is_cut_and_stays_apart_from_others(folder: Path) -
     assert len(collected(folder).submissions) == 2
 
 
-def test_a_very_long_name_is_told(folder: Path) -> None:
+def test_a_very_long_name_is_reported(folder: Path) -> None:
     write(folder, f"alice/{'x' * 230}.cu")
     assert only_problem(folder).finding.what == "The name has 233 bytes; at most 200 are read."
 
@@ -236,14 +236,14 @@ def test_the_name_that_a_platform_gives_a_file_may_be_unprintable_too(folder: Pa
     assert len(collected(folder).submissions) == 2
 
 
-def test_names_in_any_script_are_fine(folder: Path) -> None:
+def test_names_in_any_script_are_accepted(folder: Path) -> None:
     for name in ("Zoë Ångström", "李四", "محمد", "O'Neil; DROP"):
         write(folder, f"{name}/reduction.cu")
     found = collected(folder)
     assert len(found.submissions) == 4 and found.problems == ()
 
 
-def test_a_student_with_far_too_many_files_is_alone_with_that(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_of_a_student_affect_no_other_student(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "MAX_FILES", 10)
     for number in range(12):
         write(folder, f"alice/{number}.txt")
@@ -255,7 +255,7 @@ def test_a_student_with_far_too_many_files_is_alone_with_that(folder: Path, monk
     assert found.problems[0].finding.what == "There are more than 10 files, so none is read."
 
 
-def test_any_number_of_hidden_files_hides_no_submission(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_files_do_not_count_towards_the_limit_of_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "MAX_FILES", 10)
     write(folder, "alice/reduction.cu")
     for number in range(100):
@@ -279,13 +279,13 @@ class HiddenFirst(list[os.DirEntry[str]]):
     def __exit__(self, *_: object) -> None: ...
 
 
-def test_folders_are_not_searched_for_ever(folder: Path) -> None:
+def test_deeply_nested_folders_are_not_searched(folder: Path) -> None:
     write(folder, "alice/" + "deep/" * 20 + "reduction.cu")
     assert only_problem(folder).finding.what == "Folders below 16 others are not searched."
 
 
 @pytest.mark.parametrize("name", ["mallory.cu.zip", "alice/mallory.cu.zip", "alice/scan.cu.zip"])
-def test_an_archive_that_is_called_like_a_source_stops_nobody(folder: Path, name: str) -> None:
+def test_an_archive_named_like_a_source_affects_no_other_student(folder: Path, name: str) -> None:
     write(folder, name, "no ZIP")
     write(folder, "bob/scan.cu")
     found = collected(folder)
@@ -294,7 +294,7 @@ def test_an_archive_that_is_called_like_a_source_stops_nobody(folder: Path, name
 
 
 @pytest.mark.parametrize("name", ["x.cu", "scan.cu", "alice/x.cu", "alice/scan.cu"])
-def test_a_folder_that_is_called_like_a_source_stops_nobody(folder: Path, name: str) -> None:
+def test_a_folder_named_like_a_source_affects_no_other_student(folder: Path, name: str) -> None:
     (folder / name).mkdir(parents=True)
     write(folder, "bob/scan.cu")
     found = collected(folder)
@@ -303,7 +303,7 @@ def test_a_folder_that_is_called_like_a_source_stops_nobody(folder: Path, name: 
 
 
 @pytest.mark.parametrize("name", ["ada.tar.gz", "ada.7z", "ada.RAR", "ada.tgz", "ada.tar"])
-def test_other_archives_than_zips_are_told_with_their_student(folder: Path, name: str) -> None:
+def test_archives_other_than_zip_are_reported_with_their_student(folder: Path, name: str) -> None:
     write(folder, name)
     write(folder, "bob/scan.cu")
     found = collected(folder)
@@ -313,7 +313,7 @@ def test_other_archives_than_zips_are_told_with_their_student(folder: Path, name
     ]
 
 
-def test_a_file_of_moodles_is_the_students_whose_name_comes_first(folder: Path) -> None:
+def test_a_file_of_moodle_belongs_to_the_student_whose_name_it_begins_with(folder: Path) -> None:
     write(folder, "Mallory_1_assignsubmission_file_Bob_2_assignsubmission_file_scan.cu")
     write(folder, "Bob_2_assignsubmission_file_scan.cu")
     found = collected(folder)
@@ -321,7 +321,7 @@ def test_a_file_of_moodles_is_the_students_whose_name_comes_first(folder: Path) 
     assert [each.student for each in found.submissions] == ["Bob_2_assignsubmission_file"]
 
 
-def test_blackboards_files_are_their_students_and_the_last_attempt_counts(folder: Path) -> None:
+def test_the_last_attempt_counts_among_files_of_blackboard(folder: Path) -> None:
     for time in ("2026-03-01-12-00-00", "2026-03-02-08-30-00"):
         write(folder, f"Scan of floats_alovelace_attempt_{time}_scan.cu", time)
     write(folder, "Scan of floats_alovelace_attempt_2026-13-99-00-00-00_reduction.cu")
@@ -349,7 +349,7 @@ def test_a_missing_folder_and_a_file_that_is_no_zip_are_refused(folder: Path) ->
         collected(write(folder, "note.txt"))
 
 
-def test_a_folder_that_is_refused_is_told_in_one_line(folder: Path) -> None:
+def test_the_message_about_a_refused_folder_is_one_line(folder: Path) -> None:
     with (
         refused("scandir", folder),
         pytest.raises(SubmissionsError, match=r"class: cannot be read: Permission denied$"),

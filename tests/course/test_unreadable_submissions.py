@@ -34,7 +34,7 @@ def test_a_link_is_never_followed(folder: Path, tmp_path: Path) -> None:
     assert {problem.verdict for problem in found.problems} == {"failed"}
 
 
-def test_many_links_of_a_student_are_told_once(folder: Path) -> None:
+def test_many_links_of_a_student_are_one_finding(folder: Path) -> None:
     write(folder, "alice/reduction.cu")
     for number in range(12):
         (folder / f"alice/{number:02}.txt").symlink_to("/etc/passwd")
@@ -84,7 +84,7 @@ def test_a_huge_file_is_not_read(folder: Path) -> None:
     assert problem.finding.what == "The file has 1099511627776 bytes; at most 1048576 are read."
 
 
-def test_where_another_file_counts_one_that_is_not_read_is_merely_told(folder: Path) -> None:
+def test_an_unread_file_beside_one_that_counts_is_only_noted(folder: Path) -> None:
     write(folder, "alice/reduction.cu")
     write(folder, "alice/reduction/huge.cu", "x" * (entries.MAX_SOURCE_BYTES + 1), NOON_S + 1)
     found = collected(folder)
@@ -99,7 +99,7 @@ def test_of_several_files_that_cannot_be_read_one_stands_for_the_submission(fold
     assert [problem.exercise for problem in collected(folder).problems] == ["reduction", ""]
 
 
-def test_what_cannot_be_read_costs_no_points(folder: Path) -> None:
+def test_an_unreadable_file_costs_no_points(folder: Path) -> None:
     path = write(folder, "alice/reduction.cu")
     with refused("open", path):
         problem = only_problem(folder)
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_costs_no_points(folder: Path) -> None:
     assert problem.finding.what == "It cannot be read: Permission denied."
 
 
-def test_a_folder_that_cannot_be_read_is_nobody_elses_trouble(folder: Path) -> None:
+def test_an_unreadable_folder_affects_no_other_student(folder: Path) -> None:
     write(folder, "alice/reduction.cu")
     write(folder, "bob/reduction.cu")
     with refused("scandir", folder / "alice"):

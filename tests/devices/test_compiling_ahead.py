@@ -36,7 +36,7 @@ def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for
         compiler.compiled(requests[4])
 
 
-def test_for_what_compiles_quickly_no_further_process_is_started(
+def test_quick_compilations_start_no_further_process(
     compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = [nvrtc.ptx_request(SMALL, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)]

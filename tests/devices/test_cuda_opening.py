@@ -179,7 +179,7 @@ def asked(opening, monkeypatch):
     return opened
 
 
-def test_whether_nvcc_compiles_anything_is_tried_while_the_gpu_is_opened(asked):
+def test_opening_the_gpu_tries_if_nvcc_compiles(asked):
     nvcc = Nvcc()
 
     def make():

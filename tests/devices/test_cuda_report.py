@@ -104,7 +104,7 @@ class Slice(Gpu):
         return 17 * 2**30
 
 
-def test_of_a_part_of_a_gpu_cuda_knows_what_it_has_and_nvml_only_what_the_whole_has(
+def test_properties_of_a_part_of_a_gpu_come_from_cuda_and_not_from_nvml(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     line, rows = described(monkeypatch, Slice(), MIG="on")

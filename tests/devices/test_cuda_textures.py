@@ -154,7 +154,7 @@ def test_objects_are_destroyed_once(device: CudaDevice, functions: Functions) ->
             use()
 
 
-def test_refusals_of_the_driver_and_of_what_is_no_texture(device: CudaDevice, functions: Functions) -> None:
+def test_driver_errors_and_invalid_textures_are_refused(device: CudaDevice, functions: Functions) -> None:
     memory = CudaMemory(device._opened.blocks, (4, 5), np.float32)
     with pytest.raises(ValueError, match="rows of 20 bytes"):
         device.texture(memory)

@@ -63,13 +63,13 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("source", REFUSED.values(), ids=REFUSED)
-def test_what_nvcc_would_refuse_is_refused(source: str) -> None:
+def test_code_that_nvcc_refuses_is_refused(source: str) -> None:
     with pytest.raises(CompileError, match=r"a\.cu\(\d+\): error|is called, but not defined"):
         SimulatedDevice().compile(source, "a.cu")
 
 
 @pytest.mark.parametrize("source", ACCEPTED.values(), ids=ACCEPTED)
-def test_what_nvcc_would_accept_is_accepted(source: str) -> None:
+def test_code_that_nvcc_accepts_is_accepted(source: str) -> None:
     assert SimulatedDevice().compile(source, "a.cu").kernels
 
 

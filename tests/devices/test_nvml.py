@@ -250,7 +250,7 @@ def test_an_error_message_that_is_no_utf8_is_quoted(nvml_that_starts, monkeypatc
 
 
 @needs_no_driver
-def test_without_a_driver_nothing_is_known_of_what_disturbs():
+def test_no_interference_is_known_without_a_driver():
     reader = nvml.ConditionsReader("0000:65:00.0")
     conditions = reader.read()
     assert (reader.identity, reader.others(), conditions.held_down_by) == ("0000:65:00.0", (), ())

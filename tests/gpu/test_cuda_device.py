@@ -142,7 +142,7 @@ def test_a_part_lies_inside_its_whole_and_lives_as_long(device):
         part.get()
 
 
-def test_more_memory_than_the_gpu_has_is_said(device):
+def test_too_large_an_allocation_is_reported(device):
     with pytest.raises(DeviceUnavailable, match=r"not enough GPU memory for .* bytes more"):
         device.empty(1 << 50, np.uint8)
 

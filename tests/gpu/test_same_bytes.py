@@ -7,7 +7,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("nbytes", [1, 3, 4096, 1_000_003, 300_000_001])
-def test_whether_arrays_hold_the_same_bytes_is_seen_to_the_last_one(device, nbytes):
+def test_the_comparison_of_arrays_includes_the_last_byte(device, nbytes):
     values = np.random.default_rng(2).integers(0, 256, nbytes, np.uint8)
     one, room = device.array(values), device.array(np.zeros(nbytes + 512, np.uint8))
     other = device.part(room, 512, (nbytes,), np.uint8)

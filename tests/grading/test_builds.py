@@ -321,7 +321,7 @@ def test_a_tunable_that_is_missing_or_out_of_range(
 @pytest.mark.parametrize(
     ("allowed", "said"), [(range(32, 129), "32 to 128"), (range(32, 129, 32), "32 to 128 in steps of 32")]
 )
-def test_a_range_of_accepted_values_is_said_shortly(bench: Bench, allowed: range, said: str) -> None:
+def test_a_range_of_accepted_values_is_shortened(bench: Bench, allowed: range, said: str) -> None:
     submission = program(kernel(), symbols=tunable("BLOCK_SIZE", 7))
     (finding,) = bench.result("compile", submission, tunables=(Tunable("BLOCK_SIZE", allowed),)).findings
     assert finding.evidence == (f"accepted for BLOCK_SIZE: {said}",)

@@ -266,7 +266,7 @@ def test_nothing_is_measured_for_a_calibration_while_others_work_on_the_gpu(cloc
     )
 
 
-def test_it_is_said_where_others_may_have_slowed_the_gpu_down_for_a_calibration(clocked: ClockedBench) -> None:
+def test_a_calibration_notes_possible_interference(clocked: ClockedBench) -> None:
     clocked.watch.conditions = lambda: replace(QUIET, interruption_ms=0.3, speed=0.85)  # type: ignore[method-assign]
     grade = clocked_grade(clocked, 1.0, Thresholds(measuring=True))
     (what,) = {check.findings[0].what for check in grade.checks if check.kind == "speedup"}
@@ -345,7 +345,7 @@ def test_from_grades_to_a_file_to_grades(clocked: ClockedBench, exercises: Path)
     assert report[3].split()[:2] == ["1.4x", "2_strided"]
 
 
-def test_the_report_tells_what_is_wrong(tmp_path: Path) -> None:
+def test_the_report_lists_problems_of_a_calibration(tmp_path: Path) -> None:
     (tmp_path / "twice").mkdir()
     (tmp_path / "twice" / "exercise.py").write_text("from tiers import TWO as exercise\n")
     grades = [

@@ -33,7 +33,7 @@ def test_a_fault_is_named_with_its_line_and_thread(bench: Bench, code: str) -> N
     assert result.printed == "said before\n"
 
 
-def test_who_hung_once_may_hang_less_long_in_the_other_cases(bench: Bench) -> None:
+def test_the_time_limit_is_shorter_after_a_case_that_hung(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
         if n == 4:
             raise KernelFault("time-limit", "the kernel does not end")
@@ -76,7 +76,7 @@ def test_a_refused_launch(bench: Bench) -> None:
     assert "block size" in result.findings[0].hint
 
 
-def test_what_cannot_be_simulated_at_run_time_is_not_gradable_down_to_the_checks_that_depend_on_it(
+def test_an_unsimulated_instruction_makes_the_case_and_dependent_checks_not_gradable(
     bench: Bench,
 ) -> None:
     def twice(options: Any, *args: Any) -> None:

@@ -58,7 +58,7 @@ def test_a_wrong_result_names_the_input_pattern_and_no_other_is_tried(bench: Ben
 
 
 @pytest.mark.parametrize(("otherwise", "seen"), [(2, "correct"), (9, "other wrong values")])
-def test_a_wrong_result_that_changes_is_so_by_luck(bench: Bench, otherwise: int, seen: str) -> None:
+def test_a_wrong_result_that_varies_between_runs_is_marked_as_luck(bench: Bench, otherwise: int, seen: str) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
         out.values[...] = source.values * (3 if is_first(options) else otherwise)
 
@@ -72,7 +72,7 @@ def test_a_wrong_result_that_changes_is_so_by_luck(bench: Bench, otherwise: int,
 
 
 @pytest.mark.parametrize("error", [0.0, 1e-6])
-def test_a_wrong_result_that_changes_within_the_tolerance_is_plainly_wrong(bench: Bench, error: float) -> None:
+def test_a_wrong_result_that_varies_within_the_tolerance_is_not_luck(bench: Bench, error: float) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
         out.values[...] = source.values * 3 + (0.0 if is_first(options) else error)
 
@@ -80,7 +80,7 @@ def test_a_wrong_result_that_changes_within_the_tolerance_is_plainly_wrong(bench
     assert finding.code == "wrong-result" and not finding.by_luck
 
 
-def test_what_faults_where_it_is_run_again_stays_as_it_was_found(bench: Bench) -> None:
+def test_a_fault_in_a_repetition_does_not_replace_the_first_finding(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
         if not is_first(options):
             raise KernelFault("out-of-bounds", "invalid read")
@@ -90,7 +90,7 @@ def test_what_faults_where_it_is_run_again_stays_as_it_was_found(bench: Bench) -
     assert finding.code == "wrong-result" and not finding.by_luck
 
 
-def test_an_output_that_is_not_written(bench: Bench) -> None:
+def test_unwritten_elements_of_an_output_are_counted_and_located(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
         out.values[:64] = 2 * source.values[:64]
 
@@ -114,7 +114,7 @@ def test_an_input_that_is_overwritten_is_named_before_the_result(bench: Bench) -
 
 
 @pytest.mark.parametrize("schedule", ["warps-reversed", "warps"])
-def test_a_result_that_another_order_of_warps_makes_wrong(bench: Bench, schedule: str) -> None:
+def test_a_result_that_depends_on_the_order_of_warps_is_wrong(bench: Bench, schedule: str) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
         out.values[...] = 2 * source.values if options.schedule != schedule else 0
         return {"resources": KernelResources(shared_bytes=128)}
@@ -142,20 +142,20 @@ def test_orders_of_warps_are_tried_on_one_pattern_and_both_where_warps_may_share
     assert schedules[: 2 * len(one_case) + 2] == [*one_case, *one_case, "lockstep", "lockstep"]
 
 
-def test_no_order_of_warps_is_tried_where_none_can_matter(bench: Bench) -> None:
+def test_no_other_order_of_warps_is_tried_if_none_can_matter(bench: Bench) -> None:
     only_correct(bench, right(order_free=True))
     assert {options.schedule for _, options in bench.device.launches} == {"lockstep"}
     assert [options.fill for _, options in bench.device.launches[:3]] == [0xFF, 0xFF, 0xA5], "decoy, first, again"
 
 
 @pytest.mark.parametrize("has_state", [False, True])
-def test_one_run_per_pattern_where_neither_order_nor_garbage_can_matter(bench: Bench, has_state: bool) -> None:
+def test_one_run_per_pattern_if_neither_order_nor_garbage_can_matter(bench: Bench, has_state: bool) -> None:
     only_correct(bench, program(kernel(order_free=True, garbage_free=True), has_state=has_state))
     fills = [options.fill for _, options in bench.device.launches]
     assert fills.count(AGAIN.options.fill) == (3 if has_state else 0), "variables may keep something of the first run"
 
 
-def test_a_real_gpu_has_its_own_order(tmp_path: Path) -> None:
+def test_no_order_of_warps_is_requested_from_a_real_gpu(tmp_path: Path) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
         out.values[...] = 2 * source.values if is_first(options) else 0
 
@@ -172,14 +172,14 @@ def differing_in_the_last_bit(options: Any, source: Any, out: Any, n: Any) -> No
         out.values[0] = np.nextafter(out.values[0], np.float32(9))
 
 
-def test_two_right_results_must_agree_bit_for_bit(bench: Bench) -> None:
+def test_two_correct_results_that_differ_in_a_bit_are_not_repeatable(bench: Bench) -> None:
     (finding,) = only_correct(bench, program(differing_in_the_last_bit))["correct[n=4]"].findings
     assert finding.code == "not-repeatable"
     assert finding.what == "Two runs on the same input gave different results, each within the tolerance."
     assert finding.evidence == ("they differ in `out`", "input pattern: random")
 
 
-def test_unless_the_exercise_allows_it(bench: Bench) -> None:
+def test_an_exercise_may_allow_results_that_are_not_repeatable(bench: Bench) -> None:
     assert codes(only_correct(bench, program(differing_in_the_last_bit), deterministic=False)) == {}
 
 
@@ -208,7 +208,7 @@ def test_a_result_kept_for_inputs_that_begin_and_end_alike_is_wrong(bench: Bench
     assert results["correct[n=70]"].findings[0].what == "`out`: 4 of 70 elements are wrong."
 
 
-def test_who_does_nothing_where_the_arrays_lie_as_before_is_wrong(bench: Bench) -> None:
+def test_a_kernel_that_skips_work_for_known_addresses_is_wrong(bench: Bench) -> None:
     seen: list[Any] = []
 
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
@@ -219,7 +219,7 @@ def test_who_does_nothing_where_the_arrays_lie_as_before_is_wrong(bench: Bench) 
     assert set(codes(only_correct(bench, program(twice))).values()) == {"not-written"}
 
 
-def test_what_only_the_decoy_does_is_nothing_on_a_simulated_gpu(bench: Bench) -> None:
+def test_a_fault_of_the_decoy_alone_is_ignored_on_the_simulated_gpu(bench: Bench) -> None:
     calls: list[Any] = []
 
     def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
@@ -231,7 +231,7 @@ def test_what_only_the_decoy_does_is_nothing_on_a_simulated_gpu(bench: Bench) ->
     assert codes(only_correct(bench, program(twice))) == {}
 
 
-def test_there_is_no_decoy_for_who_could_not_remember_it(bench: Bench) -> None:
+def test_a_module_without_state_gets_no_decoy(bench: Bench) -> None:
     only_correct(bench, program(kernel(), has_state=False))
     first, second, *_ = (options for _, options in bench.device.launches)
     assert first.check and second.schedule == "warps", "the first run comes first, and orders are tried as ever"
@@ -251,7 +251,7 @@ def seen_inputs(bench: Bench, wanted: str, seed: int) -> list[bytes]:
     return seen
 
 
-def test_data_depends_on_the_seed_and_the_case_alone(bench: Bench) -> None:
+def test_inputs_depend_only_on_the_seed_and_the_case(bench: Bench) -> None:
     everything, alone = seen_inputs(bench, "", 1), seen_inputs(bench, "correct[n=70]", 1)
     assert alone == everything[3:8]  # the decoy, then two patterns twice
     assert everything[0] != everything[1] == everything[2]
@@ -335,7 +335,7 @@ def test_a_wrong_tolerance_is_the_instructors_mistake_and_names_the_file(
 
 
 @pytest.mark.parametrize("tolerance", [{}, {"out": 0}, {"out": np.float32(1e-5)}, {"out": np.full(4, 1e-5)}], ids=str)
-def test_a_tolerance_may_be_left_out_or_one_number_or_one_an_element(bench: Bench, tolerance: Any) -> None:
+def test_a_tolerance_is_none_or_a_number_or_an_array(bench: Bench, tolerance: Any) -> None:
     def good(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
         return Expected({"out": 2 * inputs["in"]}, tolerance if problem.size == 4 else {})
 
@@ -354,7 +354,7 @@ def test_the_traceback_names_the_instructors_line(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("computes", "verdict"), [(2, "not gradable"), (3, "failed")])
-def test_what_is_wrong_with_one_input_pattern_counts_before_the_next_one_cannot_be_made(
+def test_a_wrong_result_counts_before_a_later_pattern_that_cannot_be_made(
     bench: Bench, computes: int, verdict: str
 ) -> None:
     def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> Mapping[str, Array]:

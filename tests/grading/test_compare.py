@@ -143,7 +143,7 @@ def test_poisoned_elements_were_not_written() -> None:
     assert tail.hint == error_location.LAST_ROWS
 
 
-def test_where_only_a_part_ran_only_what_was_written_counts() -> None:
+def test_only_written_elements_of_a_partial_run_are_compared() -> None:
     actual, expected = POISON.filled((6,), np.float32), np.arange(6.0)
     assert compare("out", actual, expected, 0, POISON, only_written=True) is None
     actual[2:4] = 2, 9
@@ -171,7 +171,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_odd_values_and_types_make_no_trouble(kind: str) -> None:
+def test_odd_values_and_types_are_compared(kind: str) -> None:
     actual, expected = ODD[kind]
     assert found(actual, expected).code == "wrong-result"
     assert found(actual[..., :1], np.asarray(expected)[..., :1]).code == "wrong-result"

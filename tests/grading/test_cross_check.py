@@ -118,7 +118,7 @@ def test_a_count_that_ran_out_of_the_time_beside_a_gpu_is_no_verdict(monkeypatch
         assert simulated.count(check) == expected
 
 
-def test_nothing_is_counted_of_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_of_a_wrong_kernel_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CANNOT_COUNT_VARIABLE, "1")
     wrong = ROOT / "tests" / "wrong" / "scan" / "missing_barrier.cu"
     for result in graded(wrong, *USES):
@@ -196,7 +196,7 @@ def test_a_fault_stays_as_it_is_without_a_simulated_gpu(bench: Class, monkeypatc
         assert grader._cross_check is not None and grader._cross_check.combined_with(stopped) == stopped
 
 
-def test_a_wrong_result_stays_what_it_is(bench: Class) -> None:
+def test_a_wrong_result_is_not_replaced_by_the_cross_check(bench: Class) -> None:
     (finding,) = results(bench, KERNEL.replace("2 *", "3 *"))["correct[n=31]"].findings
     assert finding.code == "wrong-result"
     assert finding.evidence[-1].startswith("the same case on the simulated GPU: `out`: ")

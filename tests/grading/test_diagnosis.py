@@ -212,7 +212,7 @@ def test_a_result_that_differs_between_runs_is_reported_with_its_pattern(gpu: De
 @pytest.mark.parametrize(
     "kernel", ["reduction/scaled_partial_sum", "scan/cached_result", "reduction/hard_coded_answer"]
 )
-def test_where_nothing_is_common_to_wrong_results_nothing_is_said(gpu: Device, kernel: str) -> None:
+def test_wrong_results_without_anything_in_common_have_no_diagnosis(gpu: Device, kernel: str) -> None:
     finding = found(gpu, kernel, "n=1024")
     assert finding.code == "wrong-result"
     assert all(line.startswith(("out[", "input pattern")) for line in finding.evidence)

@@ -89,7 +89,7 @@ MARKED = {
 
 
 @pytest.mark.parametrize("path", MARKED)
-def test_what_is_wrong_is_marked(path: str) -> None:
+def test_mistakes_are_marked_in_figures(path: str) -> None:
     marks = [mark.what for figure in draw(path).figures for mark in figure.marks]
     assert any(MARKED[path] in what for what in marks), marks
 

@@ -171,7 +171,7 @@ def test_the_fork_server_has_one_thread_and_a_session_of_its_own(start: Start) -
     assert os.getsid(server_pid()) == server_pid()
 
 
-def test_whether_bubblewrap_works_is_tried_once_for_all_children(start: Start) -> None:
+def test_bubblewrap_is_tried_once_for_all_children(start: Start) -> None:
     child = start("from pytest_gpulab.devices.compiler import sandbox; print(sandbox.refusal.cache_info().currsize)")
     assert child.stdout.read() == "1\n"
 

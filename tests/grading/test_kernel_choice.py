@@ -198,7 +198,7 @@ def test_constants_of_other_scopes_do_not(run: Run, declared: str) -> None:
     assert (verdict, found) == ("failed", [missing])
 
 
-def test_all_that_is_missing_is_said_at_once(run: Run) -> None:
+def test_one_finding_names_everything_that_is_missing(run: Run) -> None:
     source = (kernel("first") + kernel("second")).replace("BLOCK_SIZE", "64")
     (finding,) = run(source, "compile", before="")["compile"].findings
     assert finding.what == (

@@ -29,7 +29,7 @@ class TestWhatASolutionMustReach:
         assert reached_tiers(TWO, expecting(70)) == {"1.4x"}
         assert reached_tiers(TWO, expecting(100)) == {"1.4x", "4.3x"}
 
-    def test_a_required_tier_is_reached_unless_it_is_said_to_fail(self) -> None:
+    def test_a_required_tier_must_be_reached_unless_its_failure_is_expected(self) -> None:
         assert reached_tiers(TWO, expecting(60, **{"1.4x": "too-slow"})) == set()
         assert reached_tiers(with_tiers(SpeedTier(1.4, 40, 1024, required=True)), expecting()) == {"1.4x"}
 
@@ -102,7 +102,7 @@ class TestWhereATierLies:
         found = by_tier(proposals(TWO, LADDER[:3], 0.85))["4.3x"]
         assert (found.threshold, found.problem) == (None, "no solution that must reach it was measured")
 
-    def test_whether_the_exercises_own_threshold_holds_here(self) -> None:
+    def test_a_proposal_says_if_the_own_threshold_holds_on_this_device(self) -> None:
         found = by_tier(proposals(TWO, LADDER, 0.85))
         assert found["1.4x"].own_holds and found["4.3x"].own_holds
         halves = {one.name: measured(one.measured["1.4x"].speedup / 2) for one in LADDER}

@@ -106,7 +106,9 @@ def test_with_nvcc_the_headers_are_tried_as_well(
     assert tried == ([] if "mine.h" in text else [trial])
 
 
-def test_beside_a_gpu_what_is_used_is_not_gradable_then(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_uses_check_is_not_gradable_without_the_header_of_the_simulated_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """nvcc has all headers, NVRTC has not."""
     monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
     monkeypatch.setenv(LACKS_HEADERS_VARIABLE, str(tmp_path))

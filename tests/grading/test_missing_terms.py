@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_patterns import INDEX, SUMS, WITHOUT, F, N, X, mistake, omitted, plan
+from wrong_values import INDEX, SUMS, WITHOUT, F, N, X, mistake, omitted, plan
 
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
         (INDEX % 2 == 1, "the elements with an even index"),
     ],
 )
-def test_what_a_sum_or_a_product_leaves_out(counted: Any, words: str) -> None:
+def test_missing_terms_of_a_sum_or_product_are_named(counted: Any, words: str) -> None:
     assert omitted(X[counted].sum(), X.sum()) == WITHOUT + words
     odd = 2 * X + 1
     product, whole = (np.multiply.reduce(x, dtype=np.int32) for x in (odd[counted], odd))
@@ -36,14 +36,14 @@ def test_what_a_sum_or_a_product_leaves_out(counted: Any, words: str) -> None:
     assert omitted(F[counted].sum(), SUMS[-1], F, 0.01) == WITHOUT + words
 
 
-def test_what_each_thread_takes_after_its_first_element() -> None:
+def test_terms_after_the_first_of_each_thread_are_recognised() -> None:
     taken = X[INDEX % 256 < 128].sum()
     around = {"plan": plan(N, 4, 128, size=1), "inputs": {"in": X}, "tunables": {"ITEMS_PER_THREAD": 2}}
     pattern = missing_terms_of(mistake(np.array([taken]), np.array([X.sum()]), 0, **around))
     assert pattern is not None and pattern.what == WITHOUT + "the elements of each thread after its first"
 
 
-def test_what_is_counted_twice() -> None:
+def test_a_term_counted_twice_is_named() -> None:
     assert (
         omitted(X.sum() + X[-1], X.sum()) == "it is the result for `in` with the last element (index 999) counted twice"
     )
@@ -70,14 +70,14 @@ def test_equal_elements_are_counted_and_a_single_one_is_named() -> None:
     assert omitted(0, 2049, needle) == "it misses the only element of `in` that is not 0, at index 997"
 
 
-def test_where_two_parts_would_explain_a_sum_none_is_named() -> None:
+def test_no_part_is_named_if_two_parts_explain_a_sum() -> None:
     x = X.copy()
     x[-1] = x[0] = 77
     assert omitted(x.sum() - 77, x.sum(), x) == ""
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_of_an_unrelated_sum_nothing_is_said(seed: int) -> None:
+def test_an_unrelated_sum_has_no_pattern(seed: int) -> None:
     assert omitted(X.sum() + 12345 + 1777 * seed, X.sum()) == ""
 
 
@@ -92,13 +92,13 @@ def test_of_an_unrelated_sum_nothing_is_said(seed: int) -> None:
         (300, 2, 64, {"A": 3, "B": 4}, None),  # 192 and 256 elements a block would both do
     ],
 )
-def test_what_a_block_has_of_an_array(
+def test_elements_per_block_of_an_array(
     n: int, blocks: int, threads: int, tunables: dict[str, int], tile: int | None
 ) -> None:
     assert tiling_of(plan(n, blocks, threads), "out", tunables) == (tile,)
 
 
-def test_what_a_block_has_of_a_plane() -> None:
+def test_tile_per_block_of_a_plane() -> None:
     out = Buffer("out", "output", np.float32, (30, 70))
     assert tiling_of(Plan((out,), (Launch("field", (5, 4), (16, 8), ("out",)),)), "out", {}) == (8, 16)
     assert tiling_of(Plan((out,), (Launch("field", (9,), (256,), ("out",)),)), "out", {}) == (None, None)

@@ -41,7 +41,7 @@ def test_a_mix_without_a_stretch_is_the_set_itself(contents: tuple[Inputs, ...])
 
 @pytest.mark.parametrize("elements", [0, 1, 2, 7, 1000])
 @pytest.mark.parametrize("places", [(), (0.0, 0.0), (0.5, 0.9), (0.999, 0.999), (0.7, 0.05)])
-def test_the_pieces_of_a_mix_are_what_it_is_made_of(elements: int, places: tuple[float, ...]) -> None:
+def test_a_mix_equals_its_pieces(elements: int, places: tuple[float, ...]) -> None:
     sets = [{"x": np.full(elements, number)} for number in (1, 2)]
     mix, made = Mix(1, places), np.zeros(elements, int)
     for which, some in mix.pieces(elements, len(sets)):

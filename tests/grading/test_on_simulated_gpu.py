@@ -127,7 +127,7 @@ def test_errors_before_a_launch_are_found(
     assert what in results["compile"].findings[0].what
 
 
-def test_the_line_of_what_is_to_do(gpu: Device, tmp_path: Path) -> None:
+def test_a_finding_points_to_the_line_of_a_todo(gpu: Device, tmp_path: Path) -> None:
     source = changed(TREE, "__constant__", "GPULAB_TODO(block_sums)\n__constant__")
     assert graded(tmp_path, gpu, source)["compile"].findings[0].where == line_of(source, "GPULAB_TODO")
 

@@ -15,5 +15,5 @@ def test_diagnostics_hold_no_control_characters() -> None:
     assert found.evidence == ('a.cu(3): error: #error directive: "?[32mall? fine"', "\t#error?")
 
 
-def test_neither_does_what_kernels_print() -> None:
+def test_printf_output_holds_no_control_characters() -> None:
     assert capped("sum \x1b[2J= 3\r\n\tdone: \u00fc\n") == "sum ?[2J= 3?\n\tdone: \u00fc\n"

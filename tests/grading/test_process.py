@@ -190,7 +190,7 @@ def _parent(path: Path) -> int:
 
 
 @pytest.mark.usefixtures("threads")
-def test_while_another_thread_imports_an_exercise_its_path_is_what_it_is_otherwise(
+def test_importing_an_exercise_does_not_change_the_path_of_other_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slow").mkdir()

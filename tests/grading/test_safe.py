@@ -93,7 +93,7 @@ def test_many_places_are_cut_short_and_many_checks_are_counted(bench: Bench) -> 
     assert result.findings[0].evidence == ("seen in correct[n=1], correct[n=2], correct[n=3] and 2 more",)
 
 
-def test_a_race_check_that_was_cut_short_is_not_passed_and_says_what_it_did_not_see(bench: Bench) -> None:
+def test_an_incomplete_race_check_does_not_pass_and_names_the_unchecked_accesses(bench: Bench) -> None:
     safe = (SafeCheck("memory", 4), SafeCheck("race", 6))
     results = bench.results(right(unchecked=("some accesses",)), safe=safe)
     assert (results["safe[memory]"].verdict, results["safe[race]"].verdict) == ("passed", "not gradable")

@@ -18,7 +18,7 @@ from pytest_gpulab.grading.grade import Finding
 pytestmark = pytest.mark.unit
 
 
-def test_reaching_the_threshold_passes_and_says_what_was_measured(bench: Bench) -> None:
+def test_reaching_the_threshold_passes_with_the_measurement(bench: Bench) -> None:
     results = bench.results(right(costs_ms=1.0, occupancy=0.5, bottleneck="issue slots"))
     result = results["speedup[1.5x]"]
     assert (result.verdict, result.points) == ("passed", 20)
@@ -48,7 +48,7 @@ def test_without_minimal_bytes_there_is_no_bandwidth(bench: Bench) -> None:
     assert measured is not None and measured.bandwidth_gb_s is None
 
 
-def test_each_different_launch_tells_its_occupancy_once(bench: Bench) -> None:
+def test_each_different_launch_reports_its_occupancy_once(bench: Bench) -> None:
     def thrice(problem: Problem) -> Plan:
         return Plan(plan(problem).buffers, plan(problem).launches * 3)
 
@@ -91,7 +91,7 @@ def too_large(kernel: Any) -> Any:
 LARGE = (SpeedTier(1.5, 40, 2**20),)
 
 
-def test_all_blocks_run_where_they_can_and_some_are_counted(bench: Bench) -> None:
+def test_all_blocks_of_a_small_launch_run_and_some_are_counted(bench: Bench) -> None:
     assert bench.result("speedup[1.5x]", right()).verdict == "passed"
     options = [options for _, options in bench.device.launches]
     screened, compared, baseline, checked, again = options[-5:]
@@ -103,12 +103,12 @@ def test_all_blocks_run_where_they_can_and_some_are_counted(bench: Bench) -> Non
     assert not any(launch.check for launch in (screened, baseline, checked))
 
 
-def test_a_kernel_that_is_too_slow_anyway_runs_in_a_sample_only(bench: Bench) -> None:
+def test_a_kernel_far_below_the_threshold_runs_only_as_a_sample(bench: Bench) -> None:
     assert bench.result("speedup[1.5x]", right(costs_ms=9.0)).verdict == "failed"
     assert all(options.complete_within is None for _, options in bench.device.launches)
 
 
-def test_the_sample_is_another_one_for_another_seed_and_another_submission(bench: Bench) -> None:
+def test_the_sample_depends_on_the_seed_and_the_submission(bench: Bench) -> None:
     def seeds(seed: int, source: str) -> set[int | None]:
         bench.device.launches.clear()
         bench.programs[source] = right()
@@ -120,7 +120,7 @@ def test_the_sample_is_another_one_for_another_seed_and_another_submission(bench
     assert all(len(each) == 1 and None not in each for each in found)
 
 
-def test_a_sample_that_gets_stuck_is_run_whole(bench: Bench) -> None:
+def test_a_sample_that_hangs_is_replaced_by_a_complete_run(bench: Bench) -> None:
     def waits_for_the_block_before(options: Any, *args: Any) -> Any:
         if options.sample_blocks is not None:
             raise KernelFault("endless-loop", "spins")
@@ -131,7 +131,7 @@ def test_a_sample_that_gets_stuck_is_run_whole(bench: Bench) -> None:
     assert bench.device.launches[-1][1].sample_blocks is None
 
 
-def test_a_sample_that_does_not_stand_for_all_blocks_is_not_believed(bench: Bench) -> None:
+def test_an_unrepresentative_sample_is_replaced_by_a_complete_run(bench: Bench) -> None:
     def uneven(options: Any, *args: Any) -> Any:
         is_whole = options.sample_blocks is None
         return kernel(4.0 if is_whole else 1.0)(options, *args) | {"representative": is_whole}
@@ -146,7 +146,7 @@ def test_a_kernel_that_ends_abnormally_at_the_timed_size_fails(bench: Bench) -> 
     assert (result.verdict, result.findings[0].code, result.measurement) == ("failed", "out-of-bounds", None)
 
 
-def test_a_size_that_brought_down_another_process_is_not_run_again(bench: Bench) -> None:
+def test_a_size_with_a_recorded_failure_is_not_run_again(bench: Bench) -> None:
     speeds = (SpeedTier(1.5, 30, 1000, required=True), SpeedTier(2, 5, 1000), SpeedTier(2.5, 5, 2000))
     launched: list[int] = []
 
@@ -163,7 +163,7 @@ def test_a_size_that_brought_down_another_process_is_not_run_again(bench: Bench)
     assert grader.run(other).verdict == "passed" and 2000 in launched
 
 
-def test_fast_and_wrong_is_not_fast(bench: Bench) -> None:
+def test_a_fast_kernel_with_a_wrong_result_fails(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
         out.values[...] = 2 * source.values * (n < 10)
         return {"estimated_ms": 0.001}
@@ -185,7 +185,7 @@ def skipping_work_at(n_timed: int, costs_ms: float) -> Program:
     return program(twice)
 
 
-def test_a_kernel_that_knows_the_timed_size_and_skips_the_work_is_not_fast(bench: Bench) -> None:
+def test_a_kernel_that_skips_work_at_the_timed_size_fails(bench: Bench) -> None:
     results = bench.results(skipping_work_at(2**10, costs_ms=1.0))
     assert codes(results) == {"speedup[1.5x]": "not-written", "speedup[3x]": "not-written"}
     assert {results[name].verdict for name in codes(results)} == {"failed"}
@@ -197,7 +197,7 @@ def test_a_kernel_that_knows_the_timed_size_and_skips_the_work_is_not_fast(bench
 
 
 @pytest.mark.parametrize(("share", "said"), [(1.0, None), (0.5, "touch 4.19 MB of memory"), (None, None)])
-def test_a_right_result_must_have_moved_its_bytes(bench: Bench, share: float | None, said: str | None) -> None:
+def test_a_correct_result_without_its_memory_traffic_fails(bench: Bench, share: float | None, said: str | None) -> None:
     n = 2**20
     counters = {} if share is None else {"gpulab__touched_sectors.sum": share * 8 * n / 32}
     tiers = (SpeedTier(1.5, 40, n),)
@@ -247,9 +247,7 @@ def launched_twice(problem: Problem) -> Plan:
 @pytest.mark.parametrize(
     ("make_plan", "verdict"), [(plan, "failed"), (with_zeroed_output, "passed"), (launched_twice, "passed")]
 )
-def test_what_a_sample_of_a_large_launch_writes_must_be_right_where_it_is_final(
-    bench: Bench, make_plan: Any, verdict: str
-) -> None:
+def test_final_elements_written_by_a_sample_must_be_correct(bench: Bench, make_plan: Any, verdict: str) -> None:
     result = bench.result("speedup[1.5x]", sampled(zeros), speed=LARGE, plan=make_plan)
     assert result.verdict == verdict
     if verdict == "failed":
@@ -270,7 +268,7 @@ def test_a_sample_must_write_its_share_of_an_output(bench: Bench, share: float, 
 
 
 @pytest.mark.parametrize(("costs_ms", "verdict"), [(0.001, "failed"), (0.002, "passed")])
-def test_an_estimate_below_what_the_memory_takes_is_not_believed(bench: Bench, costs_ms: float, verdict: str) -> None:
+def test_an_estimate_below_the_time_of_the_memory_traffic_fails(bench: Bench, costs_ms: float, verdict: str) -> None:
     bench.device.info = replace(bench.device.info, peak_bandwidth_gb_s=5000.0)
     result = bench.result("speedup[1.5x]", right(costs_ms=costs_ms), speed=LARGE)
     assert result.verdict == verdict
@@ -284,7 +282,7 @@ def test_an_estimate_below_what_the_memory_takes_is_not_believed(bench: Bench, c
         ]
 
 
-def test_an_input_that_a_sample_of_a_large_launch_overwrites_is_seen(bench: Bench) -> None:
+def test_a_sample_that_overwrites_an_input_fails(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
         done = kernel(1.0)(options, source, out, n)
         if n == 2**20:
@@ -297,12 +295,12 @@ def test_an_input_that_a_sample_of_a_large_launch_overwrites_is_seen(bench: Benc
     ]
 
 
-def test_what_is_too_slow_anyway_is_not_checked_at_the_timed_size(bench: Bench) -> None:
+def test_outputs_of_a_too_slow_kernel_are_not_checked_at_the_timed_size(bench: Bench) -> None:
     results = bench.results(skipping_work_at(2**10, costs_ms=9.0))
     assert set(codes(results).values()) == {"too-slow"}
 
 
-def test_a_kernel_that_fails_in_the_whole_timed_grid_only(bench: Bench) -> None:
+def test_a_fault_in_the_complete_timed_grid_fails(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
         if n == 2**10 and options.complete_within is not None:
             raise KernelFault("trap", "__trap() was called")
@@ -312,7 +310,7 @@ def test_a_kernel_that_fails_in_the_whole_timed_grid_only(bench: Bench) -> None:
     assert (result.verdict, result.findings[0].code) == ("failed", "trap")
 
 
-def test_only_cases_of_the_same_variant_must_be_right(bench: Bench) -> None:
+def test_a_speedup_depends_only_on_the_cases_of_its_variant(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
         out.values[...] = 2 * source.values * (n > 10)
         return {"estimated_ms": 1.0}

@@ -64,7 +64,7 @@ def test_a_broken_baseline_is_the_instructors_mistake(bench: Bench) -> None:
     assert "instructor" in result.findings[0].hint
 
 
-def test_a_baseline_that_cannot_be_simulated_is_nobodys_mistake(bench: Bench) -> None:
+def test_a_baseline_that_cannot_be_simulated_is_not_gradable(bench: Bench) -> None:
     bench.programs["naive"] = Program(error=CannotSimulate("tex"))
     result = bench.result("speedup[1.5x]", right())
     assert (result.verdict, result.findings[0].code) == ("not gradable", "cannot-simulate")

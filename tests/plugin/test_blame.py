@@ -55,9 +55,7 @@ def test_a_classs_exit_code_tells_the_causes_apart(course: Course, exercise: str
     assert course.grade("--gpulab-submissions=submissions").ret == status
 
 
-def test_a_class_whose_grades_are_not_kept_has_its_own_exit_code(
-    course: Course, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grades_that_cannot_be_stored_have_their_own_exit_code(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(store: Store, key: str, grade: Grade) -> Grade:
         raise StoreError("the disk is full")
 

@@ -15,7 +15,7 @@ from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.plugin.hooks import NOT_WRITTEN
 
 
-def test_processes_that_do_not_start_cost_nobody_a_point(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_do_not_start_cost_no_points(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(processes.worker, "prepare", operator.truediv)
         result = school.grade(*CLASS, "--gpulab-report=json:grades.json")
@@ -46,9 +46,7 @@ def test_a_disk_that_is_full_at_the_very_end_costs_no_report(school: Course, mon
     result.stdout.fnmatch_lines(["ERROR: changed points are not noted for later runs: the disk is full"])
 
 
-def test_a_store_that_is_damaged_is_told_before_anything_is_graded(
-    school: Course, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_store_is_reported_before_anything_is_graded(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     def get(store: Store, key: str) -> Grade:
         raise StoreError("grades.sqlite is not a store of grades: database disk image is malformed")
 

@@ -25,7 +25,7 @@ def points(course: Course, name: str = "grades.json") -> dict[str, float]:
     return {submission: grade["points"] for submission, grade in grades(course, name).items()}
 
 
-def test_a_class_is_graded_and_told_in_tables(school: Course, kept: str) -> None:
+def test_a_class_is_graded_and_shown_in_tables(school: Course, kept: str) -> None:
     school.write("roster.csv", "id,name,folder\n1,Ann A.,ann\n2,Bob B.,bob\n3,Cem C.,cem\n4,Dora D.,dora\n5,Eve E.,\n")
     result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv", "--gpulab-report=json:grades.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -99,14 +99,14 @@ def test_a_student_is_chosen_however_accents_are_written(course: Course) -> None
     result.stdout.fnmatch_lines(["Zo\u00eb/twice.cu::compile"])
 
 
-def test_nobody_of_that_name(school: Course) -> None:
+def test_an_unknown_name_is_a_usage_error(school: Course) -> None:
     result = school.grade(*CLASS, "an")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: an was not handed in: name a student, STUDENT/EXERCISE.cu or a check's id"])
 
 
 @pytest.mark.parametrize("name", ["frank", "frank/", "frank/const.cu", "dora"])
-def test_nothing_that_a_student_handed_in_is_for_an_exercise(school: Course, name: str) -> None:
+def test_choosing_a_student_without_a_file_for_an_exercise_is_a_usage_error(school: Course, name: str) -> None:
     school.write("handed_in/frank/const.cu", RIGHT)
     result = school.grade(*CLASS, name)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -114,7 +114,7 @@ def test_nothing_that_a_student_handed_in_is_for_an_exercise(school: Course, nam
     result.stderr.fnmatch_lines([f"ERROR: nothing that {student} handed in is for an exercise"])
 
 
-def test_whose_files_do_not_count_is_told_and_has_a_row(school: Course, kept: str) -> None:
+def test_a_student_without_a_counting_file_is_named_and_has_a_row(school: Course, kept: str) -> None:
     school.write("handed_in/frank/const.cu", RIGHT)
     school.write("handed_in/gil/notes.txt", "hello")
     school.write("handed_in/gil/Twise.cu", RIGHT)
@@ -147,7 +147,7 @@ def test_whose_files_do_not_count_is_told_and_has_a_row(school: Course, kept: st
     assert "frank" in (school.folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_other_files_of_a_student_with_a_submission_are_told_and_cost_nothing(school: Course, kept: str) -> None:
+def test_other_files_of_a_student_with_a_submission_are_named_and_cost_no_points(school: Course, kept: str) -> None:
     school.write("handed_in/1/twice.cpp", RIGHT)
     school.write("roster.csv", "id,name\n1,ann\n")
     result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
@@ -157,7 +157,7 @@ def test_other_files_of_a_student_with_a_submission_are_told_and_cost_nothing(sc
 
 
 @pytest.mark.parametrize("chosen", [["ann"], ["-k", "ann"]])
-def test_who_was_not_chosen_has_no_row(school: Course, kept: str, chosen: list[str]) -> None:
+def test_a_student_who_was_not_chosen_has_no_row(school: Course, kept: str, chosen: list[str]) -> None:
     school.write("handed_in/frank/const.cu", RIGHT)
     result = school.grade(*CLASS, kept, *chosen, "--gpulab-report=csv:grades.csv")
     assert "frank" not in (school.folder / "grades.csv").read_text(encoding="utf-8-sig")
@@ -172,7 +172,7 @@ def test_a_student_of_the_roster_is_named_by_id_if_no_file_is_for_an_exercise(sc
     assert [row for row in rows if "1 file for no exercise" in row and row.startswith("6,Frank F.,,0,,")]
 
 
-def test_a_name_that_nobody_has_leaves_the_last_reports_alone(school: Course, kept: str) -> None:
+def test_an_unknown_name_leaves_the_last_reports_unchanged(school: Course, kept: str) -> None:
     school.grade(*CLASS, kept, "--gpulab-report=csv:grades.csv")
     before = (school.folder / "grades.csv").read_text()
     result = school.grade(*CLASS, kept, "--gpulab-report=csv:grades.csv", "an")
@@ -190,7 +190,7 @@ def test_the_header_names_paths_as_they_were_given(school: Course, kept: str) ->
     )
 
 
-def test_the_same_command_goes_on_where_it_was_with_the_same_seed(school: Course) -> None:
+def test_the_same_command_resumes_an_interrupted_run_with_its_seed(school: Course) -> None:
     first = school.grade(*CLASS, "ann", "--gpulab-report=json:first.json")
     second = school.grade(*CLASS, "--tb=long", "-rE", "--gpulab-report=json:second.json")
     second.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 1 of them earlier; *"])
@@ -206,7 +206,7 @@ def seed_of(result: pytest.RunResult) -> str:
     return str(seed)
 
 
-def test_only_what_failed_is_looked_at_again(school: Course, kept: str) -> None:
+def test_last_failed_selects_the_submissions_with_failures(school: Course, kept: str) -> None:
     school.grade(*CLASS, kept)
     school.write("handed_in/cem/twice.cu", RIGHT)
     result = school.grade(*CLASS, kept, "--lf")
@@ -214,13 +214,13 @@ def test_only_what_failed_is_looked_at_again(school: Course, kept: str) -> None:
     result.stdout.fnmatch_lines(["gpulab: 2/2 graded, 1 with failures; *"])
 
 
-def test_the_first_failure_stops_it(school: Course, kept: str) -> None:
+def test_exitfirst_stops_the_run_at_the_first_failure(school: Course, kept: str) -> None:
     result = school.grade(*CLASS, kept, "-x", "--gpulab-report=json:grades.json")
     assert result.parseoutcomes()["failed"] == 1
     assert list(grades(school)) == ["ann/twice.cu", "bob/twice/mine.cu"]
 
 
-def test_grading_again_lists_whose_points_change(school: Course) -> None:
+def test_regrading_lists_submissions_with_changed_points(school: Course) -> None:
     school.grade(*CLASS, "ann")
     unchanged = school.grade(*CLASS, "--gpulab-regrade", "ann")
     unchanged.stdout.re_match_lines([r"gpulab: 1/1 graded; .* per (minute|hour), in .* s$"])
@@ -268,7 +268,7 @@ def test_the_newest_of_several_files_counts_and_is_named(school: Course, kept: s
     result.stdout.fnmatch_lines(["ann/twice.cu (*) counts, the newest of 2 files; not ann/twice/older.cu (*)"])
 
 
-def test_what_cannot_be_taken_fails_with_its_reason(school: Course) -> None:
+def test_a_submission_that_is_a_link_fails_with_the_reason(school: Course) -> None:
     (school.folder / "handed_in" / "eve").mkdir()
     (school.folder / "handed_in" / "eve" / "twice.cu").symlink_to("../ann/twice.cu")
     result = school.grade(*CLASS, "eve", "--gpulab-report=json:grades.json")
@@ -279,7 +279,7 @@ def test_what_cannot_be_taken_fails_with_its_reason(school: Course) -> None:
     assert {check["findings"][0]["because"] for check in eve["checks"][1:]} == {"compile"}
 
 
-def test_what_cannot_be_read_any_more_costs_nothing(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_became_unreadable_costs_no_points(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(handed_in: object) -> bytes:
         raise OSError(5, "Input/output error")
 
@@ -295,7 +295,9 @@ def csv_rows(course: Course) -> list[str]:
 
 
 @pytest.mark.parametrize("chosen", [["ann"], ["-k", "ann"]])
-def test_what_was_not_chosen_is_not_taken_for_not_handed_in(school: Course, kept: str, chosen: list[str]) -> None:
+def test_a_submission_that_was_not_chosen_does_not_count_as_missing(
+    school: Course, kept: str, chosen: list[str]
+) -> None:
     school.write("roster.csv", "id\nann\nbob\neve\n")
     school.grade(*CLASS, kept, *chosen, "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
     ann, bob, *_ = csv_rows(school)
@@ -312,7 +314,7 @@ def test_a_student_on_the_roster_with_an_empty_folder_handed_in_nothing(school: 
     assert csv_rows(school)[-1] == "eve,Eve E.,,,,handed in nothing"
 
 
-def test_after_a_failure_that_stops_the_run_everyone_has_a_row_that_says_so(school: Course, kept: str) -> None:
+def test_every_student_has_a_row_after_a_failure_that_stops_the_run(school: Course, kept: str) -> None:
     school.grade(*CLASS, kept, "-x", "--gpulab-report=csv:grades.csv")
     notes = {row.split(",")[0]: row.split(",")[-1] for row in csv_rows(school)}
     assert list(notes) == ["ann", "bob", "cem", "dora"]
@@ -320,7 +322,7 @@ def test_after_a_failure_that_stops_the_run_everyone_has_a_row_that_says_so(scho
     assert set(notes.values()) == {"the run was stopped"}
 
 
-def test_a_selection_of_checks_is_no_result(school: Course, kept: str) -> None:
+def test_a_selection_of_checks_writes_no_scores(school: Course, kept: str) -> None:
     files = ("gradescope:scores", "feedback:pages", "csv:grades.csv", "html:report.html")
     result = school.grade(*CLASS, kept, "-k", "compile", *(f"--gpulab-report={file}" for file in files))
     assert result.ret == NOT_WRITTEN
@@ -349,7 +351,7 @@ def test_a_file_under_a_wrong_name_beside_a_good_one_is_named(school: Course, ke
     assert "othr.cu" not in (school.folder / "pages/bob.html").read_text(encoding="utf-8")
 
 
-def test_a_sanitizer_for_which_there_is_no_gpu_has_nobody_graded_again(school: Course, kept: str) -> None:
+def test_a_sanitizer_without_a_gpu_regrades_no_submission(school: Course, kept: str) -> None:
     school.grade(*CLASS, kept)
     result = school.grade(*CLASS, kept, "--gpulab-sanitizer")
     result.stdout.fnmatch_lines(

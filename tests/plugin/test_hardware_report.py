@@ -35,7 +35,7 @@ def shown(*grades: Grade, verbosity: int = 1) -> dict[str, list[str]]:
     return dict(sections(gradebook, verbosity))
 
 
-def test_a_device_is_a_table_of_what_is_known_of_it() -> None:
+def test_the_report_has_a_table_of_the_device() -> None:
     assert shown(timed("a.cu"))["gpulab: NVIDIA H200"] == [
         "architecture  sm_90",
         "compiler      nvcc 13.0",
@@ -154,7 +154,7 @@ def test_hardware_counters_are_a_table_with_their_names() -> None:
     assert max(map(len, table)) <= WIDTH
 
 
-def test_why_there_are_no_counters_is_said_once() -> None:
+def test_the_reason_for_missing_counters_is_shown_once() -> None:
     gradebook = Gradebook()
     for name in ("a.cu", "b.cu"):
         (check, _) = timed(name).checks

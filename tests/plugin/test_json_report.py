@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from course import CHECKS, NAIVE, RIGHT, WRONG, Course
-from test_terminal_report import PROVENANCE, book, speed
+from reported import PROVENANCE, book, speed
 
 from pytest_gpulab.grading.grade import Grade, Student
 from pytest_gpulab.reports.context import Context

@@ -80,7 +80,7 @@ def test_pytests_own_lists_are_printed_on_request(course: Course, asked: list[st
 
 
 @pytest.mark.parametrize("more", [[], ["-v"], ["-n1"]])
-def test_pytests_own_lists_hold_what_no_finding_says(course: Course, more: list[str]) -> None:
+def test_pytests_own_lists_hold_failures_without_a_finding(course: Course, more: list[str]) -> None:
     course.write("twice.cu", WRONG)
     course.write(
         "conftest.py",

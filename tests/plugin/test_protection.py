@@ -27,7 +27,7 @@ def test_the_header_and_the_report_say_it(course: Course, options: tuple[str, ..
     assert grade["provenance"]["details"]["compiled under"] == words
 
 
-def test_without_bubblewrap_the_reason_is_said(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_for_a_missing_sandbox_is_shown(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     course.write("twice.cu", RIGHT)
     monkeypatch.setattr(sandbox, "refusal", lambda: "bubblewrap (bwrap) is not installed")
     result = course.grade("--gpulab-timeout=60", "-k", "nothing", "twice.cu")

@@ -132,7 +132,7 @@ def test_features_that_the_chosen_gpu_lacks_are_compile_errors(course: Course, i
     result.stdout.fnmatch_lines(["*compile-error: The file does not compile*", said])
 
 
-def test_the_header_says_what_is_known_of_the_device(course: Course) -> None:
+def test_the_header_describes_the_device(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     lines = course.grade("twice.cu", "-k", "compile").stdout.str().splitlines()
     assert "gpulab: modelled GPU: NVIDIA H200 (Hopper), 132 SMs at 1980 MHz, 4800 GB/s peak" in lines

@@ -3,445 +3,75 @@
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections.abc import Callable
-from contextlib import closing
-from importlib import import_module
-from types import ModuleType, SimpleNamespace
 
 import pytest
-from course import RIGHT, SLOW_TO_COMPILE, Course
+import troubles
+from course import Course
 from doc_pages import ROOT
-from machine import Machine, unavailable
-from test_timing_report import book
-
-from pytest_gpulab.devices.compiler import compiler_process, nvrtc
-from pytest_gpulab.devices.compiler.limits import Limits
-from pytest_gpulab.devices.cuda import nvml
-from pytest_gpulab.devices.cuda.driver import memory_for
-from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault
-from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
-from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc, compiles_nothing, explained
-from pytest_gpulab.devices.cuda.nvcc.limits import limited
-from pytest_gpulab.devices.cuda.timing.sampler import own_kernels_run
-from pytest_gpulab.devices.protocol import DeviceUnavailable, OutOfMemory
-from pytest_gpulab.grading.findings import of_error
-from pytest_gpulab.grading.grade import Measurement
-from pytest_gpulab.grading.isolation import remote, worker_process
-from pytest_gpulab.grading.speed.measured import too_much_interference
-from pytest_gpulab.grading.speed.verdict import inconclusive
-from pytest_gpulab.grading.tools import ncu
-from pytest_gpulab.reports.terminal.sections import footnotes
+from machine import Machine
 
 PAGE = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8")
 TABLE = PAGE.split("## Troubleshooting")[1].split("While PyCUDA is built")[0]
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", TABLE, re.M)
-MEASURED = Measurement("2^20", 1.0, 2.0, 2.0, 2.0, False, low=1.99, high=2.01)
-
-
-def no_pycuda(machine: Machine) -> str:
-    machine.patch.setitem(sys.modules, "pycuda", None)
-    return unavailable()
-
-
-def hidden_package(machine: Machine) -> str:
-    (machine.folder / "cuda.py").touch()
-    machine.patch.syspath_prepend(machine.folder)
-    for name in [name for name in sys.modules if name.split(".")[0] == "cuda"]:
-        machine.patch.delitem(sys.modules, name)
-    return without_nvrtc()
-
-
-def without_nvrtc() -> str:
-    compiler_process._of_process.cache_clear()
-    return unavailable("sim")
-
-
-def no_nvrtc(machine: Machine) -> str:
-    for name in ("cuda", "cuda.bindings", "cuda.bindings.nvrtc"):
-        machine.patch.setitem(sys.modules, name, None)
-    return without_nvrtc()
-
-
-def macos(machine: Machine) -> str:
-    machine.patch.setattr(sys, "platform", "darwin")
-    return no_nvrtc(machine)
-
-
-def windows(machine: Machine) -> str:
-    machine.patch.setitem(sys.modules, "fcntl", None)
-    return unavailable()
-
-
-def no_driver(machine: Machine) -> str:
-    return machine.without("libcuda.so.1: cannot open shared object file")
-
-
-def broken_pycuda(machine: Machine) -> str:
-    return machine.without("undefined symbol: cuFoo_v2")
-
-
-def driver_refuses(machine: Machine) -> str:
-    machine.gpus(1, "no CUDA-capable device is detected")
-    return unavailable()
-
-
-def no_gpus(machine: Machine) -> str:
-    machine.gpus(0)
-    return unavailable()
-
-
-def number_too_high(machine: Machine) -> str:
-    machine.gpus(2)
-    (machine.folder / "nvcc").touch(mode=0o700)
-    machine.patch.setenv("PATH", str(machine.folder))
-    return unavailable("cuda:7")
-
-
-def no_nvcc(machine: Machine) -> str:
-    machine.gpus(1)
-    machine.patch.setenv("PATH", str(machine.folder))
-    return unavailable()
-
-
-def noexec(machine: Machine) -> str:
-    machine.patch.setattr("os.access", lambda path, mode: False)
-    with pytest.raises(DeviceUnavailable) as caught:
-        limited("nvcc", machine.folder, Limits())
-    return str(caught.value)
-
-
-def nvcc_compiles_nothing(machine: Machine) -> str:
-    return compiles_nothing("nvcc fatal   : Unsupported gpu architecture 'compute_120'")
-
-
-def nvcc_without_room(machine: Machine) -> str:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    (machine.folder / "nvcc").touch(mode=0o700)
-    machine.patch.setenv("PATH", str(machine.folder))
-    machine.patch.setattr(Nvcc, "_compiled_apart", full)
-    with pytest.raises(DeviceUnavailable) as caught:
-        Nvcc().try_out("sm_90")
-    return str(caught.value)
-
-
-def gpu_too_old(machine: Machine) -> str:
-    machine.gpus(1)
-    driver = sys.modules["pycuda.driver"]
-    driver.Device = type("Old", (Gpu,), {"compute_capability": lambda gpu: (6, 1)})  # type: ignore[attr-defined]
-    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.device"), "Nvcc", lambda: None)
-    return unavailable()
-
-
-def no_nvml(machine: Machine) -> str:
-    import pynvml
-
-    def refuse() -> None:
-        raise pynvml.NVMLError_DriverNotLoaded
-
-    machine.patch.setattr(pynvml, "nvmlInit", refuse)
-    return nvml.describe("0000:01:00.0")[0]
-
-
-def old_pynvml(machine: Machine) -> str:
-    machine.patch.setitem(sys.modules, "pynvml", ModuleType("pynvml"))
-    return nvml.describe("0000:01:00.0")[0]
-
-
-def described_on_a_gpu(machine: Machine) -> str:
-    machine.gpu_to_look_at()
-    return machine.graded("--gpulab-device=cuda", "--gpulab-gpu=t4", "-k", "nothing")
-
-
-def unknown_gpu(machine: Machine) -> str:
-    return machine.graded("--gpulab-device=sim", "--gpulab-gpu=rtx2")
-
-
-def arch_on_a_gpu(machine: Machine) -> str:
-    machine.gpu_to_look_at()
-    return machine.graded("--gpulab-device=cuda", "--gpulab-arch=sm_86", "-k", "nothing")
-
-
-def unknown_arch(machine: Machine) -> str:
-    return machine.graded("--gpulab-device=sim", "--gpulab-arch=sm_12")
-
-
-def no_sanitizer(machine: Machine) -> str:
-    machine.gpu_to_look_at()
-    return machine.graded("--gpulab-device=cuda", "--gpulab-sanitizer")
-
-
-def sanitizer_simulated(machine: Machine) -> str:
-    return machine.graded("--gpulab-device=sim", "--gpulab-sanitizer", "-k", "compile")
-
-
-def no_ncu(machine: Machine) -> str:
-    machine.gpu_to_look_at()
-    return machine.graded("--gpulab-device=cuda", "--gpulab-ncu", "-k", "nothing")
-
-
-def ncu_simulated(machine: Machine) -> str:
-    return machine.graded("--gpulab-device=sim", "--gpulab-ncu", "-k", "compile")
-
-
-def ncu_denied(machine: Machine) -> str:
-    return ncu.refusal("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
-
-
-def ncu_kept_out(machine: Machine) -> str:
-    return ncu.refusal("==ERROR== Profiling failed because a driver resource was unavailable. Ensure that\n")
-
-
-def ncu_otherwise(machine: Machine) -> str:
-    return ncu.refusal("==ERROR== Unknown Error on device 0.\n")
-
-
-def ncu_silent(machine: Machine) -> str:
-    return ncu.refusal("==WARNING== No kernels were profiled.\n")
-
-
-def others(machine: Machine) -> str:
-    return "\n".join(footnotes(book(low=1.99, high=2.01, shared_with=("render (process 7)",))))
-
-
-def slowed_down(machine: Machine) -> str:
-    return "\n".join(footnotes(book(low=1.99, high=2.01, held_down_by=("power cap",))))
-
-
-def calibrated_beside_others(machine: Machine) -> str:
-    return "\n".join(too_much_interference(0.293, is_slow).finding.what for is_slow in (False, True))
-
-
-def kept_from_the_gpu(machine: Machine) -> str:
-    with pytest.raises(DeviceUnavailable) as caught, own_kernels_run():
-        raise overtime_fault("pause", 10.0)
-    return str(caught.value)
-
-
-def lock_held(machine: Machine) -> str:
-    with GpuLock("GPU-1", machine.folder).exclusive():
-        again = GpuLock("GPU-1", machine.folder).exclusive(wait_s=0)
-        with pytest.raises(DeviceUnavailable) as caught, again:
-            pass
-    return str(caught.value)
-
-
-def worker_does(machine: Machine, deed: str) -> None:
-    machine.patch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", deed))
-
-
-def slow_start(machine: Machine) -> str:
-    machine.patch.setattr(worker_process, "START_LIMIT_S", 0.2)
-    worker_does(machine, "import time; time.sleep(60)")
-    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
-
-
-def slow_check(machine: Machine) -> str:
-    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=0.01", "-k", "compile", source=SLOW_TO_COMPILE)
-
-
-def starved_compiler(machine: Machine) -> str:
-    machine.patch.setattr(remote, "JUDGED_FROM_S", 0.5)
-    machine.patch.setattr(remote, "STARVED", 10.0)  # of a limit that is shorter than any in earnest
-    sleeps = "import time; from pytest_gpulab.grading.grader import Grader; Grader.run = lambda *_: time.sleep(60); "
-    worker_does(machine, worker_process.PROGRAM.replace("main(int", f"{sleeps}main(int"))
-    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=0.5", "-k", "compile")
-
-
-def slow_kernel(machine: Machine) -> str:
-    return str(overtime_fault("spin", 10.0))
-
-
-def crash(machine: Machine) -> str:
-    dies = "import os; from pytest_gpulab.grading.grader import Grader; "
-    dies += "Grader.run = lambda *_: os.kill(os.getpid(), 9); "
-    worker_does(machine, worker_process.PROGRAM.replace("main(int", f"{dies}main(int"))
-    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
-
-
-def killed_for_memory(machine: Machine) -> str:
-    kills = iter(range(1000))
-    machine.patch.setattr(worker_process, "memory_kills", lambda: next(kills))
-    return crash(machine)
-
-
-def compiler_killed_for_memory(machine: Machine) -> str:
-    kills = iter(range(1000))
-    machine.patch.setattr(compiler_process, "memory_kills", lambda: next(kills))
-    killed = {"ended": "it was ended by SIGKILL"}
-    machine.patch.setattr(compiler_process.CompilerProcess, "_request", lambda *asked: killed)
-    with closing(compiler_process.CompilerProcess()) as compiler, pytest.raises(OutOfMemory) as caught:
-        nvrtc.compile_ptx(RIGHT, "twice.cu", "compute_90", run=compiler.compiled)
-    return of_error(caught.value)[1].what
-
-
-def no_shared_memory(machine: Machine) -> str:
-    def refuse(*asked: object, **more: object) -> None:
-        raise FileNotFoundError(2, "No such file or directory")
-
-    machine.patch.setattr("multiprocessing.synchronize.SemLock.__init__", refuse)
-    return class_graded(machine)
-
-
-def class_graded(machine: Machine, *options: str) -> str:
-    machine.course.write("class/anna/twice.cu", RIGHT)
-    result = machine.course.grade("--gpulab-submissions=class", "--gpulab-workers=1", *options)
-    return "\n".join(result.errlines)
-
-
-def cache_not_writable(machine: Machine) -> str:
-    machine.course.write("cache", "a file, where a folder should be")
-    return class_graded(machine, "-o", "cache_dir=cache")
-
-
-def store_not_writable(machine: Machine) -> str:
-    return class_graded(machine, f"--gpulab-store={machine.folder}")
-
-
-def drive_without_locks(machine: Machine) -> str:
-    def refuse(*asked: object) -> None:
-        raise OSError(37, "No locks available")
-
-    machine.patch.setattr("fcntl.lockf", refuse)
-    return class_graded(machine, "--gpulab-store=grades.sqlite")
-
-
-def compiler_limit(machine: Machine) -> str:
-    return explained("", Limits())
-
-
-def gpu_full(machine: Machine) -> str:
-    driver = ModuleType("pycuda.driver")
-    vars(driver).update(MemoryError=MemoryError)
-    with pytest.raises(DeviceUnavailable) as caught, memory_for(driver, "1,048,576 bytes more"):
-        raise MemoryError("cuMemAlloc failed: out of memory")
-    return str(caught.value)
-
-
-def gpu_broken(machine: Machine) -> str:
-    return str(kernel_fault("reduce", "uncorrectable ECC error encountered"))
-
-
-def driver_too_old(machine: Machine) -> str:
-    return str(not_loaded("device kernel image is invalid"))
-
-
-def driver_without_compiler(machine: Machine) -> str:
-    return str(not_translated("PTX JIT compiler library not found"))
-
-
-def gpu_silent(machine: Machine) -> str:
-    machine.gpus(1)
-    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.driver"), "OPEN_LIMIT_S", 0.05)
-    machine.patch.setattr(import_module("cuda.bindings.driver"), "cuInit", lambda flags: time.sleep(2))
-    return unavailable()
-
-
-class Gpu:
-    """As the driver shows one."""
-
-    def __init__(self, ordinal: int) -> None:
-        self.ordinal = ordinal
-
-    @staticmethod
-    def count() -> int:
-        return 1
-
-    def name(self) -> str:
-        return "a GPU"
-
-    def compute_capability(self) -> tuple[int, int]:
-        return (9, 0)
-
-    def pci_bus_id(self) -> str:
-        return "0000:65:00.0"
-
-    def retain_primary_context(self) -> None:
-        raise OSError("cuDevicePrimaryCtxRetain failed: out of memory")
-
-
-def gpu_full_of_processes(machine: Machine) -> str:
-    machine.gpus(1)
-    sys.modules["pycuda.driver"].Device = Gpu  # type: ignore[attr-defined]
-    nvcc = SimpleNamespace(try_out=lambda architecture: None)
-    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.device"), "Nvcc", lambda: nvcc)
-    without_bindings = Gpu.retain_primary_context  # they need a driver
-    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.context"), "primary_context", without_bindings)
-    return unavailable()
-
-
-def no_calibration(machine: Machine) -> str:
-    machine.gpu_to_look_at()
-    return machine.graded("--gpulab-device=cuda", "-k", "nothing")
-
-
-def calibrated_simulated(machine: Machine) -> str:
-    return machine.graded("--gpulab-device=sim", "--gpulab-calibrate")
-
-
-def too_close(machine: Machine) -> str:
-    return inconclusive(MEASURED).what
 
 
 PROVOKED: dict[str, Callable[[Machine], str]] = {
-    "PyCUDA is not installed": no_pycuda,
-    "... hides NVIDIA's package": hidden_package,
-    "NVRTC, the CUDA compiler library, is": no_nvrtc,
-    "the simulated GPU needs NVRTC": macos,
-    "grading on a GPU works on Linux only": windows,
-    "the NVIDIA driver is not installed": no_driver,
-    "PyCUDA is installed but cannot": broken_pycuda,
-    "no GPU can be used; the": driver_refuses,
-    "no GPU can be used: the": no_gpus,
-    "there is no CUDA device": number_too_high,
-    "the GPU ... is too old": gpu_too_old,
-    "nvcc was not found": no_nvcc,
-    "no program can be run": noexec,
-    "nvcc compiles no kernel": nvcc_compiles_nothing,
-    "nvcc cannot be run": nvcc_without_room,
-    "clocks, power and temperature": no_nvml,
-    "... is not nvidia-ml-py's": old_pynvml,
-    "--gpulab-gpu has no effect": described_on_a_gpu,
-    "no GPU model is named": unknown_gpu,
-    "--gpulab-arch has no effect": arch_on_a_gpu,
-    "unknown architecture": unknown_arch,
-    "compute-sanitizer": no_sanitizer,
-    "--gpulab-sanitizer has no effect": sanitizer_simulated,
-    "--gpulab-ncu has no effect: ncu": no_ncu,
-    "--gpulab-ncu has no effect: the simulated": ncu_simulated,
-    "ncu: no permission": ncu_denied,
-    "ncu: Profiling failed": ncu_kept_out,
-    "ncu: ...": ncu_otherwise,
-    "ncu: it ended": ncu_silent,
-    "other processes used": others,
-    "the GPU was slowed down": slowed_down,
-    "other programs used": calibrated_beside_others,
-    "the grader's own kernels": kept_from_the_gpu,
-    "another process has been timing": lock_held,
-    "the worker process": slow_start,
-    "compiling had not ended": starved_compiler,
-    "This check had not ended": slow_check,
-    "the kernel had not ended": slow_kernel,
-    "The process that ran": crash,
-    "The system killed the worker": killed_for_memory,
-    "The system killed the compiler": compiler_killed_for_memory,
-    "grading in several processes needs": no_shared_memory,
-    "grades cannot be stored": cache_not_writable,
-    "cannot use the store": store_not_writable,
-    "the drive of": drive_without_locks,
-    "The compiler did not": compiler_limit,
-    "the GPU itself failed": gpu_broken,
-    "the NVIDIA driver does not load": driver_too_old,
-    "the NVIDIA driver does not compile": driver_without_compiler,
-    "not enough GPU memory for another process": gpu_full_of_processes,
-    "not enough GPU memory for ...": gpu_full,
-    "the NVIDIA driver had not opened": gpu_silent,
-    "thresholds: the exercises": no_calibration,
-    "--gpulab-calibrate measures": calibrated_simulated,
-    "This interval contains": too_close,
+    "PyCUDA is not installed": troubles.no_pycuda,
+    "... hides NVIDIA's package": troubles.hidden_package,
+    "NVRTC, the CUDA compiler library, is": troubles.no_nvrtc,
+    "the simulated GPU needs NVRTC": troubles.macos,
+    "grading on a GPU works on Linux only": troubles.windows,
+    "the NVIDIA driver is not installed": troubles.no_driver,
+    "PyCUDA is installed but cannot": troubles.broken_pycuda,
+    "no GPU can be used; the": troubles.driver_refuses,
+    "no GPU can be used: the": troubles.no_gpus,
+    "there is no CUDA device": troubles.number_too_high,
+    "the GPU ... is too old": troubles.gpu_too_old,
+    "nvcc was not found": troubles.no_nvcc,
+    "no program can be run": troubles.noexec,
+    "nvcc compiles no kernel": troubles.nvcc_compiles_nothing,
+    "nvcc cannot be run": troubles.nvcc_without_room,
+    "clocks, power and temperature": troubles.no_nvml,
+    "... is not nvidia-ml-py's": troubles.old_pynvml,
+    "--gpulab-gpu has no effect": troubles.described_on_a_gpu,
+    "no GPU model is named": troubles.unknown_gpu,
+    "--gpulab-arch has no effect": troubles.arch_on_a_gpu,
+    "unknown architecture": troubles.unknown_arch,
+    "compute-sanitizer": troubles.no_sanitizer,
+    "--gpulab-sanitizer has no effect": troubles.sanitizer_simulated,
+    "--gpulab-ncu has no effect: ncu": troubles.no_ncu,
+    "--gpulab-ncu has no effect: the simulated": troubles.ncu_simulated,
+    "ncu: no permission": troubles.ncu_denied,
+    "ncu: Profiling failed": troubles.ncu_kept_out,
+    "ncu: ...": troubles.ncu_otherwise,
+    "ncu: it ended": troubles.ncu_silent,
+    "other processes used": troubles.others,
+    "the GPU was slowed down": troubles.slowed_down,
+    "other programs used": troubles.calibrated_beside_others,
+    "the grader's own kernels": troubles.kept_from_the_gpu,
+    "another process has been timing": troubles.lock_held,
+    "the worker process": troubles.slow_start,
+    "compiling had not ended": troubles.starved_compiler,
+    "This check had not ended": troubles.slow_check,
+    "the kernel had not ended": troubles.slow_kernel,
+    "The process that ran": troubles.crash,
+    "The system killed the worker": troubles.killed_for_memory,
+    "The system killed the compiler": troubles.compiler_killed_for_memory,
+    "grading in several processes needs": troubles.no_shared_memory,
+    "grades cannot be stored": troubles.cache_not_writable,
+    "cannot use the store": troubles.store_not_writable,
+    "the drive of": troubles.drive_without_locks,
+    "The compiler did not": troubles.compiler_limit,
+    "the GPU itself failed": troubles.gpu_broken,
+    "the NVIDIA driver does not load": troubles.driver_too_old,
+    "the NVIDIA driver does not compile": troubles.driver_without_compiler,
+    "not enough GPU memory for another process": troubles.gpu_full_of_processes,
+    "not enough GPU memory for ...": troubles.gpu_full,
+    "the NVIDIA driver had not opened": troubles.gpu_silent,
+    "thresholds: the exercises": troubles.no_calibration,
+    "--gpulab-calibrate measures": troubles.calibrated_simulated,
+    "This interval contains": troubles.too_close,
 }
 
 

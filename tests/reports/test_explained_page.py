@@ -96,7 +96,7 @@ def test_colours_follow_the_scheme(browser: Browser, tree: Path) -> None:
     assert browser.run(fill) != light
 
 
-def test_what_is_wrong_is_marked_in_the_figure(browser: Browser, tmp_path: Path) -> None:
+def test_mistakes_are_marked_in_the_figure(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of("tests/wrong/reduction/guard_off_by_one.cu", tmp_path))
     assert len(browser.find(".bad .beyond")) == 1
     assert "`in[1]` read" in browser.find(".marks")[0].text

@@ -149,7 +149,7 @@ def test_a_ladder_starts_from_the_baseline_and_tells_each_steps_speedup() -> Non
     assert (ladder.exercise, ladder.label, ladder.size, ladder.estimated) == ("scan", "", "2^20", False)
 
 
-def test_marks_are_called_as_students_are_or_after_what_tells_paths_apart() -> None:
+def test_marks_are_labelled_by_student_or_by_the_distinct_part_of_the_path() -> None:
     nobodys = [replace(grade("", "scan", timed()), submission=f"class/{name}/scan.cu") for name in ("ada", "bob")]
     (series,) = all_series([*nobodys, grade("s1", "scan", timed()), grade("s2", "scan", timed())])
     names = {"s1": "Ada Lovelace", "s2": ""}
@@ -273,7 +273,7 @@ def test_sources_that_hang_together_are_one_flag() -> None:
     assert len(flag.submissions) == 200
 
 
-def test_people_are_called_by_name_and_found_by_what_happened() -> None:
+def test_students_are_listed_by_name_and_searchable_by_result() -> None:
     one = grade("s1", "scan", check("a", "failed", findings=(WRONG,)), check("b", "missed", findings=(WRONG,)))
     two = [replace(grade("", "sum", check("a")), submission=f"my/files/{name}.cu") for name in "xy"]
     made = book(one, *two, roster=(Student("s1", "Ada"),), owners={"s9/odd.cu": "s9"})

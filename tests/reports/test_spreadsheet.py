@@ -101,7 +101,7 @@ def test_a_run_that_was_stopped_before_anything_was_graded_has_a_row_for_everyon
     assert lines == [["s2", "", "", "", "the run was stopped"], ["s10", "", "", "", "the run was stopped"]]
 
 
-def test_of_a_stopped_run_only_what_is_known_is_called_not_handed_in() -> None:
+def test_a_stopped_run_reports_only_known_students_as_missing() -> None:
     made = only(check("a"))
     made.chosen, made.roster = frozenset({"s1", "s2"}), (Student("s1"), Student("s2"), Student("s3"))
     assert [line[-1] for line in student_lines(rows(made), interrupted=True)][1:] == ["the run was stopped"] * 3

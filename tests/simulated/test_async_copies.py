@@ -61,7 +61,7 @@ def test_forgotten_wait_or_barrier_is_a_hazard(run: Run, source: str, kind: str)
     assert kind in {hazard.kind for hazard in profile.hazards}, profile.hazards
 
 
-def test_late_wait_reads_what_was_there_before(run: Run) -> None:
+def test_a_read_before_the_wait_gets_the_old_contents(run: Run) -> None:
     source = pipeline(latest=2)
     numbers, sums = np.arange(1, 5 * N + 1, dtype=np.int32), np.zeros(N, np.int32)
     run(source, numbers, sums, np.int32(5), block=(N,))

@@ -36,7 +36,7 @@ def one_after_the_other(view: Any, index: Any, operation: str, operands: list[An
     st.integers(0, 2**32 - 1),
     st.sampled_from([2, 5, 2**31]),
 )
-def test_lanes_find_what_they_would_find_one_after_the_other(
+def test_contended_atomics_return_values_as_if_executed_one_after_the_other(
     what: tuple[str, np.dtype[Any]], lanes: int, places: int, seed: int, largest: int
 ) -> None:
     operation, dtype = what

@@ -42,7 +42,7 @@ def test_the_modelled_gpu_is_marked_as_modelled() -> None:
     }
 
 
-def test_occupancy_for_another_architecture_is_said() -> None:
+def test_the_description_names_the_architecture_of_the_occupancy() -> None:
     info = SimulatedDevice(occupancy_architecture="sm_86").info
     assert info.architecture == "sm_90"  # what is simulated stays the same
     assert info.summary.endswith("; occupancy for sm_86")

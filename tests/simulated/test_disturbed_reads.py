@@ -37,7 +37,7 @@ def launched(kernel: str, nth: int) -> tuple[npt.NDArray[np.int32], int]:
     return out.get(), read.seen
 
 
-def test_each_read_by_a_warp_changes_what_that_warp_alone_makes_of_it() -> None:
+def test_a_disturbed_read_changes_only_the_results_of_its_warp() -> None:
     undisturbed, seen = launched("sums", -1)
     assert seen == 8 * WARPS and (undisturbed == 10).all()
     changed = [launched("sums", nth)[0] != undisturbed for nth in range(seen)]

@@ -87,7 +87,7 @@ def races(profile: LaunchProfile) -> list[Hazard]:
 
 @pytest.mark.parametrize("schedule", ["lockstep", "warps", "warps-reversed"])
 @pytest.mark.parametrize("body", RACES.values(), ids=RACES.keys())
-def test_race_is_found_at_its_line(run: Run, body: str, schedule: Schedule) -> None:
+def test_a_race_is_reported_at_its_line(run: Run, body: str, schedule: Schedule) -> None:
     source = KERNEL.format(body=body)
     found = races(check(run, source, schedule))
     assert found
@@ -141,16 +141,16 @@ ORDERED = {
 
 @pytest.mark.parametrize("schedule", ["lockstep", "warps", "warps-reversed"])
 @pytest.mark.parametrize("body", ORDERED.values(), ids=ORDERED.keys())
-def test_no_race_where_something_orders(run: Run, body: str, schedule: Schedule) -> None:
+def test_ordered_accesses_are_no_race(run: Run, body: str, schedule: Schedule) -> None:
     assert check(run, KERNEL.format(body=body), schedule).hazards == ()
 
 
-def test_nothing_is_looked_for_unless_asked(run: Run) -> None:
+def test_no_race_is_reported_without_the_check(run: Run) -> None:
     source = KERNEL.format(body=RACES["RAW, no barrier"])
     assert run(source, np.zeros(256, np.int32), grid=(2,), block=(64,)).hazards == ()
 
 
-def test_a_race_names_both_parties(run: Run) -> None:
+def test_a_race_names_both_accesses(run: Run) -> None:
     source = KERNEL.format(body="if (t == 40) tile[7] = t; // OTHER\n if (t == 3) out[i] = tile[7]; // HERE")
     (hazard,) = races(check(run, source))
     assert hazard.where == marked(source) and hazard.lane == Lane((0, 0, 0), (3, 0, 0)) and hazard.count == 2
@@ -162,7 +162,7 @@ def test_a_race_names_both_parties(run: Run) -> None:
     )  # fmt: skip
 
 
-def test_an_atomic_operation_takes_the_other_article(run: Run) -> None:
+def test_a_race_with_an_atomic_operation_is_worded_with_an(run: Run) -> None:
     source = KERNEL.format(body="if (t == 40) atomicAdd(&tile[7], t);\n if (t == 3) out[i] = tile[7];")
     (hazard,) = races(check(run, source))
     assert "against an atomic operation of 4 bytes by block 0 thread 40" in str(hazard)
@@ -178,7 +178,7 @@ SAME_VALUE = {
 
 
 @pytest.mark.parametrize("body", SAME_VALUE.values(), ids=SAME_VALUE.keys())
-def test_writes_of_the_same_value_are_harmless(run: Run, body: str) -> None:
+def test_writes_of_the_same_value_are_no_race(run: Run, body: str) -> None:
     found = check(run, KERNEL.format(body=body)).hazards
     assert found and {(hazard.kind, hazard.harmless) for hazard in found} == {("race", True)}
     assert all("both write the same value" in hazard.what for hazard in found)
@@ -233,7 +233,7 @@ __global__ void f(int *out) {{
 
 
 @pytest.mark.parametrize(("fence", "clean"), [("__threadfence();", True), ("", False)])
-def test_a_flag_announces_what_a_fence_has_made_known(run: Run, fence: str, clean: bool) -> None:
+def test_a_flag_needs_a_fence_before_it(run: Run, fence: str, clean: bool) -> None:
     source = FLAG.format(fence=fence)
     assert {hazard.where for hazard in races(check(run, source))} == (set() if clean else {marked(source)})
 
@@ -265,9 +265,7 @@ REPEATED = "for (int k = 0; k < 9; k++) {{ {} }}"
         ("if (t < 2) out[5] = 3;", True),
     ],
 )
-def test_a_write_that_is_repeated_with_other_values_is_not_harmless_for_its_first_one(
-    run: Run, body: str, harmless: bool
-) -> None:
+def test_a_race_of_repeated_writes_is_harmful_if_the_values_differ(run: Run, body: str, harmless: bool) -> None:
     source = KERNEL.format(body=REPEATED.format(body))
     found = check(run, source.replace("out[5]", "out[blockIdx.x]"), grid=2).hazards
     assert found and {hazard.harmless for hazard in found} == {harmless}
@@ -298,9 +296,7 @@ __global__ void f(int *out) {{
     ],
     ids=["fenced", "alone", "another thread of its", "one that has not looked", "the first block", "before it counts"],
 )
-def test_the_last_block_resets_the_counter_that_it_has_seen_at_its_end(
-    run: Run, before: str, who: str, clean: bool
-) -> None:
+def test_the_last_block_may_reset_the_counter_of_finished_blocks(run: Run, before: str, who: str, clean: bool) -> None:
     """Its own atomic has read what those of the others have written: they are over (causality order, PTX ISA 8.9)."""
     found = races(check(run, RESET.format(before=before, limit=1000, who=who), grid=4))
     assert (not found) == clean
@@ -319,7 +315,7 @@ GUESSES = {
 @pytest.mark.parametrize("first", ["*p", "*(volatile int *)p"], ids=["plain", "volatile"])
 @pytest.mark.parametrize("place", ["out + 5", "tile + 5"], ids=["global", "shared"])
 @pytest.mark.parametrize("body", GUESSES.values(), ids=GUESSES.keys())
-def test_a_guess_that_a_compare_and_swap_checks_is_no_race(run: Run, body: str, place: str, first: str) -> None:
+def test_a_load_that_a_compare_and_swap_checks_is_no_race(run: Run, body: str, place: str, first: str) -> None:
     start = "if (t == 0) tile[5] = 0; __syncthreads();" if "tile" in place else ""
     body = f"{start} int *p = {place}, seen; {body.format(first=first)}"
     assert check(run, KERNEL.format(body=body)).hazards == ()
@@ -387,7 +383,7 @@ MERGED = """__global__ void f(int *out, int n) {{
 @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("c", "b"), ("a", "a"), ("a + 1", "b - n"), ("3", "5")])
 @pytest.mark.parametrize(("which", "sync"), [("n > 3", "__syncthreads();"), ("t < 32", "__syncwarp();")])
 @pytest.mark.parametrize(("place", "work"), [("tile", "out"), ("out", "more"), ("tile", "more"), ("out", "out")])
-def test_a_store_that_the_compiler_merged_has_no_barriers_line(
+def test_a_store_merged_by_the_compiler_is_not_reported_at_the_barriers_line(
     run: Run, place: str, work: str, which: str, sync: str, first: str, second: str
 ) -> None:
     """Both branches end with a store to the same address, so the compiler stores once behind them, at no line."""

@@ -145,7 +145,7 @@ def built_spoken(program: list[Statement]) -> Callable[[Schedule], LaunchProfile
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=speeches)
-def test_what_fences_put_in_order_is_that_of_a_brute_force_check(program: list[Statement]) -> None:
+def test_races_with_fences_equal_those_of_a_brute_force_check(program: list[Statement]) -> None:
     launch, expected = built_spoken(program), Hearsay(program).run()
     for limit in (4, 150, 1 << 21):
         with limited(limit):
@@ -169,7 +169,7 @@ NOT_IN_ORDER = {
 
 
 @pytest.mark.parametrize("case", [*IN_ORDER, *NOT_IN_ORDER])
-def test_a_strong_read_knows_what_the_threads_that_made_its_value_knew_of_the_place(case: str) -> None:
+def test_a_strong_read_is_ordered_after_the_writes_behind_its_value(case: str) -> None:
     steps = {**IN_ORDER, **NOT_IN_ORDER}[case]
     program = [Statement(kind, who, "0", "data") for kind, who in steps]
     first = SPOKEN.count("\n") + 1

@@ -146,7 +146,7 @@ def found_lines(launch: Callable[[Schedule], LaunchProfile], schedule: Schedule)
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=programs)
-def test_races_are_those_of_a_brute_force_check(program: list[Statement]) -> None:
+def test_found_races_equal_those_of_a_brute_force_check(program: list[Statement]) -> None:
     launch, expected = built_shared(program), racing_lines(program)
     for schedule in ("lockstep", "warps"):
         reported, profile = found_lines(launch, schedule)
@@ -157,7 +157,7 @@ def test_races_are_those_of_a_brute_force_check(program: list[Statement]) -> Non
 
 @pytest.mark.parametrize("memory", ["tile", "data"])
 @pytest.mark.parametrize(("first", "then"), [("COUNT", "READ"), ("COUNT", "WRITE"), ("READ", "WRITE")])
-def test_a_barrier_of_two_warps_orders_no_third_one(first: str, then: str, memory: str) -> None:
+def test_a_barrier_of_two_warps_does_not_order_a_third_warp(first: str, then: str, memory: str) -> None:
     """The third warp's access is neither the word's last one nor the last of another warp."""
     meeting = Statement('if (t >= 32) MEET("sync", ID, 64);')
     racing = [Statement(first, "1", "3", memory), meeting, Statement(then, "t == 70", "3", memory)]
@@ -168,7 +168,7 @@ def test_a_barrier_of_two_warps_orders_no_third_one(first: str, then: str, memor
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=long_programs)
-def test_long_programs_are_summarised_without_a_mistake(program: list[Statement]) -> None:
+def test_races_of_long_programs_are_found_in_bounded_memory(program: list[Statement]) -> None:
     launch, expected = built_shared(program), racing_lines(program)
     has_other_barriers = any("MEET" in statement.kind for statement in program)
     for limit in MEMORY_LIMITS:
@@ -197,7 +197,7 @@ def told(module: Any, device: SimulatedDevice, schedule: Schedule) -> tuple[Laun
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=programs)
-def test_what_is_called_free_of_order_comes_out_alike_in_every_order(program: list[Statement]) -> None:
+def test_an_order_free_launch_has_equal_results_in_every_order(program: list[Statement]) -> None:
     lines = "\n".join(statement.code(number) for number, statement in enumerate(program))
     head = HEAD.replace("x = 0;", "x = 0;\nfor (int i = t; i < 128; i += 96) tile[i] = i;\n__syncthreads();")
     device = SimulatedDevice()

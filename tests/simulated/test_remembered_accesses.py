@@ -86,7 +86,7 @@ def test_a_long_stretch_with_warp_syncs_is_remembered(run: Run, monkeypatch: pyt
     assert len(parties) == (1 if sync else 2)
 
 
-def test_what_could_not_be_looked_at_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchecked_accesses_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Named barriers order threads of several warps: what stands for a long stretch with them is not known."""
     meet = 'if (t < 32) asm volatile("bar.sync 1, 32;" ::: "memory");'
     body = f"tile[t] = t; for (int k = 0; k < 40; k++) {{ {meet} out[i] += tile[t]; }}"

@@ -164,7 +164,7 @@ def test_results_that_no_order_of_warps_changes(run: Run, body: str, is_free: bo
         ("out[atomicAdd(&in[0], 1) & 127] = t;", False),
     ],
 )
-def test_what_no_garbage_in_memory_changes(run: Run, body: str, is_free: bool) -> None:
+def test_garbage_free_launches_are_recognised(run: Run, body: str, is_free: bool) -> None:
     source = f"__global__ void f(int *in, int *out) {{ __shared__ int tile[128]; int t = threadIdx.x; {body} }}"
     arrays = np.zeros(128, np.int32), np.zeros(128, np.int32)
     assert run(source, *arrays, block=(128,), options=LaunchOptions(check=True)).garbage_free == is_free

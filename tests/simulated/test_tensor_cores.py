@@ -79,7 +79,7 @@ def test_matrices_through_shared_memory(run: Run) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["warps", "warps-reversed"])
-def test_order_of_warps_changes_nothing(run: Run, schedule: str) -> None:
+def test_products_do_not_depend_on_the_order_of_warps(run: Run, schedule: str) -> None:
     n = 32
     (a, b), c = halves(n), np.zeros((n, n), np.float32)
     run(tiled(), a, b, c, np.int32(n), block=(128,), options=LaunchOptions(schedule=schedule))
@@ -174,7 +174,7 @@ __global__ void f(const unsigned short *in, unsigned *registers, unsigned short 
     np.testing.assert_array_equal(out.reshape(32, 8), expected)
 
 
-def test_tile_in_registers_is_transposed(run: Run) -> None:
+def test_movmatrix_transposes_a_tile_in_registers(run: Run) -> None:
     source = """
 __global__ void f(const unsigned *in, unsigned *out)
 {
@@ -188,7 +188,7 @@ __global__ void f(const unsigned *in, unsigned *out)
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 
-def test_fragments_are_filled_changed_and_copied(run: Run) -> None:
+def test_fragments_can_be_filled_changed_and_copied(run: Run) -> None:
     source = """
 #include <mma.h>
 using namespace nvcuda;
@@ -237,7 +237,7 @@ def test_infinities_and_nan_pass_through(run: Run) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-def test_long_sums_are_cut_off_as_on_hardware(run: Run) -> None:
+def test_long_sums_are_truncated_as_on_hardware(run: Run) -> None:
     """Adding 16 at 2^24 + 1 is exact; adding 1 / 4 there is lost, never rounded up."""
     a, b = np.full((16, 16), 0.25, np.float16), np.full((16, 16), 0.1875, np.float16)
     out = np.full((16, 16), 2.0**23, np.float32)
@@ -329,7 +329,7 @@ __global__ void f(const half *in, float *out)
         ("wmma.load.a.sync.aligned.row.m16n16k16.f16", {}),
     ],
 )
-def test_pipes_that_a_product_keeps_busy(opcode: str, expected: dict[str, float]) -> None:
+def test_products_use_the_pipe_of_their_type(opcode: str, expected: dict[str, float]) -> None:
     assert pipes(Instruction(tuple(opcode.split(".")), ())) == expected
 
 
@@ -373,7 +373,7 @@ LEFT_OUT = {
 
 @pytest.mark.usefixtures("no_assembler")
 @pytest.mark.parametrize("text", LEFT_OUT)
-def test_what_is_left_out_is_named_with_its_place(device: SimulatedDevice, text: str) -> None:
+def test_an_unsupported_instruction_is_named_with_its_line(device: SimulatedDevice, text: str) -> None:
     source = f"""__global__ void f(unsigned *out) {{
     unsigned r = 0;
     asm volatile("{text}" : "+r"(r)); // HERE
@@ -385,7 +385,7 @@ def test_what_is_left_out_is_named_with_its_place(device: SimulatedDevice, text:
     assert caught.value.where == marked(source)
 
 
-def test_experimental_types_are_named_at_the_students_line(run: Run) -> None:
+def test_experimental_types_are_refused_at_the_students_line(run: Run) -> None:
     source = """
 #include <mma.h>
 using namespace nvcuda;

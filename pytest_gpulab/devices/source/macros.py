@@ -20,14 +20,12 @@ class Macro:
         words: the words of its body.
         is_function: whether it has parameters.
         is_complete: whether its body ends with a semicolon or a closing brace, so that a call is a whole declaration.
-        is_constant: whether it has a body and no parameters.
         pasted: the fixed parts of words that its body pastes together, such as `size_` of `size_##of`.
     """
 
     words: frozenset[str]
     is_function: bool
     is_complete: bool
-    is_constant: bool = False
     pasted: frozenset[str] = frozenset()
 
 
@@ -45,7 +43,7 @@ def define(macros: dict[str, Macro], found: Iterable[Token]) -> None:
             if before is not None:  # defined twice, under conditions: both count
                 words, is_complete = words | before.words, is_complete and before.is_complete
                 pasted |= before.pasted
-            macros[name.text] = Macro(words, is_function, is_complete, not is_function and bool(body), pasted)
+            macros[name.text] = Macro(words, is_function, is_complete, pasted)
 
 
 def _pasted(body: Sequence[Token]) -> frozenset[str]:

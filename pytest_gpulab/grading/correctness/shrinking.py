@@ -147,7 +147,7 @@ class _Search:
         if trial is None:
             return None
         self._left = MAX_WORK["values"]
-        return self._simplest(extents, trial)
+        return self._simplest(trial)
 
     def words(self, trial: Trial, original: Finding) -> str:
         """Return the input, and the failure if it is another than the original one."""
@@ -239,7 +239,7 @@ class _Search:
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def _simplest(self, extents: Extents, trial: Trial) -> Trial:
+    def _simplest(self, trial: Trial) -> Trial:
         if not self._is_mixable:
             return trial
         own, best = trial.prepared.inputs, trial

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports import formats
-from pytest_gpulab.reports.class_statistics import Scores, check_rates, commonest, hardest, scores
+from pytest_gpulab.reports.class_statistics import check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook, Links, SimilarPair
 from pytest_gpulab.reports.pages import environment
@@ -97,7 +97,7 @@ def page(
         | _review(gradebook, found)
         | _people(gradebook, grades, everyone, found, interrupted)
     )
-    values |= {"figures": _key_figures(gradebook, everyone, values["distributions"], found), "parts": _parts(values)}
+    values |= {"figures": _key_figures(gradebook, everyone, found), "parts": _parts(values)}
     values |= {"dismissed": [(flag, reasons[number_of(flag)]) for flag in every if number_of(flag) in reasons]}
     values |= {"created": environment.moment(created), "interrupted": interrupted, "links": links or {}}
     values |= {"has_parts": any(each.row.is_part for each in everyone)}
@@ -193,9 +193,7 @@ def _people(
     }
 
 
-def _key_figures(
-    gradebook: Gradebook, everyone: Sequence[Standing], distributions: Sequence[Scores], found: Sequence[Flag]
-) -> list[tuple[str, str]]:
+def _key_figures(gradebook: Gradebook, everyone: Sequence[Standing], found: Sequence[Flag]) -> list[tuple[str, str]]:
     shares = [each.share for each in everyone if each.share is not None]
     figures = {
         "submissions graded": str(sum(len(each.row.grades) for each in everyone)),

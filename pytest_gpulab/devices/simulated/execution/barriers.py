@@ -48,14 +48,12 @@ class Barriers:
         self.wave = wave
         self.alive = np.ones((wave.shape.warps * WARP, wave.shape.columns), np.bool_)
         self.alive[wave.shape.threads :] = False
-        self.all_alive = True
         self.waiting: list[_Waiting] = []
         self.arrived_early: dict[int, npt.NDArray[np.int64]] = {}  # `bar.arrive`: threads per block, by barrier
         self.early_counts: dict[int, set[int | None]] = {}  # the thread counts of those arrivals
 
     def exit(self, group: Group) -> None:
         """Remove the lanes of a group that exits."""
-        self.all_alive = False
         group.exit()
         lanes = group.lanes
         if lanes.full:
@@ -294,13 +292,13 @@ class Barriers:
             for entry in here:
                 mine = _of(may_go, entry.group.lanes)
                 if mine.all():
-                    self._reduce(here, entry.group, entry)
+                    self._reduce(here, entry.group)
                     going.append(entry.group)
                 elif not mine.any():
                     kept.append(entry)
                 else:
                     subsets = [entry.group.lanes.subset(where) for where in (mine, ~mine)]
-                    self._reduce(here, entry.group, entry)
+                    self._reduce(here, entry.group)
                     go, stay = entry.group.diverge(subsets, [step.live_in | step.writes | self._after(step)] * 2)
                     going.append(go)
                     predicate = None if entry.predicate is None else subsets[1].take(np.asarray(entry.predicate))
@@ -312,7 +310,7 @@ class Barriers:
     def _after(self, step: TranslatedBlock) -> int:
         return self.wave.program.steps[step.targets[0]].live_in
 
-    def _reduce(self, entries: list[_Waiting], group: Group, own: _Waiting | None = None) -> None:
+    def _reduce(self, entries: list[_Waiting], group: Group) -> None:
         """Execute `bar.red`: write the count of true predicates of the block, or whether all or any are true."""
         step = entries[0].step
         if step.result is None or step.barrier is None:

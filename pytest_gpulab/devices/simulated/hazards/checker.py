@@ -111,7 +111,7 @@ class HazardChecker:
         if site.access != "write":
             self._check_banked("shared", self.shared, lanes, lanes.column, site, address)
         if site.modifies:
-            self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
+            self.shared.write(lanes.column, address, site.nbytes, access.same_in_all_blocks)
             for k, mask in self._carried_gaps(site, lanes):
                 self.shared.erase(lanes.column, _plus(address, k), mask)
 
@@ -127,14 +127,14 @@ class HazardChecker:
     def land_copy(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Record that a started copy is complete."""
         alike = lanes.all_columns and (address.ndim == 0 or address.shape[1] == 1)
-        self.shared.write(lanes, lanes.column, address, site.nbytes, alike)
+        self.shared.write(lanes.column, address, site.nbytes, alike)
 
     def access_mbarrier(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Check an access to mbarriers: initialise, arrive, test. `phase` has the order that they establish."""
         access = MemoryAccess(site, lanes, address, [], None, self.launch.tick())
         self.races.add(access)
         if site.access == "write":
-            self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
+            self.shared.write(lanes.column, address, site.nbytes, access.same_in_all_blocks)
 
     def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Check a read or write of local memory by a group."""
@@ -142,7 +142,7 @@ class HazardChecker:
             self._check_banked("local", self.local, lanes, lanes.position, site, address)
         if site.modifies:
             alike = lanes.full and address.ndim == 0
-            self.local.write(lanes, lanes.position, address, site.nbytes, alike)
+            self.local.write(lanes.position, address, site.nbytes, alike)
             for k, mask in self._carried_gaps(site, lanes):
                 self.local.erase(lanes.position, _plus(address, k), mask)
 

@@ -39,7 +39,7 @@ class Written:
         self._bits[: reserved // 4] = _ALL_BYTES
         self._complete = not nbytes
 
-    def write(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int, alike: bool) -> None:
+    def write(self, column: IndexArray, address: Value, nbytes: int, alike: bool) -> None:
         """Record a write; `alike` if it is the same in all columns."""
         if self._complete:
             return

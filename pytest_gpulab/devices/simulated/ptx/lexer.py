@@ -108,7 +108,7 @@ def variable_of(text: str) -> Variable:
     count = 1
     for dimension in re.findall(r"\[\s*(\d*)\s*\]", match["dims"]):
         count *= int(dimension or 0)
-    data, pointers = _initialiser(match["init"], match["type"], size) if match["init"] else (b"", ())
+    data, pointers = _initialiser(match["init"], size) if match["init"] else (b"", ())
     align = int(match["align"] or size)
     nbytes = size * count or len(data)
     if len(data) > nbytes or not align or align & (align - 1) or (pointers and size != 8):
@@ -116,7 +116,7 @@ def variable_of(text: str) -> Variable:
     return Variable(match["name"], match["space"], align, nbytes, data, pointers)
 
 
-def _initialiser(text: str, kind: str, size: int) -> tuple[bytes, tuple[tuple[int, str, int], ...]]:
+def _initialiser(text: str, size: int) -> tuple[bytes, tuple[tuple[int, str, int], ...]]:
     """Return the initial bytes, and (byte offset, symbol, addend) per address in them."""
     data = bytearray()
     pointers = []

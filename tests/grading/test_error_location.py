@@ -1,0 +1,197 @@
+"""The location of wrong elements in words."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from wrong_values import INDEX, X_AXIS, Y_AXIS, N
+
+from pytest_gpulab.grading.diagnosis import error_location
+from pytest_gpulab.grading.diagnosis.error_location import ordinal, place_of
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words", "cause"),
+    [
+        (INDEX == 0, "only the first element", error_location.FIRST_ONE),
+        (INDEX > 0, "all but the first element", error_location.ALL_BUT_FIRST),
+        (INDEX == 999, "only the last element, element 999", error_location.LAST_ONE),
+        (INDEX == 256, "only the first element of block 2", error_location.FIRST_OF_BLOCK),
+        (INDEX == 255, "only the last element of block 1", error_location.LAST_OF_BLOCK),
+        (INDEX >= 896, "only the last block (block 7, elements 896 to 999)", error_location.LAST_BLOCK),
+        (INDEX >= 990, "elements 990 to 999, the end of the last block", error_location.TAIL),
+        (
+            INDEX >= 128,
+            "everything after the first block (elements 128 to 999; 128 per block)",
+            error_location.AFTER_FIRST_BLOCK,
+        ),
+        (INDEX >= 640, "everything from block 5 on (elements 640 to 999; 128 per block)", error_location.FROM_BLOCK_ON),
+        (INDEX < 128, "only the first block (block 0, elements 0 to 127)", error_location.FIRST_BLOCK),
+        (INDEX // 128 == 3, "only one block (block 3, elements 384 to 511)", error_location.WHOLE_BLOCKS),
+        (INDEX // 128 % 2 == 1, "4 of 8 blocks, these altogether: 1, 3, 5 and more", error_location.WHOLE_BLOCKS),
+        (INDEX // 128 != 3, "all blocks but 3, these altogether", error_location.WHOLE_BLOCKS),
+        (
+            (INDEX >= 256) & (INDEX < 640),
+            "only elements 256 to 639, 3 whole blocks of 128",
+            error_location.WHOLE_BLOCKS,
+        ),
+        (INDEX >= 32, "everything after the first 32 elements", error_location.OTHER_WARPS),
+        (INDEX >= 500, "the last 500 elements, from element 500 on", error_location.FROM_INDEX_ON),
+        (INDEX < 100, "the first 100 elements, elements 0 to 99", error_location.START),
+        ((INDEX >= 400) & (INDEX < 450), "only elements 400 to 449", ""),
+        (INDEX % 128 == 0, "the first element of every block (128 elements per block)", error_location.FIRST_OF_BLOCK),
+        (INDEX % 128 == 127, "the last element of every block (128 elements per block)", error_location.LAST_OF_BLOCK),
+        (
+            INDEX % 128 > 0,
+            "all but the first element of every block (128 elements per block)",
+            error_location.FIRST_OF_BLOCK,
+        ),
+        (INDEX % 128 == 5, "element 5 of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 128 >= 64, "the second half of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 128 < 64, "the first half of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
+        (
+            INDEX % 128 >= 32,
+            "all but the first 32 elements of every block (128 elements per block)",
+            error_location.OTHER_WARPS,
+        ),
+        (
+            INDEX % 128 >= 100,
+            "elements 100 to 127 of every block (128 elements per block)",
+            error_location.IN_EACH_BLOCK,
+        ),
+        (INDEX % 32 == 31, "every 32nd element, from element 31 on", error_location.LANE),
+        (INDEX % 2 == 1, "every 2nd element, from element 1 on", error_location.STRIDED),
+        (INDEX % 11 == 3, "every 11th element, from element 3 on", error_location.STRIDED),
+        (INDEX % 8 != 2, "all but every 8th element (index % 8 == 2)", error_location.STRIDED),
+        (INDEX % 8 >= 4, "of every 8 elements those from number 4 to 7", error_location.STRIDED),
+        (np.isin(INDEX % 8, (1, 3, 6)), "elements with index % 8 == 1, 3 or 6", error_location.STRIDED),
+        (
+            np.isin(INDEX, (900, 931, 950, 951, 997)),
+            "all of them in the last block (block 7)",
+            error_location.LAST_BLOCK,
+        ),
+        (
+            np.isin(INDEX, (390, 401, 402, 451, 477)),
+            "all of them in the same block (block 3)",
+            error_location.IN_EACH_BLOCK,
+        ),
+        (
+            (INDEX > 128) & (INDEX % 9 > 0),
+            "all of them after the first block (128 elements per block)",
+            error_location.AFTER_FIRST_BLOCK,
+        ),
+    ],
+)
+def test_wrong_elements_are_located_in_an_array(wrong: Any, words: str, cause: str) -> None:
+    pattern = place_of(wrong, (128,))
+    assert pattern is not None
+    assert (pattern.what, pattern.cause) == (words, cause)
+
+
+def test_a_full_last_block_and_a_second_block_have_different_causes() -> None:
+    full, second = place_of(np.arange(512) >= 384, (128,)), place_of(np.arange(200) >= 128, (128,))
+    assert full is not None and full.cause == error_location.LAST_FULL_BLOCK
+    assert second is not None and second.cause == error_location.SECOND_BLOCK
+
+
+def test_no_block_is_named_if_the_blocks_are_unknown() -> None:
+    pattern = place_of(INDEX >= 896, (None,))
+    assert pattern is not None and pattern.what == "the last 104 elements, from element 896 on"
+
+
+@pytest.mark.parametrize("at", [(390, 451), (390, 451, 900), (130, 260, 390, 500, 600, 700, 800, 900)])
+def test_a_few_elements_in_few_blocks_have_no_pattern(at: tuple[int, ...]) -> None:
+    assert place_of(np.isin(INDEX, at), (128,)) is None
+
+
+def test_a_distance_of_two_elements_counts_only_for_lanes() -> None:
+    assert place_of(np.isin(np.arange(10), (2, 6)), (None,)) is None
+    assert place_of(np.isin(np.arange(4), (0, 2)), (None,)) is None
+    lanes = place_of(np.isin(np.arange(40), (0, 32)), (None,))
+    assert lanes is not None and lanes.what == "every 32nd element, from element 0 on"
+
+
+def test_a_single_block_has_no_pattern_of_blocks() -> None:
+    assert place_of(np.arange(176) == 55, (128,)) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scattered_elements_have_no_pattern(seed: int) -> None:
+    assert place_of(np.random.default_rng(seed).random(N) < 0.3, (128,)) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words", "cause"),
+    [
+        (X_AXIS == 19, "only the last column, column 19", error_location.LAST_COLUMNS),
+        (X_AXIS >= 16, "only the last column of blocks (columns 16 to 19)", error_location.LAST_COLUMNS),
+        (Y_AXIS == 15, "only the last row, row 15", error_location.LAST_ROWS),
+        (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", error_location.IN_X),
+        (Y_AXIS == 0, "only the first row", error_location.IN_Y),
+        (
+            (X_AXIS >= 16) | (Y_AXIS >= 12),
+            "the last 4 columns, from column 16 on, and the last 4 rows, from row 12 on",
+            error_location.LAST_COLUMNS,
+        ),
+    ],
+)
+def test_wrong_elements_are_located_in_a_plane(wrong: Any, words: str, cause: str) -> None:
+    pattern = place_of(wrong, (8, 8))
+    assert pattern is not None
+    assert (pattern.what, pattern.cause) == (words, cause)
+
+
+def test_all_elements_but_the_diagonal_are_recognised() -> None:
+    pattern = place_of(~np.eye(9, dtype=bool), (None, None))
+    assert pattern is not None and pattern.cause == error_location.OFF_DIAGONAL
+
+
+def test_all_or_scattered_elements_of_a_plane_have_no_pattern() -> None:
+    assert place_of(np.ones((4, 4), bool), (2, 2)) is None
+    assert place_of(np.random.default_rng(1).random((16, 20)) < 0.5, (8, 8)) is None
+
+
+def test_ordinal_numbers_in_words() -> None:
+    assert [ordinal(k) for k in (2, 3, 4, 11, 21, 32, 113)] == ["2nd", "3rd", "4th", "11th", "21st", "32nd", "113th"]
+
+
+def test_positions_in_a_tiny_array_are_no_pattern() -> None:
+    assert place_of(np.array([True, False]), (2,)) is None
+    assert place_of(np.arange(9) == 0, (9,)) is None
+    assert place_of(np.arange(33) == 32, (33,)) is not None
+
+
+@pytest.mark.parametrize(
+    ("shape", "right", "words", "cause"),
+    [
+        (
+            (1, 37),
+            (0, slice(0, None, 16)),
+            "all but the first column of every block (16 columns per block)",
+            error_location.IN_X,
+        ),
+        (
+            (37, 1),
+            (slice(0, None, 16), 0),
+            "all but the first row of every block (16 rows per block)",
+            error_location.IN_Y,
+        ),
+        ((1, 37), (0, 0), "all but the first column", error_location.IN_X),
+        ((61, 97), (0, 0), "all but the element (0, 0)", ""),
+        ((61, 97), "diagonals", "all but the diagonal of every block (16 x 16 elements)", error_location.SAME_INDEX),
+        ((61, 97), "diagonal", "all but the diagonal", error_location.OFF_DIAGONAL),
+    ],
+)
+def test_patterns_in_a_plane_are_worded_with_x_and_y(
+    shape: tuple[int, int], right: Any, words: str, cause: str
+) -> None:
+    wrong = np.ones(shape, bool)
+    y, x = np.indices(shape)
+    if isinstance(right, str):
+        wrong[(y % 16 == x % 16) if right == "diagonals" else (y == x)] = False
+    else:
+        wrong[right] = False
+    pattern = place_of(wrong, (16, 16))
+    assert pattern is not None and (pattern.what, pattern.cause) == (words, cause)
