@@ -153,7 +153,7 @@ def graded(job: Job) -> Grade:
 
     Raises:
         NotGraded: see there.
-        MemoryError: this process has had enough; another one may fare better.
+        MemoryError: this process has too little memory left; a new one may have enough.
     """
     settings = job.settings
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:

@@ -65,7 +65,7 @@ class Store:
 
         Args:
             path: the file; its folders are created, too.
-            regrade: whether earlier grades are only compared with.
+            regrade: whether earlier grades are used only for comparison.
 
         Raises:
             StoreError: the file is not a store, has another version, or cannot be written.
@@ -177,7 +177,7 @@ class Store:
             self._write_ahead()
 
     def _write_ahead(self) -> None:
-        """Note changes in a file of their own; where the file system has no shared memory SQLite keeps to its journal.
+        """Switch SQLite to a write-ahead log; it keeps its journal on a file system without shared memory.
 
         Unlike other statements, this one does not wait while another run uses the store, but fails at once.
         """

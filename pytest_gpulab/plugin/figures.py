@@ -51,7 +51,7 @@ class Wanted:
 
 
 def drawings(session: GradingSession, grades: Sequence[Grade], located: Located, page: Path, stopped: bool) -> Drawings:
-    """Return the figures of what failed, and then of submissions that passed, within the limits.
+    """Return the figures of failed checks, then those of submissions that passed, within the limits.
 
     Args:
         session: with the exercises and the seed.

@@ -169,7 +169,7 @@ class ParallelRun:
 
     def _note_what_is_graded(self, items: Iterable[pytest.Item]) -> None:
         """Add graded submissions to the reports of a stopped run before their items have run."""
-        graded = {file: grader for file, grader in self._graders.items() if grader.is_graded}  # others go on meanwhile
+        graded = {file: grader for file, grader in self._graders.items() if grader.is_graded}  # the other jobs continue
         for item in items:
             if isinstance(item, CheckItem) and not item.is_graded and item.parent in graded:
                 item.parent.use(graded[item.parent])
@@ -183,7 +183,7 @@ class ParallelRun:
         for file, exercise in wanted.items():
             try:
                 source = file.source()
-            except OSError:  # its own grader says so as ever
+            except OSError:  # its own grader reports the error
                 continue
             try:
                 self._graders[file] = self._grader(self._job(file, exercise, source), exercise, schedule)

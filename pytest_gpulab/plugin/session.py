@@ -32,7 +32,7 @@ class GradingSession:
         device_info: the device's own description, once it was opened.
         device_lines: the device and the reason for it; then its properties, and the source of its thresholds.
         thresholds: the speed thresholds for the device.
-        explained: texts about the instructor's mistakes that were shown once; a hundred students share them.
+        explained: texts about the instructor's mistakes that were shown; each is shown once for all submissions.
         sanitizes: whether failing checks run under compute-sanitizer.
         profiler: counts shared by the graders, if Nsight Compute profiles the kernels.
         cluster: the Dask cluster that grades instead of this machine.

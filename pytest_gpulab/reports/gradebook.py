@@ -158,7 +158,7 @@ class Gradebook:
         adjustments: the instructor's, by the student's id and the exercise.
         weights: of exercises in totals; 1 for others.
         root: the folder that submissions are relative to; None if unknown.
-        drawings: figures of what failed; None if no page of them is written.
+        drawings: figures of failed checks; None if no page of them is written.
     """
 
     ungraded: dict[str, Finding] = field(default_factory=dict)

@@ -1,10 +1,14 @@
 """Visibility: a student sees all of a grade, but of hidden cases only the kind of mistake and a hint.
 
-Hidden cases lose their names (`n=1023` tells the size), what kernels printed in them, evidence and sentences, which
-hold indices and expected values, lines, as a kernel may choose by the size at which of them to fail, and the time that
-they took. Points, verdicts, the findings' codes and hints stay. Timed runs come after hidden cases, of which a kernel
-may have kept something: what it wrote then is not shown if it is wrong. Other users of the GPU are not named, and
-tracebacks of the exercise's own code or of the grader are the instructor's.
+Points, verdicts, and the findings' codes and hints stay. Hidden cases lose:
+
+- their names, as `n=1023` reveals the size
+- printf output, evidence and sentences, which contain indices and expected values
+- source lines, as a kernel may choose by the size at which line it fails
+- their time
+
+Timed runs come after hidden cases, and a kernel may have kept data of these, so their wrong outputs are not shown.
+Other users of the GPU are not named. Tracebacks of the exercise or of the grader are for the instructor only.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Sandbox:
 
 
 def none(why: str) -> Sandbox:
-    """Return the absence of a sandbox, with the reason."""
+    """Return a `Sandbox` without bubblewrap, for the given reason."""
     return Sandbox(f"limits only: {why}")
 
 

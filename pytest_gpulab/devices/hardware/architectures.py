@@ -14,6 +14,7 @@ _KIB = 1024
 SHARED_BYTES = 48 * _KIB  # statically declared, per block
 CONSTANT_BYTES = 64 * _KIB
 LOCAL_BYTES = 512 * _KIB  # per thread
+BARRIERS = 16  # per block
 
 
 @dataclass(frozen=True)

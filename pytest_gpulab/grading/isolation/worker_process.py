@@ -271,7 +271,7 @@ class Worker:
         return answer
 
     def stop(self) -> None:
-        """Let the process close its device and exit; then kill whatever of its group is left."""
+        """Let the process close its device and exit; then kill the rest of its group."""
         self.send(STOP)
         # The listener ends when the process closes its output.
         self._listener.join(STOP_LIMIT_S)

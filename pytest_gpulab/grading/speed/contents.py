@@ -125,7 +125,7 @@ class _Shared:
         """Hold the files' lock; the system releases it if the process is killed.
 
         Raises:
-            OSError: that takes too long, or one that was in here found that they are not to be shared.
+            OSError: the wait was too long, or an earlier holder found that the contents cannot be shared.
         """
         from pytest_gpulab.devices.system.locks import SharedLock  # not on Windows, where nothing is timed
 

@@ -51,7 +51,7 @@ def check(path: Path, context: Context) -> None:
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the page of what failed in a run.
+    """Write the page of a run's failed checks.
 
     Raises:
         OSError: it cannot be written.

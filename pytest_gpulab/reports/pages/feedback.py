@@ -1,6 +1,6 @@
 """`--gpulab-feedback=DIR`: a small page per student with that student's visible results only.
 
-A page is named after the student's id: `jdoe42.html`. Figures of what failed are in `figures/jdoe42.html`.
+A page is named after the student's id: `jdoe42.html`. Figures of failed checks are in `figures/jdoe42.html`.
 """
 
 from __future__ import annotations

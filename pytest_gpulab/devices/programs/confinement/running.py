@@ -1,7 +1,7 @@
 """A program in a sandbox: it has a socket to the simulated GPU, its input, and nothing else of this machine.
 
-The simulated GPU runs outside. All that a report says of launches is known there: the program can only ask for a
-launch, and then it is made. What the program must print is never sent to it.
+The simulated GPU runs outside. It records all figures of launches for the report: the program can only request a
+launch, which is then executed. The expected output is never sent to the program.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ProgramOutput:
 
 
 def run_confined(executable: Path, given: ProgramInput, session: Session, limits: ProgramLimits) -> ProgramOutput:
-    """Run a program to its end in a sandbox, on the simulated GPU; the session's outcome has its course.
+    """Run a program to its end in a sandbox, on the simulated GPU; the session's outcome records the run.
 
     Args:
         executable: linked with the stand-in.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.hardware.architectures import BARRIERS
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, Union, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps
@@ -23,7 +24,6 @@ from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .wave import Wave
 
-BARRIERS = 16  # per block
 _ALL_LANES = 0xFFFFFFFF
 _NONE = np.uint32(0)
 _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.hardware.architectures import BARRIERS
 from pytest_gpulab.devices.protocol import KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, to_warps
 from pytest_gpulab.devices.simulated.memory.spaces import first_lane
-
-from .barriers import BARRIERS
 
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
