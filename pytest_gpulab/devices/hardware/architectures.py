@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 _KIB = 1024
 # limits of every architecture
-SHARED_BYTES = 48 * _KIB  # statically declared, per block
+SHARED_BYTES = 48 * _KIB  # per block, statically declared; more must be requested at the launch
 CONSTANT_BYTES = 64 * _KIB
 LOCAL_BYTES = 512 * _KIB  # per thread
 BARRIERS = 16  # per block

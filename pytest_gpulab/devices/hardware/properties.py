@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .architectures import generation
+from .architectures import CONSTANT_BYTES, SHARED_BYTES, generation
 from .occupancy import MAX_BLOCK_THREADS, WARP
 
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
-CONSTANT_BYTES = 64 * 1024
-DEFAULT_SHARED_BYTES = 48 * 1024  # more per block must be requested at the launch
 BLOCK_REGISTERS = 65536
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")  # cuda.h, CUcomputemode
 _UNKNOWN = "n/a"
@@ -55,7 +53,7 @@ class DeviceProperties:
     l2_bytes: int
     peak_bandwidth_gb_s: float | None
     constant_bytes: int = CONSTANT_BYTES
-    block_shared_bytes: int = DEFAULT_SHARED_BYTES
+    block_shared_bytes: int = SHARED_BYTES
     block_registers: int = BLOCK_REGISTERS
     warp_size: int = WARP
     block_threads: int = MAX_BLOCK_THREADS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .tokens import Token
+from .tokens import Token, closing
 
 CLASSES = frozenset(("class", "struct", "union"))
 # A group in parentheses after these is no parameter list.
@@ -19,19 +19,6 @@ _TYPE_ENDS = frozenset(
 )
 _SIGNS = frozenset("=!<>+-*/%&|^~,")
 _NAME_ENDS = _SIGNS | {")", "]", "->", "<<<", ">>>"}
-
-
-def closing(found: Sequence[Token], at: int) -> int:
-    """Return the index of the bracket that closes the one at `at`; the last index if none does."""
-    open_brackets: list[str] = []
-    for index in range(at, len(found)):
-        if bracket := found[index].opens():
-            open_brackets.append(bracket)
-        elif found[index].kind == "sign" and open_brackets and found[index].text == open_brackets[-1]:
-            open_brackets.pop()
-            if not open_brackets:
-                return index
-    return len(found) - 1
 
 
 def after_angles(found: Sequence[Token], at: int) -> int:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from .declaration_heads import CLASSES, Head, Signature, closing, signature_of
-from .macros import ATTRIBUTE_FORM, DEVICE_MARKS, Macro, define, marking
-from .tokens import Token, tokens
+from .declaration_heads import CLASSES, Head, Signature, signature_of
+from .tokens import ATTRIBUTE_FORM, DEVICE_MARKS, Macro, Token, closing, define, marking, tokens
 
 Kind = Literal["device", "neutral", "host"]
 

@@ -16,8 +16,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from .declarations import Declaration, Parsed, TooDeep, members, parse
-from .macros import Macro
-from .tokens import Token, tokens
+from .tokens import Macro, Token, tokens
 
 if TYPE_CHECKING:  # imported by files with host code, and by those with kernel templates
     from .launched_instances import Instance

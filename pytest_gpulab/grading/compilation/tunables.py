@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.devices.source.host_code import file_constants
-from pytest_gpulab.devices.source.tokens import Token, tokens
+from pytest_gpulab.devices.source.tokens import Token, closing, tokens
 from pytest_gpulab.exercise import Tunable
 from pytest_gpulab.grading.findings import Problem, finding
 
@@ -100,10 +100,4 @@ def declarations(found: list[Token], name: str) -> Iterable[tuple[int, int]]:
     """Yield start and end of each `GPULAB_TUNABLE(name, ...)`."""
     for at in range(len(found) - 2):
         if [token.text for token in found[at : at + 3]] == [_DECLARED, "(", name]:
-            depth, end = 0, at + 1
-            while end < len(found) - 1:
-                depth += {"(": 1, ")": -1}.get(found[end].text, 0)
-                if not depth:
-                    break
-                end += 1
-            yield found[at].start, found[end].end
+            yield found[at].start, found[closing(found, at + 1)].end

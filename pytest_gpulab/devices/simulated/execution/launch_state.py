@@ -216,7 +216,7 @@ class LaunchState:
         self.tally, self.checker = Tally(self.program), None
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
-            self.checker = LaunchHazardChecker(self.program, self.hazards, self._locate, changing)
+            self.checker = LaunchHazardChecker(self.program, self.hazards, self._locate, changing, prod(self.grid))
         if self.options.trace is not None:
             self._begin_trace(self.options.trace)
 

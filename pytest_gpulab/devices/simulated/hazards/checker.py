@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Shape, Value
-from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.analysis.origins import POINTER_BYTES
@@ -24,7 +23,9 @@ from .accesses import Mask, MbarrierEvent, MemoryAccess, NamedBarrierEvent, Warp
 from .initcheck import Gaps, Written, empty_global
 from .reporting import Locate, Reporter
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported by the launches that need them
+    from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
+
     from .fences import Fences
     from .polls import FailedSwaps, Polls, StrongWrites
 
@@ -45,7 +46,8 @@ class LaunchHazardChecker:
         program: Program,
         hazards: dict[Any, Hazard],
         locate: Locate,
-        changing: frozenset[Allocation] | None = None,
+        changing: frozenset[Allocation] | None,
+        blocks: int,
     ) -> None:
         self.time = self.orders = 0
         self.has_copied_unwritten = False
@@ -54,7 +56,7 @@ class LaunchHazardChecker:
         self.fences = _fences() if program.communicates else None
         self.strong_writes: StrongWrites | None = None
         self.reporter = Reporter(hazards, self.fences, locate)
-        self.inter_block = InterBlockRaceDetector(self.reporter)
+        self.inter_block = _inter_block(self.reporter) if blocks > 1 else None
 
     def tick(self) -> int:
         """Return the time of the next event."""
@@ -77,7 +79,8 @@ class LaunchHazardChecker:
 
     def end(self) -> None:
         """End the launch: find the races that depend on all its events."""
-        self.inter_block.check()
+        if self.inter_block is not None:
+            self.inter_block.check()
         self.reporter.settle()
 
 
@@ -239,10 +242,10 @@ class HazardChecker:
         if self._orders_seen != launch.orders:
             self._orders_seen = launch.orders
             self.races.repeats.clear()
-            if launch.fences is not None:
+            if launch.fences is not None and launch.inter_block is not None:
                 launch.inter_block.repeats.clear()
         is_new = racing is not None and self.races.add_global(racing)
-        if racing is not None and (is_new or access.site.modifies):
+        if launch.inter_block is not None and racing is not None and (is_new or access.site.modifies):
             launch.inter_block.add(racing)
         if is_new or racing is not access:
             self._strong(access)
@@ -333,7 +336,7 @@ class HazardChecker:
 
 
 def _polls(shape: Shape, launch: LaunchHazardChecker) -> Polls:
-    from .polls import Polls, StrongWrites  # as above
+    from .polls import Polls, StrongWrites
 
     launch.strong_writes = launch.strong_writes or StrongWrites()
     return Polls(shape, launch.strong_writes)
@@ -343,6 +346,12 @@ def _failed_swaps(shape: Shape) -> FailedSwaps:
     from .polls import FailedSwaps
 
     return FailedSwaps(shape)
+
+
+def _inter_block(reporter: Reporter) -> InterBlockRaceDetector:
+    from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
+
+    return InterBlockRaceDetector(reporter)
 
 
 def _fences() -> Fences:

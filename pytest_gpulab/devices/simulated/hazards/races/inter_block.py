@@ -48,7 +48,7 @@ class InterBlockRaceDetector:
 
     def add(self, access: MemoryAccess) -> None:
         """Record an access."""
-        if access.lanes.wave.grid == (1, 1, 1) or self.reporter.is_saturated or self.repeats.has(access):
+        if self.reporter.is_saturated or self.repeats.has(access):
             return
         self._accesses.append(access)
         self._lanes += weight(access)
