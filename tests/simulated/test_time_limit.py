@@ -215,7 +215,7 @@ __global__ void f(float *x, unsigned n) {
 
 def test_the_line_is_that_of_a_loop_also_while_a_thread_is_beyond_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread holds a lock while the others wait for it; the limit may end either of them."""
-    monkeypatch.setattr("pytest_gpulab.devices.simulated.execution.deadline.MAX_STRETCH", 1e3)  # also beside others
+    monkeypatch.setattr("pytest_gpulab.devices.simulated.execution.launch_state.MAX_STRETCH", 1e3)  # also beside others
     source = """__global__ void f(int *x) {
     while (atomicCAS(x, 0, 1) != 0); // HERE
     x[1] += x[1] * 3 + threadIdx.x;
