@@ -163,7 +163,7 @@ def test_a_macro_that_is_no_number_is_the_compilers_to_name(gpu: Device, tmp_pat
      ("unsigned int vectors[128]", "unsigned int"),
      ("struct Pair { float x, y; };\n__constant__ Pair vectors[64]", "")],
 )  # fmt: skip
-def test_constants_of_another_type_are_told(gpu: Device, tmp_path: Path, declared: str, is_told: str) -> None:
+def test_constants_of_another_type_are_named(gpu: Device, tmp_path: Path, declared: str, is_told: str) -> None:
     field = "__global__ void field(float *out, int width, int height, int count) { out[0] = *(float *)vectors; }"
     constants = declared if declared.startswith("struct") else f"__constant__ {declared}"
     path = tmp_path / "constant_memory.cu"
