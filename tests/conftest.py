@@ -9,7 +9,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-import unmeasured as not_measured
 
 os.environ.pop("COLUMNS", None)  # readline puts it there, and reports would be that wide
 
@@ -100,11 +99,25 @@ def _each_text_is_compiled_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _coverage_of_the_tests_own_process_only() -> None:
+    """Coverage is not measured in processes that tests start: they would take half as long again."""
+    os.environ.pop("COVERAGE_PROCESS_START", None)
+
+
 @pytest.fixture(scope="module")
 def unmeasured() -> Iterator[None]:
-    """Coverage is not measured while a module's tests run."""
-    with not_measured.stretch():
-        yield
+    """Coverage is not measured while a module's tests run, of whole folders of kernels or of kernels at full size.
+
+    That would double their time, and the lines they run are measured where tests of the parts run them.
+    """
+    coverage = sys.modules.get("coverage")  # loaded where Python measures from its start
+    measuring = coverage and coverage.Coverage.current()
+    if measuring:
+        measuring.stop()
+    yield
+    if measuring:
+        measuring.start()
 
 
 @pytest.fixture(autouse=True)

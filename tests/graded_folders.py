@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import unmeasured
 from lean_pytest import WITHOUT
 
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -46,7 +46,7 @@ def grade(folder: Path, scratch: Path, *more: str, checks: Iterable[str] = ()) -
     options = ["--gpulab", f"--gpulab-report=json:{report}", *(more or ON_SIMULATED)]
     options += ["-pno:cacheprovider", *WITHOUT]
     command = [sys.executable, "-m", "pytest", *options, f"@{listed}"]
-    environment = {**unmeasured.environment(), "COLUMNS": "100"}
+    environment = {**os.environ, "COLUMNS": "100"}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     output = run.stdout + run.stderr
     assert report.is_file(), output

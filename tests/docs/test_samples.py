@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import unmeasured
 from doc_pages import PAGES, ROOT, Block, blocks, commands, first_difference
 from hang_guard import HANG_S
 from lean_pytest import WITHOUT
@@ -43,7 +42,7 @@ def environment() -> dict[str, str]:
     """The reader's terminal: 100 columns, no GPU, and none of the plugins that only these tests need."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {
-        **unmeasured.environment(),
+        **os.environ,
         "PATH": path,
         "COLUMNS": "100",
         "PYTEST_ADDOPTS": " ".join(("--gpulab-device=sim", *WITHOUT)),
