@@ -124,7 +124,7 @@ def test_python_in_a_submission_never_runs(course: Course, path: str, workers: l
     course.write("submissions/alice/twice.cu", RIGHT)
     for name in ("conftest.py", "test_evil.py", "__init__.py", "sitecustomize.py", "test/conftest.py"):
         course.write(f"submissions/alice/{name}", EVIL)
-    result = course.grade_apart(*workers, path, "-k", "compile")
+    result = course.grade(*workers, path, "-k", "compile")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1, deselected=0 if workers else len(CHECKS) - 1)
     assert "code of a student" not in result.stdout.str() + result.stderr.str()

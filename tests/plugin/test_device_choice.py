@@ -6,6 +6,9 @@ import pytest
 from course import RIGHT, WITHOUT, Course
 from test_settings import usage_error
 
+from pytest_gpulab import devices
+from pytest_gpulab.grading.isolation.remote import RemoteGrader
+
 FULL = "not enough GPU memory for another process: out of memory"
 NONE = "no GPU can be used: the NVIDIA driver is installed but finds no device"
 WINDOWS = """
@@ -41,7 +44,16 @@ def grade(course: Course, *args: str, full: str = "False", absent: str = "False"
     """Grade where a GPU is there; `full` and `absent` say in Python in which processes it is so."""
     course.write("stand_in.py", STAND_IN.format(full=full, absent=absent))
     course.write("twice.cu", RIGHT)
-    return course.pytester.runpytest_subprocess(*WITHOUT, "-p", "stand_in", "--gpulab", *args, "twice.cu")
+    words = ("-p", "stand_in", "--gpulab", *args, "twice.cu")
+    if any(
+        word.startswith("-n") for word in args
+    ):  # workers import from where the process that starts them did at first
+        return course.pytester.runpytest_subprocess(*WITHOUT, *words)
+    course.pytester.syspathinsert()
+    with pytest.MonkeyPatch.context() as patch:  # takes back what the run changes in this process
+        patch.setattr(devices, "_open_cuda", devices._open_cuda)
+        patch.setattr(RemoteGrader, "run", RemoteGrader.run)
+        return course.pytest(*words)
 
 
 def test_a_gpu_that_is_there_is_taken(course: Course) -> None:

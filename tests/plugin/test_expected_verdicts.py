@@ -16,7 +16,7 @@ def expect(course: Course, fails: str, source: str = NAIVE) -> None:
 @pytest.mark.parametrize("workers", [[], ["-n1"]])
 def test_the_expected_finding_is_an_expected_failure(course: Course, workers: list[str]) -> None:
     expect(course, '"speedup[1.5x]" = "too-slow"')
-    result = course.grade_apart(*HONOURED, *workers, "solutions", "-rx")
+    result = course.grade(*HONOURED, *workers, "solutions", "-rx")
     assert result.ret == pytest.ExitCode.OK
     assert result.parseoutcomes()["xfailed"] == 1
     result.stdout.fnmatch_lines(

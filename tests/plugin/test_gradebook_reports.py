@@ -80,7 +80,7 @@ def test_a_class_has_a_gradescope_file_each_and_workers_change_nothing(course: C
     asked = ["submissions", "--gpulab-seed=1"]
     course.grade(*asked, "--gpulab-report=csv:here.csv", "--gpulab-report=gradescope:results")
     assert len(list((course.folder / "results").iterdir())) == 2
-    course.grade_apart(*asked, "--gpulab-report=csv:workers.csv", "-n2")
+    course.grade(*asked, "--gpulab-report=csv:workers.csv", "-n2")
     assert (course.folder / "here.csv").read_bytes() == (course.folder / "workers.csv").read_bytes()
 
 
@@ -96,7 +96,7 @@ def test_a_class_has_a_gradescope_file_each_and_workers_change_nothing(course: C
 def test_some_checks_of_a_file_are_no_result(course: Course, options: list[str]) -> None:
     course.write("twice.cu", RIGHT)
     files = ("gradescope:results.json", "csv:grades.csv")
-    result = course.grade_apart(*options, *(f"--gpulab-report={file}" for file in files))
+    result = course.grade(*options, *(f"--gpulab-report={file}" for file in files))
     why = "only some of the checks were graded, and a part of the points is no result"
     result.stdout.fnmatch_lines([f"ERROR: cannot write the report {course.folder / 'results.json'}: {why}"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED and not (course.folder / "results.json").exists()
@@ -108,7 +108,7 @@ def test_the_process_that_writes_reports_loads_no_exercise(course: Course) -> No
     path = course.folder / "exercises/twice/exercise.py"
     path.write_text("import os\nassert 'PYTEST_XDIST_WORKER' in os.environ\n" + path.read_text())
     course.write("twice.cu", RIGHT)
-    result = course.grade_apart("twice.cu", "-n1", "--gpulab-report=gradescope:results.json")
+    result = course.grade("twice.cu", "-n1", "--gpulab-report=gradescope:results.json")
     assert result.ret == 0 and load(course.folder / "results.json", "gradescope")["score"] > 0
 
 
@@ -134,7 +134,7 @@ def test_classroom50_without_its_runner_is_a_usage_error(course: Course) -> None
 @pytest.mark.parametrize("workers", [[], ["-n1"]])
 def test_junit_xml_carries_the_whole_result(course: Course, workers: list[str]) -> None:
     course.write("twice.cu", WRONG)
-    course.grade_apart("twice.cu", "--junit-xml=junit.xml", *workers)
+    course.grade("twice.cu", "--junit-xml=junit.xml", *workers)
     cases = ElementTree.parse(course.folder / "junit.xml").getroot().iter("testcase")
     told = {case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")} for case in cases}
     assert told["correct[n=31]"]["gpulab_verdict"] == "failed" and told["correct[n=31]"]["gpulab_points"] == "0.0"
@@ -158,7 +158,7 @@ def test_properties_of_reports_are_builtins_whatever_the_exercise_says(course: C
 def test_a_run_that_stops_at_the_first_failure_is_no_result(course: Course, workers: list[str]) -> None:
     course.write("twice.cu", WRONG)
     asked = ("-x", "--gpulab-report=gradescope:results.json", "--gpulab-report=json:grades.json", *workers)
-    result = course.grade_apart("twice.cu", *asked)
+    result = course.grade("twice.cu", *asked)
     result.stdout.fnmatch_lines(["ERROR: *results.json: the run was stopped before everything was graded"])
     assert not (course.folder / "results.json").exists()
     assert json.loads((course.folder / "grades.json").read_text())["interrupted"] is True

@@ -148,9 +148,9 @@ def report_part(result: pytest.RunResult) -> list[str]:
 
 
 def test_workers_and_processes_report_what_one_process_reports(two: Course) -> None:
-    alone = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:alone.json")
+    alone = two.grade("submissions", "--gpulab-seed=7", "--gpulab-report=json:alone.json")
     for options in (["-n2"], ["--gpulab-timeout=60"], ["--gpulab-timeout=60", "-n2"]):
-        spread = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:spread.json", *options)
+        spread = two.grade("submissions", "--gpulab-seed=7", "--gpulab-report=json:spread.json", *options)
         assert ("2 workers" in spread.stdout.str()) == ("-n2" in options)
         assert report_part(spread) == report_part(alone)
         assert spread.parseoutcomes() == alone.parseoutcomes() and spread.ret == alone.ret
@@ -170,7 +170,7 @@ def document(course: Course, name: str) -> Any:
 
 
 def test_workers_share_a_fresh_seed_and_one_worker_grades_all_of_a_file(two: Course) -> None:
-    result = two.grade_apart("submissions", "--gpulab-report=json:grades.json", "-n2", "-v")
+    result = two.grade("submissions", "--gpulab-report=json:grades.json", "-n2", "-v")
     document = json.loads((two.folder / "grades.json").read_text())
     header = re.search(r"^gpulab: .*; seed (\d+)$", result.stdout.str(), re.M)
     assert header
