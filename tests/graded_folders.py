@@ -26,7 +26,7 @@ SOLUTIONS = sorted(path for name in EXERCISES for path in ROOT.glob(f"solutions/
 WRONG = sorted(path for name in EXERCISES for path in ROOT.glob(f"tests/wrong/{name}/*.cu"))
 EXPECTED = Expectations.load([*ROOT.glob("solutions/*/expected.toml"), *ROOT.glob("tests/wrong/*/expected.toml")])
 ON_SIMULATED = ("--gpulab-device=sim", "--gpulab-seed=20")
-LARGE = ("reduction", "scan", "constant_memory")
+LARGE = ("reduction", "scan", "constant_memory", "divergence")
 """Corpora of wrong kernels without the search for smallest failing inputs; in the others it goes on as in a class."""
 
 

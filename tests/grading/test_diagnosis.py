@@ -9,6 +9,7 @@ import pytest
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns
 from pytest_gpulab.grading.findings import HINTS, hint_of
 from pytest_gpulab.grading.grade import Finding
@@ -36,7 +37,7 @@ def found(gpu: Device, kernel: str, case: str) -> Finding:
     """Return the first finding about a kernel of tests/wrong in one of its exercise's cases."""
     name, _, _ = kernel.partition("/")
     loaded = catalogue().load(name)
-    grader = Grader(loaded, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, SEED)
+    grader = Grader(loaded, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, SEED, limits=CaseLimits(smallest=False))
     grader._has_failed = True  # what this case tells, not what others do
     (check,) = [check for check in checks_of(loaded.exercise) if check.name == f"correct[{case}]"]
     return grader.run(check).findings[0]

@@ -10,6 +10,7 @@ import pytest
 from pytest_gpulab.devices.protocol import CompileError, Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns
 from pytest_gpulab.grading.findings import HINTS, NO_VALUE, hint_of, of_error
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult
@@ -35,7 +36,7 @@ def catalogue() -> Catalogue:
 def graded(gpu: Device, catalogue: Catalogue, kernel: str, name: str, first: bool = False) -> CheckResult:
     """Return one check's result of a kernel of tests/wrong; `first` if nothing has failed before, as under -x."""
     exercise = catalogue.load(kernel.partition("/")[0])
-    grader = Grader(exercise, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, seed=20)
+    grader = Grader(exercise, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, 20, limits=CaseLimits(smallest=False))
     grader._has_failed = not first
     return next(grader.run(check) for check in checks_of(exercise.exercise) if check.name == name)
 

@@ -59,9 +59,9 @@ def read(folder: Path) -> dict[str, dict[str, float]]:
     return {"csv": table, "gradescope": scope, "feedback": feedback, "html": totals}
 
 
-def test_every_format_has_the_adjusted_totals(school: Course) -> None:
+def test_every_format_has_the_adjusted_totals(school: Course, kept: str) -> None:
     school.write("adjustments.csv", ADJUSTMENTS)
-    result = graded(school, "--gpulab-adjust=adjustments.csv")
+    result = graded(school, kept, "--gpulab-adjust=adjustments.csv")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert read(school.folder) == dict.fromkeys(("csv", "gradescope", "feedback", "html"), EARNED)
     result.stdout.fnmatch_lines(
@@ -88,9 +88,9 @@ def test_every_format_has_the_adjusted_totals(school: Course) -> None:
     assert next(t["message"] for t in tests if t["rawStatus"] == "adjusted") == "-10 points: two days late"
 
 
-def test_a_student_sees_the_comment_and_nothing_of_others(school: Course) -> None:
+def test_a_student_sees_the_comment_and_nothing_of_others(school: Course, kept: str) -> None:
     school.write("adjustments.csv", ADJUSTMENTS)
-    graded(school, "--gpulab-adjust=adjustments.csv")
+    graded(school, kept, "--gpulab-adjust=adjustments.csv")
     comments = {"17": "two days late", "18": "nice, short report", "19": "oral exam"}
     for folder in ("feedback", "scope"):
         for path in (school.folder / folder).iterdir():
@@ -109,10 +109,10 @@ def test_a_student_sees_the_comment_and_nothing_of_others(school: Course) -> Non
     assert table[3] == "19,Cid,,,60,60,,third: +60 points: oral exam; handed in nothing"
 
 
-def test_every_format_has_the_weighted_totals(school: Course) -> None:
+def test_every_format_has_the_weighted_totals(school: Course, kept: str) -> None:
     school.write("adjustments.csv", ADJUSTMENTS)
     school.pytester.makeini("[pytest]\ngpulab_weights =\n    first = 2\n    third=0.5\n")
-    result = graded(school, "--gpulab-adjust=adjustments.csv")
+    result = graded(school, kept, "--gpulab-adjust=adjustments.csv")
     assert read(school.folder) == dict.fromkeys(("csv", "gradescope", "feedback", "html"), EARNED_WEIGHTED)
     result.stdout.fnmatch_lines(
         ["total * 350 *", "17 (Ada) * 80 * 90 * - * 250/350", "Weights in the total: first x 2, third x 0.5."]
@@ -122,11 +122,11 @@ def test_every_format_has_the_weighted_totals(school: Course) -> None:
         assert "Weights in the total: first x 2, third x 0.5." in (school.folder / page).read_text(encoding="utf-8")
 
 
-def test_students_read_the_totals_of_the_report_without_adjustments_too(school: Course) -> None:
+def test_students_read_the_totals_of_the_report_without_adjustments_too(school: Course, kept: str) -> None:
     """Two of three exercises handed in: 180 of 300 points, not 180 of 200."""
     school.write("handed_in/cid/third.cu", RIGHT)
     school.write("roster.csv", ROSTER.replace("Cid,", "Cid,cid"))
-    graded(school)
+    graded(school, kept)
     assert read(school.folder)["feedback"] == {"17": 180, "18": 120, "19": 90}
     assert "180 of 300 points" in (school.folder / "feedback" / "17.html").read_text(encoding="utf-8")
     assert ">180/300<" in (school.folder / "report.html").read_text(encoding="utf-8")
@@ -134,14 +134,18 @@ def test_students_read_the_totals_of_the_report_without_adjustments_too(school: 
 
 @pytest.mark.parametrize("format", ["classroom50", "prairielearn"])
 def test_formats_for_one_student_have_the_adjusted_totals(
-    format: str, school: Course, monkeypatch: pytest.MonkeyPatch
+    format: str, school: Course, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL"):
         monkeypatch.setenv(name, f"submit/{name}")
     school.write("adjustments.csv", "student,exercise,points,comment\nada,first,-10,two days late\n")
     school.pytester.makeini("[pytest]\ngpulab_weights = first = 2\n")
     school.grade(
-        "--gpulab-submissions=handed_in", "--gpulab-adjust=adjustments.csv", f"--gpulab-report={format}:r.json", "ada"
+        kept,
+        "--gpulab-submissions=handed_in",
+        "--gpulab-adjust=adjustments.csv",
+        f"--gpulab-report={format}:r.json",
+        "ada",
     )
     result = json.loads((school.folder / "r.json").read_text())
     assert "-10 points: two days late" in json.dumps(result) and "Weights in the total: first x 2." in json.dumps(
@@ -176,7 +180,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("rows", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_in_the_table_is_one_line_before_anything_is_graded(school: Course, rows: str, message: str) -> None:
+def test_a_mistake_in_the_table_is_one_line_before_anything_is_graded(
+    school: Course, kept: str, rows: str, message: str
+) -> None:
     from fnmatch import fnmatchcase
 
     school.write("adjustments.csv", f"student,exercise,points,comment\n{rows}")
@@ -209,11 +215,11 @@ def test_an_impossible_weight_is_refused(school: Course, weight: str, message: s
     assert usage_error(school.grade("-o", f"gpulab_weights={weight}", *CLASS)) == message
 
 
-def test_extra_points_come_on_top_of_an_exercises_100(school: Course) -> None:
+def test_extra_points_come_on_top_of_an_exercises_100(school: Course, kept: str) -> None:
     tiers = "SpeedTier(1000, 10, 4096)"
     easy = "SpeedTier(1.2, 10, 4096), SpeedTier(1.1, 7, 4096, extra=True), SpeedTier(1001, 9, 4096, extra=True)"
     school.write("exercises/first/exercise.py", EXERCISE.replace(tiers, easy))
-    result = graded(school)
+    result = graded(school, kept)
     result.stdout.fnmatch_lines(["student * first *", "17 (Ada) * 107 *90*197/200"])
     assert read(school.folder)["csv"] == {"17": 197, "18": 137}
     page = (school.folder / "feedback" / "17.html").read_text(encoding="utf-8")
