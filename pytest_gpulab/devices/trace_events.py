@@ -57,7 +57,26 @@ class LineEvent:
     lines: tuple[SourceLine, ...]
 
 
-Event = AccessEvent | BarrierEvent | LineEvent
+@dataclass(frozen=True)
+class ShuffleEvent:
+    """A shuffle: some threads of a block receive values of other threads of their warps.
+
+    Attributes:
+        block: linear index of the block.
+        threads: linear indices in the block, shape (threads,).
+        sources: the threads that they read from, shape (threads,).
+        bits: the values that the threads pass on, uint8, shape (threads, 4).
+        where: the source line.
+    """
+
+    block: int
+    threads: npt.NDArray[np.intp]
+    sources: npt.NDArray[np.intp]
+    bits: npt.NDArray[np.uint8]
+    where: SourceLine | None
+
+
+Event = AccessEvent | BarrierEvent | LineEvent | ShuffleEvent
 
 
 @dataclass

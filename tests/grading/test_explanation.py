@@ -65,6 +65,30 @@ def test_blellochs_sweeps() -> None:
     assert cleared.arrows == []
 
 
+def test_a_warp_reduction_by_shuffles() -> None:
+    (figure,) = draw("solutions/reduction/10_shuffle_unroll8.cu").figures
+    passed = [n for n, row in enumerate(figure.rows) if row.array.name == "value"]
+    offsets = [16 >> k for k in range(5)]
+    assert [figure.captions[n] for n in passed] == [f"value, step {s}, offset = {o}" for s in (0, 1) for o in offsets]
+    assert figure.active(figure.rows[passed[0]]) == "line 19: 32 of 32 threads shuffle"
+    for row, offset in zip(passed[1:5], offsets[:4], strict=True):
+        lanes = {(t, t, t) for t in range(32)}
+        assert arrows(figure, row) == lanes | {(t + offset, t, t) for t in range(32 - offset)}
+    sums = figure.rows[passed[5] - 1]
+    assert (sums.array.name, arrows(figure, passed[5] - 1)) == ("of_warp", {(0, 0, 0), (1, 0, 0)})
+
+
+def test_a_shuffle_from_a_single_lane_has_no_arrows_from_the_own_value(tmp_path: Path) -> None:
+    source = (ROOT / "solutions/reduction/08_shared_sequential.cu").read_text()
+    changed = source.replace("tile[0];", "__shfl_sync(1, tile[0], 0);")
+    assert changed != source
+    file = tmp_path / "reduction" / "reduction.cu"
+    file.parent.mkdir()
+    file.write_text(changed)
+    (figure,) = draw(str(file)).figures
+    assert figure.rows[-2].array.is_register and arrows(figure, len(figure.rows) - 1) == {(0, 0, 0)}
+
+
 RIGHT = (
     "constant_memory/01_constant", "divergence/02_eight_way_by_warp", "reduction/11_vector_grid_stride",
     "scan/06_single_pass",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from math import prod
 
 import numpy as np
@@ -65,7 +66,8 @@ class Figure:
         if not row.writers:
             return "as the kernel finds it"
         line = f"line {row.line}: " if row.line else ""
-        return f"{line}{len(row.threads)} of {self.threads} threads write"
+        verb = "shuffle" if row.array.is_register else "write"
+        return f"{line}{len(row.threads)} of {self.threads} threads {verb}"
 
 
 def figures_of(traced: Traced, blocks: frozenset[int]) -> list[Figure]:
@@ -111,8 +113,13 @@ def _captions(traced: Traced, launch: LaunchTrace, rows: list[Row]) -> tuple[str
     values: dict[int, str] = {}
     for line, numbers in by_line.items():
         loop = around(loops, line)
-        if loop is not None and len(numbers) == len(loop.values):
-            values |= {n: f"{loop.name} = {value}" for n, value in zip(numbers, loop.values, strict=True)}
+        if loop is None:
+            continue
+        steps = [list(of) for _, of in groupby(numbers, key=lambda n: rows[n].step)]  # a loop that runs in each step
+        for runs in [numbers], steps:
+            if all(len(run) == len(loop.values) for run in runs):
+                named = [f"{loop.name} = {value}" for value in loop.values]
+                values |= {number: name for run in runs for number, name in zip(run, named, strict=True)}
     return tuple(_caption(row, values.get(number, "")) for number, row in enumerate(rows))
 
 
@@ -189,7 +196,8 @@ def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> I
     ]
     if places:
         _, number, index = min(places)
-        where = f"no barrier between lines {' and '.join(map(str, sorted(lines)))}"
+        between = "lines" if len(lines) > 1 else "accesses in line"
+        where = f"no barrier between {between} {' and '.join(map(str, sorted(lines)))}"
         yield Mark(number, index, f"{RACE} {mine} and {theirs} on {rows[number].array.element(index)}: {where}")
 
 

@@ -1,7 +1,8 @@
 """Rows of a figure: the contents of an array after each step of a block, with the writing threads and the sources.
 
 A step ends at a barrier. Within a step, a new row begins where a thread uses an element that was written in the row, as
-in the steps of a single warp. The sources of a write are the elements that its thread has read since it last wrote.
+in the steps of a single warp, and at a shuffle. The sources of a write are the elements that its thread has read since
+it last wrote.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LaunchTrace
+from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LaunchTrace, ShuffleEvent
 
 from .tracing import TracedArray
+from .warps import WARP
 
 MAX_ROWS = 60
 Key = tuple[str, int]
@@ -92,6 +94,8 @@ def rows_of(trace: LaunchTrace, arrays: Mapping[Key, TracedArray], block: int, a
             building.barrier()
         elif isinstance(event, AccessEvent):
             building.access(event)
+        elif isinstance(event, ShuffleEvent):
+            building.shuffle(event)
         if len(building.rows) >= MAX_ROWS:
             break
     building.finish()
@@ -147,6 +151,28 @@ class _Rows:
             self._read(event, key, indices, per_thread)
         if event.kind != "read":
             self._write(event, key, indices, per_thread)
+
+    def shuffle(self, event: ShuffleEvent) -> None:
+        """Add a row of the values that threads pass on; what they write next comes from this row.
+
+        The threads keep their own values, too, unless they all read from one thread of the warp.
+        """
+        key = ("register", event.where.line if event.where else 0)
+        if key not in self._arrays:
+            return
+        self.finish()
+        self._begin(key)
+        own = event.threads
+        passed = AccessEvent("write", "shared", 0, event.block, own, own, event.bits, event.bits.shape[1], event.where)
+        self._write(passed, key, own, 1)
+        self.finish()
+        row = self._last[key]
+        is_broadcast = len(set((event.sources % WARP).tolist())) == 1 < len(event.threads)
+        for thread, source in zip(own.tolist(), event.sources.tolist(), strict=True):
+            used = dict.fromkeys((source,) if is_broadcast else (thread, source))
+            self._has_written[thread] = False
+            self._epochs[thread] += 1
+            self._reads[thread] = [(key, Source(row, index)) for index in used]
 
     def show(self, key: Key) -> None:
         """Add a row of an array that has none."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.devices.protocol import Device, LaunchProfile, Memory, Module
-from pytest_gpulab.devices.trace_events import LaunchTrace, Trace
+from pytest_gpulab.devices.trace_events import LaunchTrace, ShuffleEvent, Trace
 from pytest_gpulab.grading.compilation.builds import Build
 from pytest_gpulab.grading.correctness.trials import Trial
 from pytest_gpulab.grading.plans.replay import (
@@ -34,6 +34,7 @@ C_TYPES = {
     "float": np.float32, "double": np.float64, "int": np.int32, "unsigned": np.uint32, "unsigned int": np.uint32,
     "uint": np.uint32, "short": np.int16, "char": np.int8, "unsigned char": np.uint8, "long long": np.int64,
 }  # fmt: skip
+_SHUFFLED = re.compile(r"__shfl\w*\s*\([^,]+,\s*(\w+)\s*,")
 _SHARED = re.compile(r"__shared__\s+((?:unsigned\s+|long\s+)?\w+)\s+(\w+)\s*\[")
 
 
@@ -44,9 +45,10 @@ class TracedArray:
     Attributes:
         name: in the kernel.
         dtype, shape: as in NumPy.
-        contents: before the launch's first access; None for shared memory.
+        contents: before the launch's first access; None for shared memory and registers.
         unwritten: whether a read before a write is a hazard; for memory that earlier launches wrote, per element.
-        buffer: of the plan; empty for shared memory.
+        buffer: of the plan; empty for others.
+        is_register: whether the elements are values of a register, one per thread.
     """
 
     name: str
@@ -55,6 +57,7 @@ class TracedArray:
     contents: Array | None
     unwritten: bool | npt.NDArray[np.bool_]
     buffer: str = ""
+    is_register: bool = False
 
     def element(self, index: int) -> str:
         """Return the name of an element by its flat index, such as `tile[y=1, x=0]`."""
@@ -68,7 +71,7 @@ class Traced:
 
     Attributes:
         launches: the traces of its launches.
-        arrays: per launch, by (`shared` or `global`, start or address).
+        arrays: per launch, by (`shared` or `global`, start or address), or (`register`, line of a shuffle).
         run: the run that was traced.
         source: the compiled text.
         order: the order of warps, to follow "wrong"; empty if all warps run in step.
@@ -137,8 +140,27 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
             dtype = types.get(name, likely)
             shape = _shared_shape(nbytes // dtype.itemsize, each.block)
             known["shared", start] = TracedArray(name or "shared", dtype, shape, None, True)
+        known |= _registers(each, build.source, likely)
         found.append(known)
     return Traced(trial, tuple(snapshots.launches), tuple(found), run, build.source)
+
+
+def _registers(trace: LaunchTrace, source: str, dtype: np.dtype[Any]) -> dict[tuple[str, int], TracedArray]:
+    """Return the values that threads pass on in shuffles as arrays with an element per thread, by `register` and line.
+
+    A value of another size than 4 bytes is shuffled in parts, which are not shown.
+    """
+    found: dict[tuple[str, int], TracedArray] = {}
+    lines = source.splitlines()
+    for event in trace.events:
+        if isinstance(event, ShuffleEvent) and event.where is not None and dtype.itemsize == event.bits.shape[1]:
+            line = event.where.line
+            passed = _SHUFFLED.search(lines[line - 1]) if line <= len(lines) else None
+            name = passed[1] if passed else "value"
+            found.setdefault(
+                ("register", line), TracedArray(name, dtype, (prod(trace.block),), None, True, is_register=True)
+            )
+    return found
 
 
 class _Snapshots:

@@ -93,8 +93,8 @@ class _Layout:
             yield from self._cell(row, number, index, bad.get(index, ""))
         for mark in self._marks.get(number, ())[:1]:
             yield from self._beyond(row, number, mark)
-            others = len(self._marks[number]) - 1
-            more = f" (and {others} more elements)" if others else ""
+            others = len({other.index for other in self._marks[number]}) - 1
+            more = f" (and {others} more element{'s' * (others > 1)})" if others else ""
             bottom = top + THREADS + HEIGHT * self._lines(row) + 26
             yield f'<text class="bad-text" x="{LEFT}" y="{bottom}">{_text(mark.what)}{more}</text>'
         yield "</g>"
@@ -138,7 +138,8 @@ class _Layout:
         writers = row.writers.get(index, [])
         kind = ("written" if writers else "kept") + (" bad" if bad else "")
         value = f"{row.values[index]:.4g}" if row.known[index] else "?"
-        who = f", written by thread {', '.join(map(str, writers))} in line {row.line}" if writers else ""
+        verb = "passed on" if row.array.is_register else "written"
+        who = f", {verb} by thread {', '.join(map(str, writers))} in line {row.line}" if writers else ""
         hover = f"{row.array.element(index)} = {value}{who}{'; ' + bad if bad else ''}"
         yield f'<g class="{kind}"><title>{_text(hover)}</title>'
         yield f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'

@@ -118,6 +118,9 @@ class HazardChecker:
             for k, mask in self._carried_gaps(site, lanes):
                 self.shared.erase(lanes.column, _plus(address, k), mask)
 
+    def shuffle(self, lanes: Lanes, site: Site, source: Value, value: Value) -> None:
+        """No-op: a shuffle orders nothing and is checked where it is executed."""
+
     def _is_reserved(self, address: Value) -> bool:
         """Return True for shared memory of NVIDIA's libraries, which rely on more than CUDA guarantees."""
         reserved = self.launch.program.reserved_shared

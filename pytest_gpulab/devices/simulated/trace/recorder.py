@@ -8,12 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Value
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker, LaunchHazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Banked
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
-from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LaunchTrace, LineEvent
+from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LaunchTrace, LineEvent, ShuffleEvent
 
 Bits = npt.NDArray[Any]
 Kind = Literal["read", "write", "atomic"]
@@ -50,6 +50,14 @@ class RecordingChecker(HazardChecker):
         """Record and check an access to global memory."""
         self._record(lanes, site, offset, values, memory.base, lambda offsets, _: _global_bits(memory, offsets, site))
         super().access_global(lanes, site, memory, address, offset, values)
+
+    def shuffle(self, lanes: Lanes, site: Site, source: Value, value: Value) -> None:
+        """Record a shuffle."""
+        self._catch_up()
+        for block, _, where, threads in _of_blocks(lanes, self._blocks):
+            sources = threads - threads % WARP + np.broadcast_to(source, lanes.shape)[where].ravel()
+            bits = _joined([np.broadcast_to(value, lanes.shape)[where].ravel()])
+            self._trace.add(ShuffleEvent(block, threads, sources, bits, site.where))
 
     def barrier(self, columns: npt.NDArray[np.bool_] | None) -> None:
         """Record and check a barrier."""

@@ -61,6 +61,8 @@ def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Va
     A source lane outside of the group has the launch's value for `absent` lanes.
     """
     source, inside = _source(mode, lanes.laneid, b, c)
+    if wave.checker is not None:
+        wave.checker.shuffle(lanes, site, source, value)
     if (value.ndim == 0 or (value.shape[0] == 1 and not lanes.flat)) and lanes.whole_warps:
         return value, inside
     thread = (lanes.warpid.astype(np.intp) * WARP) + source  # (threads, 1 or blocks)
