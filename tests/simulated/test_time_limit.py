@@ -10,6 +10,8 @@ import pytest
 from places import Run, marked
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions
+from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
+from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 
 THREAD_TIME = "pytest_gpulab.devices.simulated.execution.launch_state.time.thread_time"
 ENDLESS_CPU_S = 3.0  # each takes some hundredths; a loop that is not recognised takes minutes
@@ -228,6 +230,24 @@ def test_the_line_is_that_of_a_loop_also_while_a_thread_is_beyond_it(run: Run, m
             run(source, np.zeros(2, np.int32), block=(512,), options=LaunchOptions(check=True, time_limit_s=limit_s))
         lines.add(caught.value.where)
     assert lines == {marked(source)}
+
+
+def test_the_line_is_that_of_the_last_loop_if_the_hazard_check_takes_too_long(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(_: HazardChecker) -> None:
+        raise TimeIsUp
+
+    monkeypatch.setattr(HazardChecker, "end", end)
+    source = """__global__ void f(float *x, unsigned n) {
+    float sum = 0;
+    for (unsigned k = 0; k <= threadIdx.x + n; ++k) // HERE
+        sum += x[k % 32];
+    x[threadIdx.x + 32] = sum;
+}"""
+    with pytest.raises(KernelFault, match="time limit") as caught:
+        run(source, np.ones(64, np.float32), np.uint32(9), options=LaunchOptions(check=True, time_limit_s=60))
+    assert caught.value.where is not None and abs(caught.value.where.line - marked(source).line) <= 1
 
 
 def test_one_long_basic_block_is_stopped_within_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +70,18 @@ class Record(NamedTuple):
     address: Value
     memory: Allocation | None
 
+    def by_block(self) -> Iterator[tuple[int, list[int], Any]]:
+        """Yield block, threads and location of the lanes, in order; lanes of a block at one location at once."""
+        threads = threads_of(self.lanes)
+        offsets = np.unique(self.address)
+        if len(offsets) > 1:
+            for (block, thread), location in zip(threads.tolist(), self.locations(), strict=True):
+                yield block, [thread], location
+            return
+        for block in dict.fromkeys(threads[:, 0].tolist()):
+            base = -1 - block if self.memory is None else self.memory.base
+            yield block, threads[threads[:, 0] == block, 1].tolist(), (base, int(offsets[0]))
+
     def locations(self) -> list[Any]:
         """Return the location in memory of each lane."""
         offsets = np.broadcast_to(self.address, self.lanes.shape).ravel(order="F").tolist()
@@ -118,15 +131,19 @@ class Fences:
         reader of the same block needs only a fence for the block. `answers` finds out if the later write is ordered
         after the first.
         """
+        each = list(zip(*(array.tolist() for array in (*first, second.block)), strict=True))
+        asked: dict[int, set[_Thread]] = defaultdict(set)
+        for block, thread, time, _ in each:
+            asked[time].add((block, thread))
         overtaken = {
-            is_near: self._overtaken(("fence", "block fence") if is_near else ("fence",))
+            is_near: self._overtaken(("fence", "block fence") if is_near else ("fence",), asked)
             for is_near in np.unique(first.block == second.block).tolist()
         }
-        each = zip(*(array.tolist() for array in (*first, second.block)), strict=True)
         found = [(time, (block, thread)) in overtaken[block == other] for block, thread, time, other in each]
         return np.array(found, np.bool_)
 
-    def _overtaken(self, fences: tuple[str, ...]) -> set[tuple[int, _Thread]]:
+    def _overtaken(self, fences: tuple[str, ...], asked: Mapping[int, set[_Thread]]) -> set[tuple[int, _Thread]]:
+        """Return the asked writes, by time and thread, with a later write of their block and no fence between."""
         # per block: the location of its last write, and the unfenced writes to it, as times by thread
         pending: dict[int, tuple[Any, dict[_Thread, list[int]]]] = defaultdict(lambda: (None, {}))
         found: set[tuple[int, _Thread]] = set()
@@ -135,13 +152,15 @@ class Fences:
                 for block, thread in threads_of(record.lanes).tolist():
                     pending[block][1].pop((block, thread), None)
             elif record.what in _WRITES:
-                threads = threads_of(record.lanes).tolist()
-                for (block, thread), location in zip(threads, record.locations(), strict=True):
+                wanted = asked.get(record.time, ())
+                for block, threads, location in record.by_block():
                     last, waiting = pending[block]
                     if last != location:
                         found.update((time, writer) for writer, times in waiting.items() for time in times)
                         last, waiting = pending[block] = location, {}
-                    waiting.setdefault((block, thread), []).append(record.time)
+                    for writer in wanted and [(block, thread) for thread in threads]:
+                        if writer in wanted:
+                            waiting.setdefault(writer, []).append(record.time)
         return found
 
     def classes(self) -> Classes:
@@ -265,43 +284,46 @@ class _Replay:
                 if self.visible_to(thread):
                     table[thread] |= self.visible_to(thread)
         else:
-            for thread, location in zip(threads, record.locations(), strict=True):
-                own = self._bit.get((record.time, thread), 0) if is_source else 0
-                self._observe(record.what, thread, location, own)
-                self._at(record.what, thread, location)
+            for block, lanes, location in record.by_block():
+                writers = [(block, thread) for thread in lanes]
+                own = [self._bit.get((record.time, writer), 0) for writer in writers] if is_source else [0] * len(lanes)
+                self._access(record.what, location, block, writers, own)
 
-    def _observe(self, what: str, thread: tuple[int, int], location: Any, own: int) -> None:
-        """Order a read after the accesses that made its value (causality order)."""
+    def _access(self, what: str, location: Any, block: int, threads: list[tuple[int, int]], own: list[int]) -> None:
+        """Replay a strong access of threads of a block to one location, thread by thread.
+
+        A read is ordered after the accesses that made its value (causality order), and acquires what was released.
+        """
+        visible, observed, published = self._visible, self._observed, self._published
         seen, unfenced = self._seen.get(location, 0), self._unfenced.get(location, 0)
-        if what in _READS and seen:
-            self._visible[thread] |= seen
-        if what in _READS and unfenced:
-            self._observed[thread] |= unfenced
-        if what != "read":
-            before = self.visible_to(thread) & self._strong_accesses.get(location, 0)
-            self._seen[location] = own | before | (seen if what != "write" else 0)
-            self._unfenced[location] = self.visible_to(thread) | (unfenced if what != "write" else 0)
-        if own:
-            self._strong_accesses[location] |= own
-
-    def _at(self, what: str, thread: tuple[int, int], location: Any) -> None:
-        block = thread[0]
-        if what in _READS:
-            found, in_block = self._released.get(location, 0), self._released_in_block.get(location, {}).get(block, 0)
-            if found or in_block:
-                self._visible[thread] |= found | in_block
-                self._published[thread] |= found
-        if what == "read":
-            return
-        if what == "write":  # a release sequence continues with an atomic, but not with a plain write
-            self._released.pop(location, None)
-            self._released_in_block.pop(location, None)
-        published = _of(self._published, thread)
-        in_block = published | _of(self._published_in_block, thread)
-        if published:
-            self._released[location] = self._released.get(location, 0) | published
-        if in_block:
-            self._released_in_block[location][block] = self._released_in_block[location].get(block, 0) | in_block
+        strong, released = self._strong_accesses.get(location, 0), self._released.get(location, 0)
+        in_block = self._released_in_block.get(location, {}).get(block, 0)
+        reads, writes, continues = what in _READS, what != "read", what != "write"
+        of_block = visible.get(block, 0), published.get(block, 0), self._published_in_block.get(block, 0)
+        for thread, bit in zip(threads, own, strict=True):
+            if reads and seen:
+                visible[thread] |= seen
+            if reads and unfenced:
+                observed[thread] |= unfenced
+            if writes:
+                known = visible.get(thread, 0) | of_block[0]
+                seen = bit | known & strong | (seen if continues else 0)
+                unfenced = known | (unfenced if continues else 0)
+            if reads and (released or in_block):
+                visible[thread] |= released | in_block
+                published[thread] |= released
+            if writes:
+                # a release sequence continues with an atomic, but not with a plain write
+                given = published.get(thread, 0) | of_block[1]
+                released = given | (released if continues else 0)
+                given |= self._published_in_block.get(thread, 0) | of_block[2]
+                in_block = given | (in_block if continues else 0)
+            strong |= bit
+        self._strong_accesses[location] = strong
+        if writes:
+            self._seen[location], self._unfenced[location], self._released[location] = seen, unfenced, released
+            others = self._released_in_block[location] if continues else {}
+            self._released_in_block[location] = {**others, block: in_block}
 
     def _synchronise(self, record: Record, threads: list[tuple[int, int]]) -> None:
         if record.what == "blocks":
