@@ -10,7 +10,7 @@ import pytest
 from places import Run, marked
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions
-from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
+from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 
 THREAD_TIME = "pytest_gpulab.devices.simulated.execution.launch_state.time.thread_time"
