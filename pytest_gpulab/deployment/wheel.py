@@ -54,9 +54,21 @@ def python_version() -> str:
 
 
 def constraints() -> str:
-    """Return the installed versions of all direct and indirect dependencies, for this version of Python."""
-    pins = sorted(f"{name}=={version}" for name, version in _dependencies(DISTRIBUTION, set()))
-    return "".join(f"{pin}; python_version == '{python_version()}'\n" for pin in pins)
+    """Return the installed versions of all direct and indirect dependencies.
+
+    Each is for this version of Python and for the older ones that it supports, such as that of a platform's image.
+    """
+    pins = sorted(f"{name}=={version}; {_pythons(name)}" for name, version in _dependencies(DISTRIBUTION, set()))
+    return "".join(f"{pin}\n" for pin in pins)
+
+
+def _pythons(name: str) -> str:
+    from packaging.specifiers import SpecifierSet
+
+    supported = SpecifierSet(metadata.metadata(name).get("Requires-Python") or "")
+    oldest = sorted(spec.version for spec in supported if spec.operator == ">=")
+    bounds = [f"python_version >= '{version}'" for version in oldest]
+    return " and ".join([*bounds, f"python_version <= '{python_version()}'"])
 
 
 def _dependencies(name: str, seen: set[str]) -> Iterator[tuple[str, str]]:
