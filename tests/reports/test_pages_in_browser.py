@@ -220,6 +220,14 @@ def test_a_narrow_screen_is_wide_enough(browser: Browser, report: Path, width: i
     assert browser.run("return document.documentElement.scrollWidth") <= width
 
 
+def test_no_table_scrolls_on_a_wide_screen(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    browser.tell("Emulation.setDeviceMetricsOverride", width=1100, height=800, deviceScaleFactor=1, mobile=False)
+    browser.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    wide = "[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)"
+    assert browser.run(f"return {wide}.map(each => each.innerText.slice(0, 60))") == []
+
+
 def width_of(browser: Browser, selector: str) -> float:
     return float(browser.run(f"return document.querySelector({selector!r}).getBoundingClientRect().width"))
 

@@ -69,9 +69,10 @@ def _histogram(axis: Axes, scores: Scores, top: int) -> None:
                 fontsize=9, color=INK, bbox=box,
             )  # fmt: skip
     tall = max(heights[min(int(middle / width), BINS - 1)], 0.08 * top)  # no number stands below the top of a bar
+    axis.vlines(middle, 0, tall, color=PAPER, linewidth=5)  # in grey the dashes and a bar look alike
     axis.vlines(middle, 0, tall, color=SERIES[1], linestyle="--", linewidth=2)
     _headed(axis, f"{_short(scores.title, 18)}\nn = {len(scores.shares)}")
-    axis.set(xlim=(0, 100), ylim=(0, 1.12 * top), xticks=(0, 25, 50, 75, 100))
+    axis.set(xlim=(0, 100), ylim=(0, 1.18 * top), xticks=(0, 25, 50, 75, 100))
     axis.locator_params(axis="y", integer=True, nbins=4)
 
 
