@@ -65,8 +65,8 @@ def constraints() -> str:
 def _pythons(name: str) -> str:
     from packaging.specifiers import SpecifierSet
 
-    supported = SpecifierSet(metadata.metadata(name).get("Requires-Python") or "")
-    oldest = sorted(spec.version for spec in supported if spec.operator == ">=")
+    stated: str | None = metadata.metadata(name)["Requires-Python"]
+    oldest = sorted(spec.version for spec in SpecifierSet(stated or "") if spec.operator == ">=")
     bounds = [f"python_version >= '{version}'" for version in oldest]
     return " and ".join([*bounds, f"python_version <= '{python_version()}'"])
 

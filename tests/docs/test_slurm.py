@@ -54,6 +54,7 @@ def test_the_script_starts_workers_that_grade(started: subprocess.Popen[str], tm
     with closing(ClusterExecutor(address)) as executor:
         assert executor.capacity == 4
     script = (tmp_path / "job.sh").read_text()
+    assert f"{sys.executable} -m distributed.cli.dask_worker {address} " in script
     assert "#SBATCH -p gpu\n" in script and "#SBATCH --gres=gpu:1\n" in script and "module load cuda\n" in script
     started.communicate("\n", timeout=HANG_S)
     assert started.returncode == 0
