@@ -38,6 +38,15 @@ __global__ void one_takes_long(float *x) {
     for (unsigned k = 0; blockIdx.x == 77 && threadIdx.x == 5 && k < 1000; k++) a = a * 0.5f + k;
     x[blockIdx.x * blockDim.x + threadIdx.x] = a;
 }
+__global__ void retries(float *x) {
+    __shared__ int sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    int old = sum, seen;
+    do { seen = old; old = atomicCAS(&sum, seen, seen + 1); } while (old != seen);
+    __syncthreads();
+    x[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
 __global__ void in_a_row(volatile float *x) {
     if (threadIdx.x == 0) {
         while (blockIdx.x > 0 && x[blockIdx.x - 1] == 0) {}
@@ -135,6 +144,12 @@ def test_a_launch_with_a_few_long_blocks_is_completed() -> None:
 def test_a_launch_that_would_take_too_long_is_not_completed() -> None:
     with pytest.raises(TooMuchWork, match="more than 10000 warp instructions"):
         complete("lengthy", seed=1, limit=10_000)
+
+
+def test_threads_that_retry_are_more_work_than_their_instructions() -> None:
+    """Each block has 128 x 129 / 2 compare-and-swaps of a lane."""
+    with pytest.raises(TooMuchWork):
+        complete("retries", seed=1, limit=BLOCKS * 128 * 129 // 2)
 
 
 def test_a_sample_alone_is_chosen_by_its_seed_too() -> None:

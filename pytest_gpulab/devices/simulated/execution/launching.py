@@ -18,6 +18,7 @@ from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 
 from .launch_state import Batch, LaunchState, all_counted
 from .scheduler import Scheduler
+from .wave import Wave
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
 WAVE_LOCAL_BYTES = 256 << 20  # local memory per wave; kernels that use much of it run in smaller waves
@@ -25,6 +26,7 @@ WAVE_SHARED_BYTES = 4 << 20  # shared memory per wave
 WAVE_STACK_BYTES = 32 << 20  # stacks per wave; saved registers and the hazard check take as much again
 MAX_THREADS = 1024  # per block, on every GPU
 STEP_WORK = 100  # overhead of a basic block, in warp instructions
+EXCHANGE_WORK = 2  # overhead of each lane of an atomic with a used result, in warp instructions
 MAX_IDLE_ROUNDS = 40  # rounds in which all waves wait and no register or byte changes; then the kernel is endless
 
 
@@ -209,10 +211,10 @@ class Effort:
     def __init__(self, launch: LaunchState, waves: int) -> None:
         self._launch, self._waves = launch, waves
         self._statements = [len(step.statements) for step in launch.program.steps]
-        self._steps = self._ended = self._done = 0
+        self._overhead = self._ended = self._done = 0
         self._least: float = math.inf  # work of a wave
 
-    def end_wave(self, steps: int) -> None:
+    def end_wave(self, wave: Wave) -> None:
         """Record the end of a wave.
 
         The waves of a sample are alike. If they are not, few blocks have most of the work, and another sample would
@@ -221,12 +223,13 @@ class Effort:
         Raises:
             TooMuchWork: at this rate, all waves together exceed the limit.
         """
-        self._steps, self._ended = self._steps + steps, self._ended + 1
+        self._overhead += STEP_WORK * wave.steps + EXCHANGE_WORK * wave.exchanges
+        self._ended += 1
         limit, counters = self._launch.options.complete_within, self._launch.counters
         if limit is None or counters is None:
             return
         counted = sum(map(mul, counters.warps, self._statements))
-        before, self._done = self._done, counted + self._launch.tally.issued + STEP_WORK * self._steps
+        before, self._done = self._done, counted + self._launch.tally.issued + self._overhead
         self._least = min(self._least, self._done - before)
         is_sample = self._launch.options.sample_blocks is not None
         if is_sample and self._ended == 1 < self._waves:
@@ -255,7 +258,7 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
             active.remove(scheduler)
             if launch.counters is not None:
                 launch.counters.end_wave(scheduler.wave.shape)
-            effort.end_wave(scheduler.wave.steps)
+            effort.end_wave(scheduler.wave)
             launch.end_wave(scheduler.wave.counters is not None, scheduler.wave.length)
         # A wave that has just ended may have written what the last one waits for.
         if not (waiting or ended) and len(active) == 1 and active[0].stalled.is_alone:

@@ -41,6 +41,7 @@ class Wave:
 
     Attributes:
         steps: number of basic blocks executed, over all groups.
+        exchanges: number of lanes of atomics with a used result, over all executions.
         length: number of statements in them: the longest path of a thread, or more if paths diverge.
         clock: its clock.
     """
@@ -49,7 +50,7 @@ class Wave:
         self.launch, self.program, self.arena = launch, launch.program, launch.arena
         self.shape = Shape(launch.grid, launch.block, block_ids)
         self.counters = launch.counters if is_counted else None
-        self.steps = self.length = 0
+        self.steps = self.length = self.exchanges = 0
         self.clock = Clock()
         self._doubles: dict[int, tuple[Value, Value]] = {}
         fill = launch.options.fill
@@ -288,6 +289,7 @@ class Wave:
         self, lanes: Lanes, site: Site, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
     ) -> Value:
         """Execute an atomic operation; return the old values (zeros if not `wanted`)."""
+        self.exchanges += lanes.n if wanted else 0
         out = np.zeros(lanes.shape, dtype)
         spaces = self._by_space(lanes, address) if site.space == "generic" else [(site.space, None, address)]
         for space, subset, inner in spaces:
