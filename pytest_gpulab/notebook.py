@@ -39,9 +39,12 @@ class Magics:
     def gpulab(self, line: str, cell: str) -> Grade | None:
         """Grade the cell: `%%gpulab EXERCISE [--exercises DIR] [--device sim] [--seed N]`."""
         given = _parsed("gpulab", line, ("--exercises", "exercises"), ("--seed", "1"))
+        if given is None:
+            return None
         catalogue = Catalogue(Path(given.exercises))
         if given.name not in catalogue.names:
-            _tell(f"There is no exercise {given.name} in {given.exercises}: {', '.join(catalogue.names)}.")
+            there = ", ".join(catalogue.names) or "it has none; `gpulab course DIR` writes a folder with them"
+            _tell(f"There is no exercise {given.name} in {given.exercises}: {there}.")
             return None
         try:
             exercise, device = catalogue.load(given.name), self._device(given.device)
@@ -59,6 +62,8 @@ class Magics:
     def cuda(self, line: str, cell: str) -> None:
         """Compile the cell into a variable: `%%cuda NAME [--device sim]`."""
         given = _parsed("cuda", line)
+        if given is None:
+            return
         try:
             module: Module = self._device(given.device).compile(cell, f"{given.name}.cu")
         except (CompileError, DeviceUnavailable) as error:
@@ -72,16 +77,24 @@ class Magics:
 
         if spec not in self._devices:
             self._devices[spec], _ = open_device(spec)
+            kind = type(self._devices[spec])
+            self._shell.display_formatter.formatters["text/html"].for_type(
+                kind, lambda device: device_html(device.info)
+            )
         return self._devices[spec]
 
 
-def _parsed(magic: str, line: str, *options: tuple[str, str]) -> argparse.Namespace:
+def _parsed(magic: str, line: str, *options: tuple[str, str]) -> argparse.Namespace | None:
+    """Return the arguments of a magic; None if they are wrong, which argparse has printed beside the cell."""
     parser = argparse.ArgumentParser(f"%%{magic}", add_help=False)
     parser.add_argument("name")
     parser.add_argument("--device", default="auto")
     for option, default in options:
         parser.add_argument(option, default=default)
-    return parser.parse_args(shlex.split(line))
+    try:
+        return parser.parse_args(shlex.split(line))
+    except SystemExit:  # would end in a warning about leaving the notebook
+        return None
 
 
 def _tell(message: str) -> None:

@@ -39,12 +39,21 @@ def test_the_notebook_runs(course: Path) -> None:
     assert loaded == compiled == ""
     assert "<caption>simulated GPU" in device
     assert "[ 0  2  4  6  8 10 12 14]" in launched and "<caption>twice</caption>" in launched
+    assert "estimated time, ms" in launched and "limited by" in launched
     assert "constant_memory: 65 of 100 points" in graded and "concept: " in graded
 
 
 def test_mistakes_are_shown_beside_the_cell(course: Path) -> None:
-    cells = ["%load_ext pytest_gpulab", "%%gpulab scan\nx", "%%cuda k --device sim\n__global__ void k() { <b> }"]
+    cells = [
+        "%load_ext pytest_gpulab",
+        "%%gpulab scan\nx",
+        "%%gpulab\nx",
+        "%%gpulab scan --exercises no\nx",
+        "%%cuda k --device sim\n__global__ void k() { <b> }",
+    ]
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
-    _, unknown, broken = run(made, course)
+    _, unknown, nameless, missing, broken = run(made, course)
     assert "There is no exercise scan in exercises: constant_memory." in unknown
+    assert "the following arguments are required: name" in nameless and "To exit" not in nameless
+    assert "in no: it has none; `gpulab course DIR` writes a folder with them." in missing
     assert "k.cu(1): error" in broken and "<b>" not in broken
