@@ -32,7 +32,7 @@ from program_runs import run
         ),
         (
             "host_pointer", "an illegal memory access was encountered\n", 1,
-            ("is a host pointer", "at host_pointer.cu:9\n", "first by block 0 thread 0"),
+            ("the address is a host pointer", "at host_pointer.cu:9\n", "first by block 0 thread 0"),
         ),
         (
             "device_pointer", "the squares are computed\n", 139,

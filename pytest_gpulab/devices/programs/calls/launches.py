@@ -143,7 +143,9 @@ def _with_host_pointer(session: Session, fault: KernelFault) -> None:
     address = getattr(missed, "address", None)
     if fault.location is None and getattr(missed, "space", "") == "global" and address is not None:
         nowhere = getattr(missed, "nowhere", "")
-        fault.what = fault.what.replace(nowhere, f"the address {address:#x} is {session.described(address)}")
+        found = session.described(address)  # a host pointer differs in each run, and says nothing
+        number = f" {address:#x}" if session.is_device_address(address) or not address else ""
+        fault.what = fault.what.replace(nowhere, f"the address{number} is {found}")
 
 
 def _code_of(error: DeviceError) -> Error:
