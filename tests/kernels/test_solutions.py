@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doc_pages import blocks, commands, first_difference
@@ -29,6 +30,11 @@ def naive_kernels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graded, Pat
     return grade(submissions, scratch), submissions
 
 
+def hazards(grade: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return findings of hazards, harmless ones as well."""
+    return [finding for check in grade["checks"] if check["kind"] == "safe" for finding in check["findings"]]
+
+
 def test_all_solutions_pass_as_expected(solutions: Graded) -> None:
     assert solutions.exit_code == 0, solutions.output
 
@@ -47,6 +53,7 @@ def test_the_readme_shows_this_report(solutions: Graded) -> None:
 @pytest.mark.parametrize("path", SOLUTIONS, ids=named)
 def test_a_solution_earns_its_stated_points(solutions: Graded, path: Path) -> None:
     assert_points(solutions.grades[path], path)
+    assert hazards(solutions.grades[path]) == []
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=named)
@@ -68,6 +75,7 @@ def test_the_naive_kernel_earns_all_correctness_points_and_no_speed_points(
     for check in (check for check in grade["checks"] if check["kind"] != "uses"):
         earned_all = check["points"] == check["max_points"] and check["verdict"] == "passed"
         assert not earned_all if check["kind"] == "speedup" else earned_all, "\n".join(problems(grade))
+    assert hazards(grade) == []
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=named)
