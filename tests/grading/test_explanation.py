@@ -176,6 +176,17 @@ def test_a_transposed_tile_is_drawn_with_its_padding() -> None:
     assert arrows(figure, 2) == {(5 * x + y, 4 * y + x, 4 * y + x) for x in range(4) for y in range(4)}
 
 
+def test_a_tile_with_a_halo_has_the_shape_of_its_declaration() -> None:
+    (figure,) = draw("solutions/stencil/01_shared_tile.cu").figures
+    (tile,) = {row.array.shape for row in figure.rows if row.array.name == "tile"}
+    assert len(tile) == 2 and tile[0] > 4
+
+
+def test_a_right_kernel_is_drawn_with_a_full_block() -> None:
+    trial = draw("solutions/divergence/01_two_way_by_warp.cu").trial
+    assert trial.problem.size == trial.prepared.plan.launches[0].block[0]
+
+
 def test_a_race_is_drawn_in_the_order_in_which_the_result_is_wrong() -> None:
     found = draw("tests/wrong/reduction/missing_barrier.cu")
     assert found.note.endswith("in which the result is wrong: the first warp runs first.")

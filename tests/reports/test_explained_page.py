@@ -8,6 +8,7 @@ import pytest
 from browser import Browser
 from browser import browser as browser
 from selenium.webdriver.common.keys import Keys
+from test_pages_in_browser import contrast
 
 from pytest_gpulab.command import main
 from pytest_gpulab.devices import open_device
@@ -119,6 +120,22 @@ def test_each_section_of_a_page_has_its_own_source_and_steps(browser: Browser, t
     lines = "return [...document.querySelectorAll('.source .now')].map(each => each.dataset.line)"
     assert browser.run(lines) == ["23", "19"]
     assert browser.run("return document.querySelectorAll('#one .row.later').length") == 0
+
+
+def test_the_figures_of_several_blocks_are_below_each_other(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of("tests/wrong/scan/offset_of_own_block.cu", tmp_path))
+    boxes = "[...document.querySelectorAll('section.figure')].map(each => each.getBoundingClientRect())"
+    found = browser.run(f"return {boxes}.map(box => [box.left, box.width])")
+    assert len(found) == 5 and len({left for left, _ in found}) == 1 and min(width for _, width in found) > 600
+
+
+def test_text_in_figures_has_contrast(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    for scheme in ("light", "dark"):
+        browser.emulate("", scheme)
+        style = "const of = name => getComputedStyle(document.querySelector('.flow')).getPropertyValue(name).trim();"
+        ink, soft, paper = browser.run(f"{style} return ['--ink', '--soft', '--paper'].map(of)")
+        assert contrast(ink, paper) > 7 and contrast(soft, paper) > 4.5
 
 
 def test_long_values_stay_in_their_cells(browser: Browser, tmp_path: Path) -> None:

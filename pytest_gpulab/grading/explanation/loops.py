@@ -54,10 +54,7 @@ def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
         source: the submission.
         known: values of names, such as `blockDim.x`, tunables and scalar parameters.
     """
-    known = dict(known)
-    for name, text in _CONSTANT.findall(source):
-        with suppress(ValueError, SyntaxError, KeyError, ArithmeticError):
-            known.setdefault(name, _evaluated(text, known))
+    known = with_constants(source, known)
     found = []
     for match in _FOR.finditer(source):
         name, first, condition, update = (group.strip() for group in match.groups())
@@ -69,6 +66,22 @@ def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
         end = source.count("\n", 0, _end(source, match.end())) + 1
         found.append(Loop(begin, end, name, values))
     return found
+
+
+def with_constants(source: str, known: Mapping[str, int]) -> dict[str, int]:
+    """Return the known values with those of the constants in the source."""
+    values = dict(known)
+    for name, text in _CONSTANT.findall(source):
+        if (value := evaluated(text, values)) is not None:
+            values.setdefault(name, value)
+    return values
+
+
+def evaluated(text: str, known: Mapping[str, int]) -> int | None:
+    """Return the value of an integer expression of known names; None if it has other parts."""
+    with suppress(ValueError, SyntaxError, KeyError, ArithmeticError):
+        return _evaluated(text, known)
+    return None
 
 
 def around(loops: list[Loop], line: int) -> Loop | None:

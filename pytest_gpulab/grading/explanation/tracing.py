@@ -28,6 +28,8 @@ from pytest_gpulab.grading.plans.replay import (
     replay,
 )
 
+from .loops import evaluated, with_constants
+
 Array = npt.NDArray[Any]
 
 C_TYPES = {
@@ -138,7 +140,9 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
         likely = np.dtype(plan.buffers[0].dtype)
         for name, (start, nbytes) in each.shared.items():
             dtype = types.get(name, likely)
-            shape = _shared_shape(nbytes // dtype.itemsize, each.block)
+            shape = _declared_shape(name, build.source, trial.problem.tunables)
+            if prod(shape) != nbytes // dtype.itemsize:
+                shape = _shared_shape(nbytes // dtype.itemsize, each.block)
             known["shared", start] = TracedArray(name or "shared", dtype, shape, None, True)
         known |= _registers(each, build.source, likely)
         found.append(known)
@@ -197,6 +201,14 @@ def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, np.dtype
         if plain in C_TYPES:
             found[name] = np.dtype(C_TYPES[plain])
     return found
+
+
+def _declared_shape(name: str, source: str, tunables: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the extents of a shared array of two dimensions from its declaration; empty if they are not known."""
+    declared = re.search(rf"__shared__[^;]*\b{re.escape(name)}\s*\[([^];]+)\]\s*\[([^];]+)\]\s*[,;]", source)
+    known = with_constants(source, tunables)
+    extents = [evaluated(text, known) for text in declared.groups()] if declared and name else []
+    return tuple(extent for extent in extents if extent is not None)
 
 
 def _shared_shape(elements: int, block: tuple[int, int, int]) -> tuple[int, ...]:

@@ -16,8 +16,8 @@ MAX_COLUMNS = 64
 MAX_ARROWS = 400  # of a row
 
 STYLE = """
-.flow { font: 12px ui-monospace, monospace; --ink: #1b1b1b; --soft: #8a8a8a; --paper: #ffffff; --own: #cfe3fb;
-  --line: #5b84b1; --bad: #c0182c; --bad-fill: #fbd5d9; }
+.flow { font: 12px ui-monospace, monospace; --ink: #1b1b1b; --soft: #666666; --paper: #ffffff; --own: #cfe3fb;
+  --line: #33608f; --bad: #c0182c; --bad-fill: #fbd5d9; }
 .flow text { fill: var(--ink); text-anchor: middle; }
 .flow .caption, .flow .note { text-anchor: start; }
 .flow .note, .flow .index, .flow .idle { fill: var(--soft); font-size: 10px; }

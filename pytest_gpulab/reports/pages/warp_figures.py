@@ -9,7 +9,7 @@ from pytest_gpulab.grading.explanation.warps import BANKS, WARP, LineRun, WarpAc
 SIZE, LEFT = 14, 46
 
 STYLE = """
-.warps { font: 11px ui-monospace, monospace; --ink: #1b1b1b; --on: #5b84b1; --off: #e4e4e4; --bad: #c0182c; }
+.warps { font: 11px ui-monospace, monospace; --ink: #1b1b1b; --on: #33608f; --off: #e4e4e4; --bad: #c0182c; }
 .warps text { fill: var(--ink); }
 .warps .on { fill: var(--on); }
 .warps .off { fill: var(--off); }
