@@ -46,6 +46,25 @@ def test_a_baseline_that_faults_is_at_fault(course: Course) -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("2 * x + y}", "3 * x + y}", "elements are wrong"),
+        ("(-(-n // block),)", "(-(-(n - 1) // block) or 1,)", "never written"),
+    ],
+    ids=["a wrong reference", "too few blocks"],
+)
+def test_a_failure_that_the_baseline_shares_is_the_exercises(course: Course, old: str, new: str, reason: str) -> None:
+    assert old in RIGHT
+    written(course, RIGHT.replace(old, new), submission=SUBMISSION)
+    result = course.grade("submissions")
+    counts = result.parseoutcomes()
+    assert counts["errors"] > 0 and not {"failed", "skipped"} & set(counts)
+    output = " ".join(result.stdout.str().split())
+    assert "The exercise's own baseline naive.cu fails here, too: `out`: " in output and reason in output
+    assert "smallest failing input" not in output
+
+
+@pytest.mark.parametrize(
     ("exercise", "submission", "status"),
     [(RIGHT, SUBMISSION, 0), (RIGHT, SUBMISSION.replace("i < n", "i < n - 1"), 1), (RAISING, SUBMISSION, 10)],
     ids=["graded", "failing work", "the exercise"],

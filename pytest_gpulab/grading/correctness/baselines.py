@@ -1,4 +1,4 @@
-"""The outputs of a baseline, compared before its time counts: a wrong one makes every kernel look slow or fast."""
+"""The outputs of a baseline: a wrong one makes kernels look slow or fast, or shows that the exercise is wrong."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import numpy as np
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of
-from pytest_gpulab.grading.findings import of_error
-from pytest_gpulab.grading.plans.prepare import instructors_code, make_plan, prepare, rng_for
+from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, cases_of
+from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan, prepare, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST
+from pytest_gpulab.grading.time_limits import TIME_LIMIT
 
 from .checked_launches import run_fresh
 from .judging import wrong_with
@@ -35,16 +38,60 @@ def check_baseline(loaded: LoadedExercise, builds: Builds, device: Device, varia
     if not fitting:
         return
     case = max(fitting, key=lambda sized: sized[0])[1]
-    problem, pattern = case.problem(build.tunables), case.patterns[0]
-    plan = make_plan(loaded.exercise, problem)
+    pattern = case.patterns[0]
     rng = rng_for(seed, loaded.name, "baseline", case.name, pattern)
+    if found := _failure(loaded, build, device, case, pattern, rng):
+        raise BuildFailed("failed", replace(found, what=f"in case {case.name!r}, {found.what}"))
+
+
+def shared_failure(
+    loaded: LoadedExercise, device: Device, sha256: str, seed: int, case: Case, pattern: str, found: Finding
+) -> Finding | None:
+    """Return the exercise's mistake if its baseline fails a case as a submission does; None if it does not.
+
+    Args:
+        loaded: the exercise.
+        device: a simulated GPU.
+        sha256: hash of the submission; the baseline itself is not compared.
+        seed: the seed of the input data.
+        case: the case that the submission fails.
+        pattern: the input pattern with which it fails.
+        found: the submission's finding.
+    """
+    builds = Builds(loaded.folder / "naive.cu", loaded, device)
+    if found.code == TIME_LIMIT or builds.sha256 in ("", sha256):
+        return None
+    try:
+        rng = rng_for(seed, loaded.name, case.name, pattern)
+        own = _failure(loaded, builds.of(case.variant), device, case, pattern, rng)
+    except (BuildFailed, InstructorsMistake):  # speed checks report it
+        return None
+    if own is None or (own.code != found.code and not {own.code, found.code} <= {*WRONG_RESULTS}):
+        return None
+    what = f"The exercise's own baseline naive.cu fails here, too: {own.what}"
+    return finding(EXERCISES_MISTAKE, what, evidence=own.evidence)
+
+
+def _failure(
+    loaded: LoadedExercise, build: Build, device: Device, case: Case, pattern: str, rng: np.random.Generator
+) -> Finding | None:
+    """Return the fault or the wrong result of a baseline in a case; None if it is correct.
+
+    Raises:
+        BuildFailed: the device cannot run it.
+        InstructorsMistake: the exercise's own code is wrong.
+    """
+    with instructors_code("size"):
+        problem = case.problem(build.tunables)
+    plan = make_plan(loaded.exercise, problem)
     prepared = prepare(loaded.exercise, problem, plan, pattern, rng)
     run = run_fresh(device, build, plan, prepared.inputs, FIRST.options)
     if run.error is not None:
-        raise BuildFailed(*of_error(run.error))
-    if wrong := wrong_with(run, prepared, FIRST):
-        what = f"in case {case.name!r}, {wrong[0].what}"
-        raise BuildFailed("failed", replace(wrong[0], what=what))
+        verdict, found = of_error(run.error)
+        if verdict != "failed":  # such as too little memory: no mistake of the baseline
+            raise BuildFailed(verdict, found)
+        return found
+    return next(iter(wrong_with(run, prepared, FIRST)), None)
 
 
 def _elements(case: Case, tunables: Mapping[str, int]) -> int:

@@ -141,7 +141,7 @@ class CaseRuns:
         self._outcomes: dict[str, CaseOutcome] = {}
         self._limits, self._budget = limits, budget
         self._stopped: list[tuple[Case, Finding]] = []
-        self._has_hung = False
+        self._has_hung = self._has_own_failure = False
         self.rereads = Rereads()
 
     def outcome(self, case: Case) -> CaseOutcome:
@@ -156,7 +156,7 @@ class CaseRuns:
             # Only the runs of a case count, not the time of its build.
             outcome = self._given_up() or self._run(case, build)
             self._budget.begin()
-            self._outcomes[case.name] = self._noted(case, outcome)
+            self._outcomes[case.name] = self._blamed(case, self._noted(case, outcome))
         return self._outcomes[case.name]
 
     def _given_up(self) -> CaseOutcome | None:
@@ -181,6 +181,22 @@ class CaseRuns:
         self._stopped.append((case, outcome.findings[0]))
         self._budget.be_short()
         return outcome
+
+    def _blamed(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
+        """Return the outcome to report: the exercise is at fault if its baseline fails in the same way.
+
+        Only on the simulated GPU, which survives faults. After a failure of its own, a submission is not compared
+        again: so a failing submission costs one run of the baseline.
+        """
+        is_alone = self._is_simulated and not self._limits.beside_a_gpu
+        if outcome.verdict != "failed" or self._has_own_failure or not is_alone:
+            return outcome
+        from .baselines import shared_failure
+
+        pattern, (found, *_) = outcome.pattern or case.patterns[0], outcome.findings
+        mistake = shared_failure(self._loaded, self._device, self._builds.sha256, self._seed, case, pattern, found)
+        self._has_own_failure = mistake is None
+        return outcome if mistake is None else CaseOutcome("not gradable", (mistake,), pattern=pattern)
 
     def with_likely_cause(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Add the likely cause that another case of the variant reveals to a wrong result without one.
