@@ -398,6 +398,5 @@ def _ordered(
     flat = np.broadcast_to(index, lanes.shape).ravel(order="F")
     operands = [np.broadcast_to(value, lanes.shape).ravel(order="F") for value in values]
     found = apply(view, flat, operation, operands, wanted)
-    if found is None:
-        return np.zeros((), view.dtype)[()]
-    return np.ascontiguousarray(found.reshape(lanes.shape, order="F"))
+    no_result = np.zeros((), view.dtype)[()]
+    return no_result if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))

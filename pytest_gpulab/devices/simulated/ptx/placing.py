@@ -8,12 +8,12 @@ gets the line where its value or address was computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_gpulab.devices.protocol import SourceLine
 
-from .syntax import Address, Instruction, Not, Operand, Pair, Reg, Statement, Vector
+from .syntax import Instruction, Statement, registers_of
 
 _LOADS = ("ld", "ldu", "atom")
 _STORES = ("st", "red", "atom")
@@ -45,7 +45,7 @@ class Unplaced:
         if not isinstance(last, Instruction) or (has_line and not self._waiting):
             return
         guard = [last.guard[0]] if last.guard else []
-        used = [self._waiting[name] for name in _registers([*last.operands, *guard]) if name in self._waiting]
+        used = [self._waiting[name] for name in registers_of([*last.operands, *guard]) if name in self._waiting]
         loads = frozenset[int]().union(*used)
         if has_line:
             self._place(body, loads, last)
@@ -55,7 +55,7 @@ class Unplaced:
         if last.op[0] in _LOADS and "param" not in last.op:
             loads |= {len(body) - 1}
         if loads:
-            self._waiting.update(dict.fromkeys(_registers(last.operands[:1]), loads))
+            self._waiting.update(dict.fromkeys(registers_of(last.operands[:1]), loads))
 
     def _place(self, body: list[Statement], loads: frozenset[int], user: Instruction) -> None:
         for index in loads:
@@ -72,26 +72,11 @@ def _placed(store: Instruction, body: Sequence[Statement], barriers: set[SourceL
     if store.where is None or store.where not in barriers:
         return store
     for operand in reversed(store.operands):
-        relevant = set(_registers([operand]))
+        relevant = set(registers_of([operand]))
         for maker in reversed(body[-MAX_STATEMENTS:-1]):
-            if not isinstance(maker, Instruction) or relevant.isdisjoint(_registers(maker.operands[:1])):
+            if not isinstance(maker, Instruction) or relevant.isdisjoint(registers_of(maker.operands[:1])):
                 continue
             if maker.where not in barriers:
                 return replace(store, where=maker.where)
-            relevant.update(_registers(maker.operands[1:]))
+            relevant.update(registers_of(maker.operands[1:]))
     return store
-
-
-def _registers(operands: Sequence[Operand]) -> Iterator[str]:
-    """Yield the names of the registers in operands."""
-    for operand in operands:
-        if isinstance(operand, Reg):
-            yield operand.name
-        elif isinstance(operand, Address):
-            yield from _registers([operand.base])
-        elif isinstance(operand, Vector):
-            yield from _registers(operand.items)
-        elif isinstance(operand, Pair):
-            yield from _registers([operand.first, operand.second])
-        elif isinstance(operand, Not):
-            yield from _registers([operand.operand])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pytest_gpulab.devices.protocol import SourceLine
@@ -64,6 +65,33 @@ class Not:
 
 
 Operand = Reg | Imm | Sym | Address | Vector | Pair | Not
+
+
+def items_of(operand: Operand) -> tuple[Operand, ...]:
+    """Return the items of a vector; another operand alone."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def registers_of(operands: Iterable[Operand]) -> list[str]:
+    """Return the names of the registers in operands."""
+    found = []
+    for operand in operands:
+        kind = type(operand)
+        if kind is Reg:
+            found.append(operand.name)  # type: ignore[union-attr]
+        elif kind is not Imm and kind is not Sym:
+            found += registers_of(_parts(operand))
+    return found
+
+
+def _parts(operand: Operand) -> Iterable[Operand]:
+    if isinstance(operand, Vector):
+        return operand.items
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    if isinstance(operand, Address):
+        return (operand.base,)
+    return (operand.operand,) if isinstance(operand, Not) else ()
 
 
 @dataclass(slots=True, unsafe_hash=True)  # immutable by convention, as `Reg`

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
-    Address,
     Call,
-    Imm,
     Instruction,
-    Not,
-    Operand,
-    Pair,
     Reg,
     Statement,
-    Sym,
-    Vector,
+    registers_of,
 )
 
 TENSOR_CORES = {"wmma", "mma", "ldmatrix", "stmatrix", "movmatrix"}
@@ -32,27 +25,6 @@ _NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fenc
               "griddepcontrol", "stmatrix", "sust"}  # fmt: skip
 MBARRIER_TESTS = {"test_wait", "try_wait"}
 _MBARRIER_RESULTS = {"arrive", "arrive_drop", "pending_count", *MBARRIER_TESTS}
-
-
-def _registers(operands: Iterable[Operand]) -> list[str]:
-    found = []
-    for operand in operands:
-        kind = type(operand)
-        if kind is Reg:
-            found.append(operand.name)  # type: ignore[union-attr]
-        elif kind is not Imm and kind is not Sym:
-            found += _registers(_parts(operand))
-    return found
-
-
-def _parts(operand: Operand) -> Iterable[Operand]:
-    if isinstance(operand, Vector):
-        return operand.items
-    if isinstance(operand, Pair):
-        return operand.first, operand.second
-    if isinstance(operand, Address):
-        return (operand.base,)
-    return (operand.operand,) if isinstance(operand, Not) else ()
 
 
 @lru_cache(maxsize=4096)
@@ -83,10 +55,10 @@ def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[l
     operands = statement.operands
     if operands and has_result(statement.op):
         first = operands[0]
-        defined = [first.name] if type(first) is Reg else _registers(operands[:1])
-        used = _registers(operands[1:])
+        defined = [first.name] if type(first) is Reg else registers_of(operands[:1])
+        used = registers_of(operands[1:])
     else:
-        defined, used = [], _registers(operands)
+        defined, used = [], registers_of(operands)
     if statement.guard is not None:
         used.append(statement.guard[0].name)
     return defined, used

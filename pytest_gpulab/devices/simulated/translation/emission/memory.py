@@ -6,7 +6,16 @@ The wave (`w` in generated code) owns the memories; every access passes its grou
 from __future__ import annotations
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Reg, Sym, Vector
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    Address,
+    Call,
+    Imm,
+    Instruction,
+    Operand,
+    Reg,
+    Sym,
+    items_of,
+)
 from pytest_gpulab.devices.simulated.translation.calls.inline import REFUSED
 from pytest_gpulab.devices.simulated.translation.sites import atomic_kind
 
@@ -31,17 +40,13 @@ def _space(instruction: Instruction) -> str:
     return "generic"
 
 
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
 @emits("ld", "ldu", modifiers=f"{_CACHING} {_ORDER} {_PLACES} v2 v4 v8")
 def _load(b: BlockWriter, i: Instruction) -> None:
     target, address = i.operands[:2]
     if not isinstance(address, Address):
         raise CannotSimulate("an address of this form")
     code, space = CODES[i.op[-1]], _space(i)
-    items = _items(target)
+    items = items_of(target)
     if space == "param":
         _load_parameter(b, i, items, address, code)
         return
@@ -73,7 +78,7 @@ def _store(b: BlockWriter, i: Instruction) -> None:
     code, space = CODES[i.op[-1]], _space(i)
     if not isinstance(address, Address) or space == "param":  # parameters of functions are registers at this point
         raise CannotSimulate("an address of this form")
-    items = _items(value)
+    items = items_of(value)
     site = b.names.site(space, "write", int(code[1]) * len(items), i)
     values = ", ".join(b.read(item, code) for item in items)
     b.lines.append(f"w.store_{space}(L, {site}, {b.address(address)}, [{values}])")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Instruction, Operand, Reg, Vector
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Instruction, Operand, Reg, items_of
 from pytest_gpulab.devices.simulated.translation.fragments import ELEMENTS, Fragment, accesses
 
 from .block import BlockWriter, emits
@@ -97,7 +97,7 @@ def _move_matrix(b: BlockWriter, i: Instruction) -> None:
     site = b.names.site(space, "read" if is_load else "write", nbytes, i)
     call = f"{i.op[1]}_matrix(w, L, {site}, {(matrix, shape, kind)!r}, {layout!r}"
     if is_load:
-        call += f", {len(_items(registers))}, {b.address(address)}, {stride})"
+        call += f", {len(items_of(registers))}, {b.address(address)}, {stride})"
         _write_all(b, registers, call, part.register)
     else:
         b.lines.append(f"{call}, {b.address(address)}, {stride}, {_read_all(b, registers, part.register)})")
@@ -117,7 +117,7 @@ def _move_tiles(b: BlockWriter, i: Instruction) -> None:
     is_load = i.op[0] == "ldmatrix"
     registers, address = i.operands if is_load else i.operands[::-1]
     tiles = next((int(word[1]) for word in i.op if word in ("x1", "x2", "x4")), 0)
-    if (shape, kinds) != ("m8n8", ["b16"]) or tiles != len(_items(registers)) or not isinstance(address, Address):
+    if (shape, kinds) != ("m8n8", ["b16"]) or tiles != len(items_of(registers)) or not isinstance(address, Address):
         _refuse(i, shape, ".".join(kinds))
     site = b.names.site(_space(i), "read" if is_load else "write", 16, i)
     call = f"{'load' if is_load else 'store'}_tiles(w, L, {site}, {tiles}, {'trans' in i.op}, {b.address(address)}"
@@ -162,22 +162,18 @@ def _refuse(i: Instruction, shape: str, kinds: str) -> NoReturn:
 def _check_count(i: Instruction, part: Fragment, operand: Operand) -> None:
     """Check the number of registers per lane; `wmma` has 8 for factors of halves in each shape."""
     is_repeated = i.op[0] == "wmma" and part.kind == "f16" and part.matrix in "ab"
-    given, needed = len(_items(operand)), 8 if is_repeated else part.registers
+    given, needed = len(items_of(operand)), 8 if is_repeated else part.registers
     if given != needed:
         registers = "1 register" if given == 1 else f"{given} registers"
         raise CannotSimulate(f"tensor cores: {registers} instead of {needed} in {i.op[0]}", i.where)
 
 
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
 def _read_all(b: BlockWriter, operand: Operand, code: str) -> str:
-    return f"[{', '.join(b.read(item, code) for item in _items(operand))}]"
+    return f"[{', '.join(b.read(item, code) for item in items_of(operand))}]"
 
 
 def _write_all(b: BlockWriter, target: Operand, call: str, code: str) -> None:
     values = b.assign(call)
-    for number, item in enumerate(_items(target)):
+    for number, item in enumerate(items_of(target)):
         if isinstance(item, Reg):
             b.write(item, f"{values}[{number}]", code)

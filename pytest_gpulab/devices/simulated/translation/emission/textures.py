@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Operand, Pair, Reg, Sym, Vector
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Operand, Pair, Reg, Sym, items_of
 
 from .block import CODES, BlockWriter, emits
 
@@ -70,7 +70,7 @@ def _read_surface(b: BlockWriter, i: Instruction) -> None:
 def _write_surface(b: BlockWriter, i: Instruction) -> None:
     form, count, code, mode = _access(i)
     handle, places = _source(b, i, i.operands[0], form, "i4", "surfaces")
-    values = [b.read(item, code) for item in _items(i.operands[1])]
+    values = [b.read(item, code) for item in items_of(i.operands[1])]
     site = b.names.site("surface", "write", int(code[1]) * count, i)
     how = f"[{', '.join(places)}], ({form!r}, {mode!r}), [{', '.join(values)}]"
     b.lines.append(f"w.launch.textures.write(w, L, {site}, {handle}, {how})")
@@ -88,12 +88,12 @@ def _access(i: Instruction) -> tuple[str, int, str, str]:
 
 def _source(b: BlockWriter, i: Instruction, operand: Operand, form: str, code: str, what: str) -> tuple[str, list[str]]:
     """Return expressions for the handle and the coordinates of `[handle, {coordinates}]`."""
-    items = _items(operand)
+    items = items_of(operand)
     if len(items) != 2:
         _refuse(f"{what}: separate samplers", i)
     if isinstance(items[0], Sym):
         _refuse(f"{what}: {what[:-1]} references", i)
-    places = _items(items[1])[: _FORMS[form]]
+    places = items_of(items[1])[: _FORMS[form]]
     layered = form.startswith("a")
     codes = ["u4" if layered else code, *[code] * 2]
     return b.read(items[0], "u8"), [b.read(place, code) for place, code in zip(places, codes, strict=False)]
@@ -106,10 +106,6 @@ def _results(b: BlockWriter, target: Operand, call: str, code: str) -> None:
         b.write(target.second, b.names.constant(1, "?"), "?")
         target = target.first
     values = b.assign(call)
-    for k, item in enumerate(_items(target)):
+    for k, item in enumerate(items_of(target)):
         if not (isinstance(item, Sym) and item.name == "_"):
             b.write(item, f"{values}[{k}]", code)
-
-
-def _items(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
