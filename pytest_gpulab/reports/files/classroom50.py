@@ -84,7 +84,8 @@ def document(row: Row, context: Context) -> dict[str, Any]:
 
 def not_graded(text: str, context: Context) -> str:
     """Return the file for a submission without a grade: 0 of 0 points."""
-    test = {"test-name": "not graded", "passed": False, "score": 0, "max-score": 0, "message": cleaned(text)}
+    message = f"Not graded, by no fault of yours. {cleaned(text)}"
+    test = {"test-name": "not graded", "passed": False, "score": 0, "max-score": 0, "message": message}
     return json_text({**_heading(context), "score": 0, "max-score": 0, "tests": [test]})
 
 
