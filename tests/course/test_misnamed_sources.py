@@ -52,3 +52,8 @@ def test_a_source_with_another_ending_beside_a_submission_is_named_with_the_same
 def test_ignored_files_beside_a_submission_are_named_sources_first(tmp_path: Path) -> None:
     names = ("reduction.cu", "a.txt", "skan.cu")
     assert told(tmp_path, "no-exercise", *names) == "2 files for no exercise, left out: skan.cu, a.txt."
+
+
+def test_a_c_source_is_named_before_the_other_files_of_a_repository(tmp_path: Path) -> None:
+    found = told(tmp_path, "no-source", "NOTES.md", "a.txt", "b.txt", "c.txt", "transpose.cpp")
+    assert found.startswith("There is no .cu file, but transpose.cpp, NOTES.md, ")

@@ -319,12 +319,15 @@ class _Student:
         has_other_ending = any(entry.suffix != ".cu" and self._is_meant_as_source(entry) for entry in self.others)
         return ": submissions end in .cu" if has_other_ending else ""
 
-    def _rank_as_source(self, entry: Entry) -> tuple[bool, bool]:
-        return entry.suffix != ".cu", not self._is_meant_as_source(entry)
+    def _rank_as_source(self, entry: Entry) -> tuple[bool, bool, bool]:
+        return entry.suffix != ".cu", not self._is_meant_as_source(entry), entry.suffix not in _OF_C
 
     def _is_meant_as_source(self, entry: Entry) -> bool:
         name = entry.parts[-1].casefold()
         return ".cu" in name or Path(name).stem in map(str.casefold, self.exercises)
+
+
+_OF_C = (".c", ".cc", ".cpp", ".cxx", ".cuh", ".h", ".hpp")
 
 
 def _exercise_of(parts: Sequence[str], by_name: Mapping[str, str]) -> str | None:
