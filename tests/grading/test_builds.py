@@ -338,4 +338,4 @@ def test_tunables_reach_the_plan_or_take_their_default(bench: Bench) -> None:
     assert bench.result("compile", right(), plan=spying, tunables=(with_default,)).verdict == "passed"
     submission = program(kernel(), symbols=tunable("BLOCK_SIZE", 64))
     assert bench.result("compile", submission, plan=spying, tunables=(with_default,)).verdict == "passed"
-    assert seen == [32, 32, 64, 64]
+    assert list(dict.fromkeys(seen)) == [32, 64], "the number of plans per build is not fixed"
