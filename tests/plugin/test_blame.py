@@ -50,8 +50,9 @@ def test_a_baseline_that_faults_is_at_fault(course: Course) -> None:
     [
         ("2 * x + y}", "3 * x + y}", "elements are wrong"),
         ("(-(-n // block),)", "(-(-(n - 1) // block) or 1,)", "never written"),
+        ("np.int32(n))", "np.int32(n + 1))", "Invalid"),
     ],
-    ids=["a wrong reference", "too few blocks"],
+    ids=["a wrong reference", "too few blocks", "a wrong argument"],
 )
 def test_a_failure_that_the_baseline_shares_is_the_exercises(course: Course, old: str, new: str, reason: str) -> None:
     assert old in RIGHT
@@ -60,7 +61,7 @@ def test_a_failure_that_the_baseline_shares_is_the_exercises(course: Course, old
     counts = result.parseoutcomes()
     assert counts["errors"] > 0 and not {"failed", "skipped"} & set(counts)
     output = " ".join(result.stdout.str().split())
-    assert "The exercise's own baseline naive.cu fails here, too: `out`: " in output and reason in output
+    assert "The exercise's own baseline naive.cu fails here, too: " in output and reason in output
     assert "smallest failing input" not in output
 
 

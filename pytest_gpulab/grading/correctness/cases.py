@@ -142,6 +142,7 @@ class CaseRuns:
         self._limits, self._budget = limits, budget
         self._stopped: list[tuple[Case, Finding]] = []
         self._has_hung = self._has_own_failure = False
+        self._shared: dict[str, Finding] = {}  # failures that the baseline shares, by code
         self.rereads = Rereads()
 
     def outcome(self, case: Case) -> CaseOutcome:
@@ -195,7 +196,10 @@ class CaseRuns:
 
         pattern, (found, *_) = outcome.pattern or case.patterns[0], outcome.findings
         mistake = shared_failure(self._loaded, self._device, self._builds.sha256, self._seed, case, pattern, found)
+        mistake = mistake or self._shared.get(found.code)  # in other cases, the baseline's blocks may hide it
         self._has_own_failure = mistake is None
+        if mistake is not None:
+            self._shared[found.code] = mistake
         return outcome if mistake is None else CaseOutcome("not gradable", (mistake,), pattern=pattern)
 
     def with_likely_cause(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
