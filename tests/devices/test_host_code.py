@@ -27,7 +27,6 @@ KERNELS = sorted(
     if "GPULAB_TODO" not in path.read_text() and "reduction_host" not in path.parts  # a whole program
 )
 RIGHT = [path for path in KERNELS if "wrong" not in path.parts]
-SOME = [*RIGHT, *[path for path in KERNELS if "wrong" in path.parts][::5]]  # most wrong ones are nearly right ones
 BEFORE = """#include <stdio.h>
 #include <iostream>
 #include <vector>
@@ -142,7 +141,7 @@ def ptx_of(source: str, headers: dict[str, str]) -> list[str]:
     return [re.sub(r"__\w{8}_\d+_\w+_cu_\w{8}(?:_\d+)?", "", line) for line in lines]
 
 
-@pytest.mark.parametrize("path", SOME, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_kernel_within_a_program_is_the_same_kernel(path: Path) -> None:
     source = path.read_text()
     exercise = next(name for name in path.parts[::-1] if (ROOT / "exercises" / name).is_dir())
