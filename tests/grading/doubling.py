@@ -96,7 +96,7 @@ class Bench:
         path = self.folder / "student.cu"
         path.write_bytes(submission if isinstance(submission, bytes) else submission.encode())
         loaded = LoadedExercise("twice", self.folder, replace(EXERCISE, **changes))
-        return Grader(loaded, path, self.device, seed, "student", CaseLimits(smallest=False))
+        return Grader(loaded, path, self.device, seed, "student", CaseLimits(smallest="none"))
 
     def results(self, submission: Program | str | bytes, **changes: Any) -> dict[str, CheckResult]:
         return {check.name: check for check in self.grader(submission, **changes).grade().checks}

@@ -37,7 +37,7 @@ def found(gpu: Device, kernel: str, case: str) -> Finding:
     """Return the first finding about a kernel of tests/wrong in one of its exercise's cases."""
     name, _, _ = kernel.partition("/")
     loaded = catalogue().load(name)
-    grader = Grader(loaded, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, SEED, limits=CaseLimits(smallest=False))
+    grader = Grader(loaded, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, SEED, limits=CaseLimits(smallest="none"))
     grader._has_failed = True  # what this case tells, not what others do
     (check,) = [check for check in checks_of(loaded.exercise) if check.name == f"correct[{case}]"]
     return grader.run(check).findings[0]

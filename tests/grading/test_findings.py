@@ -36,7 +36,7 @@ def catalogue() -> Catalogue:
 def graded(gpu: Device, catalogue: Catalogue, kernel: str, name: str, first: bool = False) -> CheckResult:
     """Return one check's result of a kernel of tests/wrong; `first` if nothing has failed before, as under -x."""
     exercise = catalogue.load(kernel.partition("/")[0])
-    grader = Grader(exercise, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, 20, limits=CaseLimits(smallest=False))
+    grader = Grader(exercise, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, 20, limits=CaseLimits(smallest="none"))
     grader._has_failed = not first
     return next(grader.run(check) for check in checks_of(exercise.exercise) if check.name == name)
 
