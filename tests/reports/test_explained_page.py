@@ -126,6 +126,8 @@ def test_the_figures_of_several_blocks_are_below_each_other(browser: Browser, tm
     browser.open(page_of("tests/wrong/scan/offset_of_own_block.cu", tmp_path))
     boxes = "[...document.querySelectorAll('section.figure')].map(each => each.getBoundingClientRect())"
     found = browser.run(f"return {boxes}.map(box => [box.left, box.width])")
+    names = browser.run("return [...document.querySelectorAll('[role=region]')].map(each => each.ariaLabel)")
+    assert len(set(names)) == len(names) > 5
     assert len(found) == 5 and len({left for left, _ in found}) == 1 and min(width for _, width in found) > 600
 
 
