@@ -23,12 +23,12 @@ def test_the_classic_table() -> None:
     )
     assert report(gradebook).splitlines()[:7] == [
         "== gpulab: sum, speed at n=65536",
-        "submission  verdict   points       ms   GB/s    step   total  needs        next  occup.  regs",
-        "----------  --------  ------  -------  -----  ------  ------  -----  ----------  ------  ----",
+        "submission  verdict   points       ms   GB/s    step   total        next  occup.  regs",
+        "----------  --------  ------  -------  -----  ------  ------  ----------  ------  ----",
         "naive.cu    baseline           ~0.640   ~414           1.00x",
-        "1_modulo    failed*    10/30   ~0.640   ~414  ~1.00x  ~1.00x   1.5x  1.5x (+20)     50%    16",
-        "2_strided   passed     30/30   ~0.400   ~662  ~1.60x  ~1.60x   1.5x           -     50%    16",
-        "10_loads    passed     30/30  ~0.0665  ~3984  ~6.02x  ~9.62x   1.5x           -     50%    16",
+        "1_modulo    failed*    10/30   ~0.640   ~414  ~1.00x  ~1.00x  1.5x (+20)     50%    16",
+        "2_strided   passed     30/30   ~0.400   ~662  ~1.60x  ~1.60x           -     50%    16",
+        "10_loads    passed     30/30  ~0.0665  ~3984  ~6.02x  ~9.62x           -     50%    16",
     ]
 
 
@@ -36,8 +36,8 @@ def test_estimates_are_marked_and_explained() -> None:
     text = report(book(("a.cu", [speed(0.2)])))
     row = next(line for line in text.splitlines() if line.startswith("a "))
     assert row.count("~") == 3
-    legend = "\ntotal: over the baseline; needs: the total that is required; next: the next tier and its points.\n"
-    assert legend in text and "step" not in text  # the only submission has no row above but the baseline
+    assert "\ntotal: over the baseline.\n" in text
+    assert "step" not in text  # the only submission has no row above but the baseline
     assert "\nstep: speedup over the row above; total: " in report(book(("a.cu", [speed(0.2)]), ("b.cu", [speed(0.1)])))
     assert text.endswith("~ estimated by a cost model of the GPU: an estimate, never a measurement.")
     assert "~" not in report(book(("a.cu", [speed(0.2, estimated=False)])))
@@ -50,7 +50,7 @@ def test_the_rows_figures_come_from_the_required_tier_against_the_naive_kernel()
         speed(0.2, threshold=2),
     ]
     lines = report(book(("a.cu", tiers))).splitlines()
-    assert lines[5].split()[3:9] == ["~0.200", "~1325", "~3.20x", "2x", "9x", "(+20)"]
+    assert lines[5].split()[3:9] == ["~0.200", "~1325", "~3.20x", "9x", "(+20)", "50%"]
     assert not any(line.startswith("+ 9x") for line in lines)
 
 
@@ -63,10 +63,10 @@ def test_further_variants_and_baselines_have_their_own_rows() -> None:
     assert rows == [
         ("naive.cu", "baseline", "~0.640", "~414", "1.00x"),
         ("+ eight-way", "~0.640", "~414", "1.00x"),
-        ("a", "passed", "60/60", "~0.400", "~662", "~1.60x", "~1.60x", "1.5x", "50%", "16"),
-        ("+ eight-way", "~0.200", "~1325", "~3.20x", "~3.20x", "3x", "50%", "16"),
-        ("b", "passed", "40/40", "~0.400", "~662", "~1.00x", "~1.60x", "1.5x", "50%", "16"),
-        ("+ eight-way", "~0.100", "~2650", "~2.00x", "~6.40x", "3x", "50%", "16"),
+        ("a", "passed", "60/60", "~0.400", "~662", "~1.60x", "~1.60x", "50%", "16"),
+        ("+ eight-way", "~0.200", "~1325", "~3.20x", "~3.20x", "50%", "16"),
+        ("b", "passed", "40/40", "~0.400", "~662", "~1.00x", "~1.60x", "50%", "16"),
+        ("+ eight-way", "~0.100", "~2650", "~2.00x", "~6.40x", "50%", "16"),
     ]
 
 
@@ -88,7 +88,7 @@ def test_unknown_figures() -> None:
     lines = report(book(("a.cu", [speed(0.4, bandwidth_gb_s=None)]), ("b.cu", [correct()]))).splitlines()
     assert lines[3].split()[-5:] == ["~0.640", "n/a", "1.00x"] or "n/a" in lines[3]
     assert lines[4].split()[4] == "n/a"
-    assert lines[5].split() == ["b", "passed", "10/10", *"-------"]
+    assert lines[5].split() == ["b", "passed", "10/10", *"------"]
 
 
 @pytest.mark.parametrize(

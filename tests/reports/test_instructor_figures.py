@@ -198,7 +198,8 @@ def test_speedups_stand_beside_all_that_is_asked_of_them() -> None:
         grade("s1", "scan", timed(), bonus, estimated, check("speedup[1.1x blelloch]", measurement=other)),
         grade("s2", "scan", timed(elapsed_ms=0.25, speedup=4.0)),
     ]
-    plain, two_way = all_series(made)
+    plain, two_way, blelloch = all_series(made)
+    assert blelloch.title == "scan, blelloch"
     assert (plain.title, two_way.title) == ("scan", "scan, two-way") and two_way.estimated and not plain.estimated
     assert plain.thresholds == (Threshold(1.5, True), Threshold(3.0, False))
     assert [(point.speedup, point.interval) for point in plain.points] == [(2.0, (1.9, 2.1)), (4.0, (1.9, 2.1))]

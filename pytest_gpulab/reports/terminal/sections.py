@@ -26,6 +26,11 @@ from .text import abridged, width, wrapped
 Section = tuple[str, list[str]]
 
 NEXT_STEP = "hint: Write the code, then delete the file's GPULAB_TODO lines. -v shows them."
+COLUMNS = {
+    "step": "speedup over the row above",
+    "total": "over the baseline",
+    "next": "the next tier and its points",
+}
 MAX_PRINTED = 10
 """Most lines of a kernel's output that are shown per check; `-v` shows all that was kept."""
 
@@ -113,6 +118,13 @@ def _findings_section(gradebook: Gradebook, verbosity: int, with_output: bool) -
         yield "gpulab: findings", lines
 
 
+def _legend(grades: Iterable[Grade]) -> str:
+    """Return the meaning of the columns that are shown."""
+    tables = (table_lines(list(group), set()) for _, group in groupby(grades, key=lambda grade: grade.exercise))
+    shown = {name for header, *_ in tables for name in header.split()}
+    return "; ".join(f"{name}: {meaning}" for name, meaning in COLUMNS.items() if name in shown) + "."
+
+
 def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) -> Iterator[str]:
     """Yield the footnotes of the tables, or of a class's grades."""
     if any(grade.swept for grade in gradebook.grades):
@@ -124,10 +136,7 @@ def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) 
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
     has_tables = not of_class or verbosity > 0
     if measurements and has_tables:
-        step = "step: speedup over the row above; " if len(gradebook.grades) > 1 else ""
-        yield from wrapped(
-            f"{step}total: over the baseline; needs: the total that is required; next: the next tier and its points."
-        )
+        yield from wrapped(_legend(gradebook.grades))
     yield from _thresholds(gradebook.grades)
     if any(measurement.estimated for measurement in measurements) and has_tables:
         yield ESTIMATED

@@ -21,11 +21,11 @@ from .text import width
 
 INCOMPLETE = "incomplete"
 NAIVE = "naive.cu"
-_HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "needs", "next", "occup.", "regs")
-LEAST_NEEDED = ("regs", "needs", "occup.", "step", "GB/s", "shared", "best", "next")
+_HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "next", "occup.", "regs")
+LEAST_NEEDED = ("regs", "occup.", "step", "GB/s", "shared", "best", "next")
 """Columns of tables that a narrow terminal has no room for, in the order in which they are left out."""
 SHORT_NAME = 28  # columns of a submission's name
-_UNMEASURED = ("-",) * 8
+_UNMEASURED = ("-",) * 7
 _TIER = re.compile(r"speedup\[[^ \]]* ?")
 WORST_FIRST: tuple[Verdict, ...] = ("failed", "not gradable", "inconclusive", "not started")
 
@@ -80,7 +80,7 @@ def table_lines(
         headers, rows = _without("step", headers, rows)
     if all(row[headers.index("next")] in ("", "-") for row in rows):
         headers, rows = _without("next", headers, rows)
-    for name in LEAST_NEEDED[:3]:  # before names are cut too short
+    for name in LEAST_NEEDED[:2]:  # before names are cut too short
         if max(map(len, _layout(headers, rows))) > width() + max(0, max(len(row[0]) for row in rows) - SHORT_NAME):
             headers, rows = _without(name, headers, rows)
     return laid_out(headers, rows)
@@ -126,7 +126,7 @@ def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]], parts: Collec
         above.setdefault(label, of_baseline(measurement))
     for label in sorted(above, key=lambda label: label != headline):
         row = (above[label].baseline, "baseline") if label == headline else (f"+ {label}", "")
-        yield *row, "", *_figures(above[label], None)[:2], "", "1.00x", "", "", "", ""
+        yield *row, "", *_figures(above[label], None)[:2], "", "1.00x", "", "", ""
     names = short_names([grade.submission for grade in grades])
     for name, grade in zip(names, grades, strict=True):
         timed = timings(grade)
@@ -177,7 +177,6 @@ def _figures(measurement: Measurement, above: Measurement | None, following: str
         "n/a" if bandwidth is None else tilde + three_digits(bandwidth),
         f"{tilde}{above.elapsed_ms / measurement.elapsed_ms:.2f}x" if above is not None and comparable else "-",
         f"{tilde}{measurement.speedup:.2f}x",
-        f"{measurement.threshold:g}x",
         following,
         "n/a" if occupancy is None else f"{occupancy:.0%}",
         "n/a" if registers is None else str(registers),

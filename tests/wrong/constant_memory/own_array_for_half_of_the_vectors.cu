@@ -12,7 +12,7 @@ __global__ void field(float *out, int width, int height, int count)
         return;
     float2 mine[32];
     for (int k = 0; k < count; ++k)
-        mine[k] = vectors[k];
+        mine[k] = vectors[k];  // BUG: memory
     float sum = 0;
     for (int k = 0; k < count; ++k) {
         const float dx = x - mine[k].x, dy = y - mine[k].y;

@@ -15,6 +15,6 @@ __global__ void histogram(const unsigned char *in, unsigned *out, int n)
         atomicAdd(&bins[in[i]], 1u);
     __syncthreads();
     for (int bin = threadIdx.x; bin < BINS; bin += BLOCK_SIZE)
-        if (bins[bin] != 0)
+        if (bins[bin] != 0)  // BUG: uninitialised
             atomicAdd(&out[bin], bins[bin]);
 }

@@ -15,7 +15,7 @@ __global__ void histogram(const unsigned char *in, unsigned *out, int n)
     if (i >= n)
         return;
     atomicAdd(&bins[in[i]], 1u);
-    __syncthreads();
+    __syncthreads();  // BUG: barrier
     for (int bin = threadIdx.x; bin < BINS; bin += BLOCK_SIZE)
         if (bins[bin] != 0)
             atomicAdd(&out[bin], bins[bin]);

@@ -17,5 +17,5 @@ __global__ void histogram(const unsigned char *in, unsigned *out, int n)
     __syncthreads();
     for (int bin = threadIdx.x; bin < BINS; bin += BLOCK_SIZE)
         if (bins[bin] != 0)
-            out[bin] += bins[bin];
+            out[bin] += bins[bin];  // BUG: race
 }

@@ -9,5 +9,5 @@ __global__ void matrix_sum(const float *a, const float *b, float *out, int width
     int x = blockIdx.x * TILE_X + threadIdx.x;
     int y = blockIdx.y * TILE_Y + threadIdx.y;
     if (x < width && y < height)
-        out[y * height + x] = a[y * height + x] + b[y * height + x];
+        out[y * height + x] = a[y * height + x] + b[y * height + x];  // BUG: memory
 }

@@ -10,5 +10,5 @@ __global__ void matrix_sum(const float *a, const float *b, float *out, int width
     int x = blockIdx.x * TILE_X + threadIdx.x;
     int y = blockIdx.y * TILE_Y + threadIdx.y;
     if (x < width && y < height)
-        out[y * pitch + x] = a[y * pitch + x] + b[y * pitch + x];
+        out[y * pitch + x] = a[y * pitch + x] + b[y * pitch + x];  // BUG: memory
 }

@@ -10,7 +10,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     GPULAB_T mine[ITEMS_PER_THREAD];
     unsigned count = 0;
     for (unsigned k = 0; k <= ITEMS_PER_THREAD && first + k < n; ++k)
-        mine[count++] = in[first + k];
+        mine[count++] = in[first + k];  // BUG: memory
     GPULAB_T value = GPULAB_IDENTITY;
     for (unsigned k = 0; k < count; ++k)
         value = GPULAB_OP(value, mine[k]);

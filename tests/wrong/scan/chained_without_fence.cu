@@ -14,7 +14,7 @@ __device__ float chained(volatile unsigned long long *ready, float *prefixes, un
         while (ready[tile - 1] == 0)
             ;
         __threadfence();
-        before = prefixes[tile - 1];
+        before = prefixes[tile - 1];  // BUG: race
     }
     prefixes[tile] = before + sum;
     ready[tile] = 1;

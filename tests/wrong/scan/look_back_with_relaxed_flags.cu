@@ -40,7 +40,7 @@ __global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, 
                 flag = seen < 0 ? 2 : Flag(status[seen]).load(cuda::memory_order_relaxed);
             while (__any_sync(0xffffffffu, flag == 0));
             const unsigned known = __ballot_sync(0xffffffffu, flag == 2), needed = known ? __ffs(known) : 32;
-            float value = t < needed && seen >= 0 ? (flag == 2 ? prefixes : aggregates)[seen] : 0;
+            float value = t < needed && seen >= 0 ? (flag == 2 ? prefixes : aggregates)[seen] : 0;  // BUG: race
             for (int step = 16; step > 0; step /= 2)
                 value += __shfl_xor_sync(0xffffffffu, value, step);
             sum += value;

@@ -25,6 +25,6 @@ __global__ void stencil(const int *in, int *out, int width, int height)
     int sum = 0;
     for (int dy = 0; dy <= 2 * RADIUS; ++dy)
         for (int dx = 0; dx <= 2 * RADIUS; ++dx)
-            sum += tile[threadIdx.y + dy][threadIdx.x + dx];
+            sum += tile[threadIdx.y + dy][threadIdx.x + dx];  // BUG: uninitialised
     out[y * width + x] = sum;
 }

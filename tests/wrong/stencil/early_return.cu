@@ -18,7 +18,7 @@ __global__ void stencil(const int *in, int *out, int width, int height)
             bool is_inside = u >= 0 && u < width && v >= 0 && v < height;
             tile[row][column] = is_inside ? in[v * width + u] : 0;
         }
-    __syncthreads();
+    __syncthreads();  // BUG: barrier
     int x = left + threadIdx.x, y = top + threadIdx.y;
     if (x >= width || y >= height)
         return;

@@ -29,6 +29,6 @@ __global__ void stencil(const int *in, int *out, int width, int height)
         return;
     int sum = 0;
     for (int dy = 0; dy <= 2 * RADIUS; ++dy)
-        sum += row_sums[threadIdx.y + dy][threadIdx.x];
+        sum += row_sums[threadIdx.y + dy][threadIdx.x];  // BUG: race
     out[y * width + x] = sum;
 }

@@ -15,6 +15,6 @@ __global__ void stencil(const int *in, int *out, int width, int height)
     int sum = 0;
     for (int v = y - RADIUS; v <= y + RADIUS; ++v)
         for (int u = x - RADIUS; u <= x + RADIUS; ++u)
-            sum += in[v * width + u];
+            sum += in[v * width + u];  // BUG: memory
     out[y * width + x] = sum;
 }

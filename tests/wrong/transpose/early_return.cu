@@ -12,7 +12,7 @@ __global__ void transpose(const float *in, float *out, int width, int height)
     if (x >= width || y >= height)
         return;
     tile[threadIdx.y][threadIdx.x] = in[y * width + x];
-    __syncthreads();
+    __syncthreads();  // BUG: barrier
     x = left + threadIdx.y, y = top + threadIdx.x;
     if (x < width && y < height)
         out[x * height + y] = tile[threadIdx.x][threadIdx.y];

@@ -20,5 +20,5 @@ __global__ void transpose(const float *in, float *out, int width, int height)
     int y = top + threadIdx.x;
     for (int column = threadIdx.y; column < TILE_X; column += TILE_Y)
         if (left + column < width && y < height)
-            out[(left + column) * height + y] = tile[threadIdx.x][column];
+            out[(left + column) * height + y] = tile[threadIdx.x][column];  // BUG: uninitialised
 }

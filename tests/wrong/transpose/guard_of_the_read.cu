@@ -15,5 +15,5 @@ __global__ void transpose(const float *in, float *out, int width, int height)
     __syncthreads();
     x = left + threadIdx.y, y = top + threadIdx.x;
     if (is_inside)
-        out[x * height + y] = tile[threadIdx.x][threadIdx.y];
+        out[x * height + y] = tile[threadIdx.x][threadIdx.y];  // BUG: memory
 }

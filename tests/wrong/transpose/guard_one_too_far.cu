@@ -10,7 +10,7 @@ __global__ void transpose(const float *in, float *out, int width, int height)
     int left = blockIdx.x * TILE_X, top = blockIdx.y * TILE_Y;
     int x = left + threadIdx.x, y = top + threadIdx.y;
     if (x < width && y <= height)
-        tile[threadIdx.y][threadIdx.x] = in[y * width + x];
+        tile[threadIdx.y][threadIdx.x] = in[y * width + x];  // BUG: memory
     __syncthreads();
     x = left + threadIdx.y, y = top + threadIdx.x;
     if (x < width && y < height)

@@ -13,5 +13,5 @@ __global__ void transpose(const float *in, float *out, int width, int height)
         tile[threadIdx.y][threadIdx.x] = in[y * width + x];
     x = left + threadIdx.y, y = top + threadIdx.x;
     if (x < width && y < height)
-        out[x * height + y] = tile[threadIdx.x][threadIdx.y];
+        out[x * height + y] = tile[threadIdx.x][threadIdx.y];  // BUG: race
 }
