@@ -1,4 +1,4 @@
-"""Make docs/results-h200.md from what the proofs wrote; sections of proofs that are not named stay as they are:
+"""Make a page of results from what the proofs wrote; sections of proofs that are not named stay as they are:
 
 python tests/gpu/proof/page.py ladder.json itself.json ... --output docs/results-h200.md
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from figures import FIGURE_HEADERS, figure_rows
 from tabulate import tabulate
 
-INTRODUCTION = """# Results on an NVIDIA H200
+INTRODUCTION = """# Results on an {gpu}
 
 Measurements of what pytest-gpulab promises of grading on a real GPU. Each section names its command. Run it from a
 checkout, on a machine with a GPU, with the package installed or its folder on `PYTHONPATH`. The column *met* says if a
@@ -23,11 +24,16 @@ bar is met. `tests/gpu/proof/page.py` makes this page from the output of these c
 
 
 def page(proofs: list[dict[str, Any]], earlier: str = "") -> str:
-    """Return the page as Markdown: an earlier page's sections, with those of the proofs in the place of their like."""
-    _, *kept = f"{earlier}\n".split("\n## ")
+    """Return the page as Markdown: an earlier page's sections, with those of the proofs in the place of their like.
+
+    The first proof names the GPU of a new page.
+    """
+    introduction, *kept = f"{earlier}\n".split("\n## ")
+    if not earlier:
+        introduction = INTRODUCTION.format(gpu=re.sub(r"^\d+ x ", "", proofs[0]["machine"]["device"]))
     sections = {text.partition("\n")[0]: f"## {text.rstrip()}\n" for text in kept}
     sections |= {proof["title"]: "\n".join(section(proof)) for proof in proofs}
-    return "\n".join([INTRODUCTION, *sections.values()])
+    return "\n".join([f"{introduction.rstrip()}\n", *sections.values()])
 
 
 def section(proof: dict[str, Any]) -> Iterator[str]:
