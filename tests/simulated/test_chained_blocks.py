@@ -8,6 +8,7 @@ from places import Run, marked
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated.execution.launching import Effort
+from pytest_gpulab.devices.simulated.execution.wave import Wave
 
 VOLATILE = {"WAIT": "while (ready[b - 1] == 0);", "SET": "ready[b] = 1;"}
 ATOMIC = {"WAIT": "while (atomicAdd((int *)&ready[b - 1], 0) == 0);", "SET": "atomicExch((int *)&ready[b], 1);"}
@@ -45,9 +46,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     executed: list[int] = []
     original = Effort.end_wave
 
-    def end_wave(self: Effort, steps: int) -> None:
-        executed.append(steps)
-        original(self, steps)
+    def end_wave(self: Effort, wave: Wave) -> None:
+        executed.append(wave.steps)
+        original(self, wave)
 
     monkeypatch.setattr(Effort, "end_wave", end_wave)
     return executed
