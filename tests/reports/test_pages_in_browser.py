@@ -228,6 +228,17 @@ def test_no_table_scrolls_on_a_wide_screen(browser: Browser, report: Path) -> No
     assert browser.run(f"return {wide}.map(each => each.innerText.slice(0, 60))") == []
 
 
+def test_long_names_stay_above_their_sources(browser: Browser, tmp_path: Path) -> None:
+    book = Made(40).gradebook()
+    book.sources = dict.fromkeys(book.duplicates[0].submissions, "int a;\n")
+    (tmp_path / "report.html").write_text(page(book, EVENING), encoding="utf-8")
+    browser.open(tmp_path / "report.html")
+    browser.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    headers = "[...document.querySelectorAll('.compared th.l')]"
+    browser.run(f"{headers}.forEach(each => {{ each.textContent = 'a_long_name'.repeat(9); }})")
+    assert browser.run(f"return {headers}.map(each => each.scrollWidth <= each.clientWidth)") == [True, True]
+
+
 def width_of(browser: Browser, selector: str) -> float:
     return float(browser.run(f"return document.querySelector({selector!r}).getBoundingClientRect().width"))
 
