@@ -65,8 +65,8 @@ def constraints() -> str:
 def _pythons(name: str) -> str:
     from packaging.specifiers import SpecifierSet
 
-    stated: str | None = metadata.metadata(name)["Requires-Python"]
-    oldest = sorted(spec.version for spec in SpecifierSet(stated or "") if spec.operator == ">=")
+    stated = ",".join(metadata.metadata(name).get_all("Requires-Python", []))
+    oldest = sorted(spec.version for spec in SpecifierSet(stated) if spec.operator == ">=")
     bounds = [f"python_version >= '{version}'" for version in oldest]
     return " and ".join([*bounds, f"python_version <= '{python_version()}'"])
 

@@ -10,6 +10,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -89,6 +90,17 @@ def test_bytecode_beside_a_template_is_left_out(course: Path, monkeypatch: pytes
     monkeypatch.setattr(package, "_TEMPLATES", course / "templates")
     assert packaged("classroom50") == 0
     assert list(Path("templates").rglob("*.pyc")) and not list(Path("out").rglob("*.pyc"))
+
+
+def test_a_distribution_need_not_say_which_pythons_it_supports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backport of importlib.metadata, which some packages install, raises KeyError for a missing field."""
+
+    class Metadata(Message):
+        def __getitem__(self, name: str) -> Any:
+            raise KeyError(name)
+
+    monkeypatch.setattr(wheel.metadata, "metadata", lambda name: Metadata())
+    assert wheel._pythons("numpy") == f"python_version <= '{wheel.python_version()}'"
 
 
 def test_a_zip_keeps_what_can_be_executed(course: Path) -> None:
