@@ -19,6 +19,8 @@ from pytest_gpulab.grading.speed.buffers import BufferPool
 from pytest_gpulab.grading.speed.mixing import Mix
 from pytest_gpulab.grading.speed.validation import CANDIDATES, CHECKED_OF_A_SET, SETS, SMALL_BYTES, CheckedRuns
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 
 def replaying(costs_ms: float) -> Program:
     """Hand out the first result at the timed size for ever."""

@@ -12,6 +12,8 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.cost.bottleneck import KINDS
 from pytest_gpulab.grading.speed.verdict import QUESTIONS, question
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 # Kernels that a smaller number of accesses would help, not another pattern.
 TOO_MANY = {
     "shared memory: accesses without bank conflicts take SHARE at HERE": """

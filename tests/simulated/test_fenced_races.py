@@ -9,6 +9,8 @@ from places import Run, marked
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, LaunchProfile, Schedule
 from pytest_gpulab.devices.simulated.hazards import fences
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 HAZARDS = "pytest_gpulab.devices.simulated.hazards"
 LAST = """
 __device__ unsigned count;

@@ -8,6 +8,8 @@ from test_racecheck import KERNEL, check, races
 
 from pytest_gpulab.devices.protocol import Hazard, Lane, Schedule
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 SHARED_FLAG = """
 __global__ void f(int *out) {{
     __shared__ int data; __shared__ volatile int flag;

@@ -10,6 +10,8 @@ from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 CHECKED = LaunchOptions(check=True)
 HEAD = """
 #include <cooperative_groups.h>

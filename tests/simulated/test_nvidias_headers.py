@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
 
 THREADS = 128
 KERNEL = """

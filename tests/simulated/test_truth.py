@@ -13,6 +13,8 @@ from truth_values import Array
 
 from pytest_gpulab.devices.protocol import Device
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 RECORD = Path(__file__).with_name("truth.npz")
 
 
