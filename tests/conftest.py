@@ -15,7 +15,7 @@ os.environ.pop("COLUMNS", None)  # readline puts it there, and reports would be 
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
-# Files that take 15 s of CPU time and more, the longest first: one that pytest-xdist comes to last leaves all but one
+# Files that take 25 s of CPU time and more, the longest first: one that pytest-xdist comes to last leaves all but one
 # core without work.
 LONGEST = (
     "program_exercises/test_reduction_host.py",
@@ -43,37 +43,6 @@ LONGEST = (
     "simulated/test_truth.py",
     "grading/test_timed_cheats.py",
     "mutants/test_mutants.py",
-    "plugin/test_annotate.py",
-    "course/test_cluster_connection.py",
-    "command/test_run_builds.py",
-    "plugin/test_class_progress.py",
-    "devices/test_nvcc_sandbox.py",
-    "grading/test_statistics.py",
-    "grading/test_explanation.py",
-    "simulated/test_fenced_races.py",
-    "simulated/test_tensor_cores.py",
-    "plugin/test_settings.py",
-    "docs/test_own_course.py",
-    "devices/test_names_known.py",
-    "kernels/test_wrong_scan.py",
-    "command/test_runtime_calls.py",
-    "reports/test_pages_in_browser.py",
-    "authoring/test_check.py",
-    "simulated/test_random_races.py",
-    "simulated/test_cost_of_more_kernels.py",
-    "simulated/test_mbarriers_of_libraries.py",
-    "grading/test_checks_by_themselves.py",
-    "simulated/test_cost.py",
-    "plugin/test_adjust.py",
-    "programs/test_program_hazards.py",
-    "course/test_planted.py",
-    "course/proof/test_similarity.py",
-    "grading/test_process.py",
-    "reports/test_report_for_review.py",
-    "simulated/test_bottleneck.py",
-    "plugin/test_pytest_features.py",
-    "reports/test_class_summary.py",
-    "program_exercises/test_grading_programs.py",
 )
 
 # What the tests of a folder need, but for files that are marked `unit`.
