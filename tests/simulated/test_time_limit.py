@@ -227,7 +227,7 @@ def test_the_line_is_that_of_a_loop_also_while_a_thread_is_beyond_it(run: Run, m
     lines = set()
     for limit_s in np.linspace(0.1, 0.2, 9).tolist():
         with pytest.raises(KernelFault, match="time limit") as caught:
-            run(source, np.zeros(2, np.int32), block=(512,), options=LaunchOptions(check=True, time_limit_s=limit_s))
+            run(source, np.zeros(2, np.int32), block=(1024,), options=LaunchOptions(check=True, time_limit_s=limit_s))
         lines.add(caught.value.where)
     assert lines == {marked(source)}
 
