@@ -25,7 +25,7 @@ FORBIDDEN = re.compile(rf"\b(?:{PERSONS}|{RIDDLES})\b", re.IGNORECASE)
 WHOSE = re.compile(r"\bwhose\b", re.IGNORECASE)
 PER = re.compile(r"\d (?:\w+ )?an? (?:warp|thread|block|launch|request|minute|second|hour|element|step)\b")
 RIDDLE = re.compile(r"(What|Who|Whether|Whose)\b")
-RIDDLE_OF_A_TEST = re.compile(r"def (test_(?:(?:what|who|whose|whether|unless)_\w+|\w*(?:nobody|_told\b|_told_)\w*))")
+UNCLEAR_TEST_NAME = re.compile(r"def (test_(?:(?:what|who|whose|whether|unless)_\w+|\w*(?:nobody|_told\b|_told_)\w*))")
 
 
 def test_sentences_name_their_subjects() -> None:
@@ -52,7 +52,7 @@ def test_docstrings_say_what_a_thing_is() -> None:
 def test_names_of_tests_say_what_is_tested() -> None:
     """Not "test_who_hung_once_may_hang_less_long": the name says the behaviour."""
     tests = [path for path in sorted(ROOT.glob("tests/**/*.py")) if path != Path(__file__)]
-    assert list(_lines_with(RIDDLE_OF_A_TEST, tests)) == []
+    assert list(_lines_with(UNCLEAR_TEST_NAME, tests)) == []
 
 
 def test_a_class_is_not_described_by_its_own_name() -> None:

@@ -34,6 +34,7 @@ RUNNER = dict.fromkeys(
     ("CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL"), "https://x.org/x"
 ) | {"SUBMISSION_TAG": "submit/1"}
 ALL, WRONG_POINTS = 100, 30  # WRONG is right in its smallest case and safe
+FAULTS = ("sleeps", "killed", "raises", "needs-memory")
 SLEEPS = "import time; time.sleep(3600)\n"
 KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n"
 RAISES = "raise RuntimeError('the secret of the exercise')\n"
@@ -52,19 +53,6 @@ def reference(problem, inputs):
 exercise = dataclasses.replace(exercise, reference=reference)
 """
 )
-
-
-FAULTS = {
-    "sleeps": (SLEEPS, "Grading took longer than 3 s and was stopped."),
-    "killed": (KILLED, "The grader was killed (signal 9)."),
-    "raises": (RAISES, "the exercise twice cannot be loaded"),
-    "needs-memory": (
-        NEEDS_MEMORY,
-        "60 of 100 points could not be graded. There is not enough memory to grade this check:",
-    ),
-}
-A_LOG_AND_A_FILE = ("github", "gradescope")
-"""Platforms that differ most, for tests of what does not depend on the format of the result."""
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +117,7 @@ def test_a_submission_is_graded(course: Path, platform: str, capsys: pytest.Capt
     assert ("passed in" in said) == PLATFORMS[platform].is_log_private
 
 
-@pytest.mark.parametrize("platform", A_LOG_AND_A_FILE)
+@pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_missing_file_and_a_wrong_name_are_said_to_the_student(course: Path, platform: str) -> None:
     write(course / "handed_in/transpose.cpp", RIGHT)
     assert grade(platform) == PLATFORMS[platform].failed
@@ -147,14 +135,20 @@ def test_nothing_handed_in_is_a_result(course: Path, handed_in: str) -> None:
     assert "There is no file twice.cu." in told("gradescope")
 
 
+@pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize(
-    ("fault", "platform"),
-    [*zip(FAULTS, PLATFORMS, strict=True), ("raises", "github"), ("needs-memory", "prairielearn")],
+    ("broken", "reason"),
+    [
+        (SLEEPS, "Grading took longer than 3 s and was stopped."),
+        (KILLED, "The grader was killed (signal 9)."),
+        (RAISES, "the exercise twice cannot be loaded"),
+        (NEEDS_MEMORY, "60 of 100 points could not be graded. There is not enough memory to grade this check:"),
+    ],
+    ids=FAULTS,
 )
 def test_without_a_grade_the_student_reads_why(
-    course: Path, platform: str, fault: str, capsys: pytest.CaptureFixture[str]
+    course: Path, platform: str, broken: str, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken, reason = FAULTS[fault]
     write(course / "handed_in/twice.cu", RIGHT)
     write(course / "exercises/twice/exercise.py", broken)
     assert grade(platform, f"--timeout={3 if broken == SLEEPS else 540}") == PLATFORMS[platform].not_graded
@@ -179,7 +173,7 @@ def test_without_a_report_the_end_of_the_process_is_the_reason(tmp_path: Path) -
             gradebook(tmp_path / "missing", ended, 60, Collection((), (), ()), Catalogue(tmp_path), ("twice",))
 
 
-@pytest.mark.parametrize("platform", A_LOG_AND_A_FILE)
+@pytest.mark.parametrize("platform", PLATFORMS)
 def test_the_checks_that_have_ended_in_time_count(
     course: Path, platform: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,7 +271,7 @@ def test_wrong_arguments_are_one_line(course: Path, capsys: pytest.CaptureFixtur
     assert "--result is the file of one student and ends in .json" in fourth
 
 
-@pytest.mark.parametrize("platform", A_LOG_AND_A_FILE)
+@pytest.mark.parametrize("platform", PLATFORMS)
 def test_nothing_beside_a_submission_changes_its_grade(course: Path, platform: str) -> None:
     """The grader starts in the student's folder, as in a workflow, with variables that lead there."""
     work = course / "handed_in"

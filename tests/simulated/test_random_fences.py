@@ -143,7 +143,7 @@ def built_spoken(program: list[Statement]) -> Callable[[Schedule], LaunchProfile
     return built(SPOKEN, program, "if (x + 3 * y == 123456) data[100] = 1;")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=speeches)
 def test_races_with_fences_equal_those_of_a_brute_force_check(program: list[Statement]) -> None:
     launch, expected = built_spoken(program), Hearsay(program).run()

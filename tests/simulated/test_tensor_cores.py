@@ -13,9 +13,7 @@ from pytest_gpulab.devices.simulated.cost.pipes import pipes
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
-
-CHECKED = LaunchOptions(check=True)
-COUNTED = LaunchOptions(count=True)
+CHECKED, COUNTED = LaunchOptions(check=True), LaunchOptions(count=True)
 INCOMPLETE = "divergent threads in warp: a tensor-core operation needs all 32 threads of the warp"
 
 

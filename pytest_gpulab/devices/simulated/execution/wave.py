@@ -159,14 +159,12 @@ class Wave:
             bounds = shared_bounds(self.launch, site)
         self.shared.check(lanes, site, address, bounds)
 
-    def _access_shared(
-        self, lanes: Lanes, site: Site, address: Value, values: list[Value], is_recorded: bool = True
-    ) -> None:
+    def _access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value], check: bool = True) -> None:
         """Check and count an access to shared memory, and record it for the hazard checks."""
         self.check_shared(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
-        if self.checker is not None and is_recorded:
+        if self.checker is not None and check:
             self.checker.access_shared(lanes, site, address, values)
 
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
@@ -314,7 +312,7 @@ class Wave:
     ) -> Value:
         swaps = self.checker if operation == "cas" else None  # it is recorded when its outcome is known
         if space == "shared":
-            self._access_shared(lanes, site, address, [], is_recorded=swaps is None)
+            self._access_shared(lanes, site, address, [], check=swaps is None)
             found = self._atomic_shared(lanes, operation, address, dtype, values, wanted)
             if swaps is not None:
                 swaps.access_shared_swap(lanes, site, address, found != values[0])
