@@ -161,7 +161,7 @@ exercise = Exercise(
         fixed(97, 61, 2, 4),
         fixed(61, 97, MAX_VECTORS, 4, "alternating"),
         fixed(97, 61, CLASSIC_VECTORS, 4, "equal", "cancellation"),
-        fixed(127, 129, CLASSIC_VECTORS, 5),
+        fixed(127, 129, 42, 5),
         fixed(256, 256, CLASSIC_VECTORS, 8, "alternating"),
     ),
     safe=(SafeCheck("memory", 3), SafeCheck("barrier", 2), SafeCheck("race", 3), SafeCheck("uninitialised", 2)),
