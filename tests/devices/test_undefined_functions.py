@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_nvcc import stand_in
 
 from pytest_gpulab.devices.compiler import nvrtc
-from pytest_gpulab.devices.protocol import CompileError
+from pytest_gpulab.devices.protocol import CannotSimulate, CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
 CALLER = "__global__ void k(int *p) { *p = other(*p); }\n"
@@ -47,3 +48,15 @@ def test_so_are_those_of_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_functions_of_the_driver_are_provided() -> None:
     calls = 'void *p = malloc(8); assert(p); printf("%p", p); free(p);'
     assert SimulatedDevice().compile(f"__global__ void k() {{ {calls} }}", "k.cu").kernels == ("k",)
+
+
+def test_a_function_of_the_runtime_library_in_kernels_has_its_own_name() -> None:
+    device = SimulatedDevice()
+    declared = 'extern "C" __device__ int __cudaCDP2FuncGetAttributes(void *, const void *);\n'
+    body = "*p = 1; }\n__global__ void asks(int *p) {\n *p = __cudaCDP2FuncGetAttributes(p, p); }"
+    module = device.compile(f"{declared}__global__ void k(int *p) {{ {body}", "k.cu")
+    one = device.array([0], np.int32)
+    module.launch("k", (1, 1, 1), (1, 1, 1), [one])
+    with pytest.raises(CannotSimulate, match=r"a call of cudaFuncGetAttributes\(\)") as caught:
+        module.launch("asks", (1, 1, 1), (1, 1, 1), [one])
+    assert caught.value.where is not None and caught.value.where.line == 4

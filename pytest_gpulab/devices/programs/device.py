@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
 from pytest_gpulab.devices.compiler.nvrtc import MachineBinary, machine_binary
 from pytest_gpulab.devices.errors import CompileError
+from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated.device import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import Gpu
+from pytest_gpulab.devices.simulated.memory.heap import Heap
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.memory.textures import Textures
 from pytest_gpulab.devices.simulated.module import SimulatedModule
@@ -46,6 +49,11 @@ class ProgramDevice(SimulatedDevice):
         self.toolchain, self.within = toolchain, within
         self.arena: SharedArena = SharedArena(capacity)
         self.textures = Textures(self.arena)
+
+    @cached_property
+    def heap(self) -> Heap:
+        """The heap of all launches: a kernel may use what an earlier one has allocated."""
+        return Heap(self.arena, LaunchOptions.fill)
 
 
 class ProgramModule(SimulatedModule):

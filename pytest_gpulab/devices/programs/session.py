@@ -211,6 +211,7 @@ class Session:
                 self.free(memory, memory.site)
         self.arrays.clear()
         self.device.textures.clear()
+        self.device.heap.rewind()
         self.event_ms.clear()
         self.stream_ms = {0: 0.0}
         self.fault = None

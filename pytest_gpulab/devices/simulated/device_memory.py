@@ -12,7 +12,8 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Array, LaunchError, Memory
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 
-if TYPE_CHECKING:  # imported by the first texture
+if TYPE_CHECKING:  # imported by the first texture or allocation in a kernel
+    from pytest_gpulab.devices.simulated.memory.heap import Heap
     from pytest_gpulab.devices.simulated.memory.textures import Image, Textures
     from pytest_gpulab.devices.textures import Sampling, TexelArray, Texels
 
@@ -53,6 +54,11 @@ class DeviceMemory:
         from pytest_gpulab.devices.simulated.memory.textures import Textures
 
         return Textures(self.arena)
+
+    @property
+    def heap(self) -> Heap | None:
+        """The heap that kernels' `malloc` and `new` allocate from, or None: each launch has its own."""
+        return None
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:
         """Allocate and fill an array."""

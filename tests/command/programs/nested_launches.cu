@@ -1,4 +1,4 @@
-// Kernels that launch kernels.
+// Kernels that launch kernels, and other calls of the runtime library by kernels.
 #include "expect.h"
 
 struct Wide {
@@ -43,6 +43,54 @@ __global__ void too_many(int *data)
 
 __global__ void too_wide(int *data) { add<<<1, 2000>>>(1, data, Wide{}); }
 
+__global__ void calls_everything(int *data)
+{
+    int device = -1, devices = 0, version = 0, sms = 0, *own = nullptr;
+    cudaGetDevice(&device);
+    cudaGetDeviceCount(&devices);
+    cudaRuntimeGetVersion(&version);
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    bool right = device == 0 && devices == 1 && version == CUDART_VERSION && sms > 100;
+    right = right && cudaMalloc(&own, sizeof(int)) == cudaSuccess && cudaMalloc(&own, 1 << 30) != cudaSuccess;
+    data[0] = right;
+    // in the order of their launches: data[1], data[2] are 2, 0, then 2, 2, then 8, 2, then 8, 0
+    add<<<1, 1>>>(1, data + 1, Wide{});
+    cudaMemcpyAsync(data + 2, data + 1, sizeof(int), cudaMemcpyDeviceToDevice, 0);
+    add<<<1, 1>>>(6, data + 1, Wide{});
+    cudaMemset2DAsync(data + 2, 8, 0, 4, 1, 0);
+}
+
+__global__ void allocate(int **where, int bytes)
+{
+    *where = (int *)malloc(bytes);
+    if (*where)
+        **where = 7;
+}
+__global__ void release(int **where, int *value)
+{
+    *value = **where;
+    free(*where);
+}
+
+// Memory that a kernel allocates stays until a kernel frees it; the heap's size is a limit of the device.
+void kernels_share_a_heap(int *data, int *found)
+{
+    int **where;
+    OK(cudaMalloc(&where, sizeof(int *)));
+    allocate<<<1, 1>>>(where, 4);
+    release<<<1, 1>>>(where, data);
+    OK(cudaMemcpy(found, data, sizeof(int), cudaMemcpyDeviceToHost));
+    EXPECT(found[0] == 7);
+    int *address;
+    for (int large = 0; large < 2; large++) {
+        allocate<<<1, 1>>>(where, 12 << 20);
+        OK(cudaMemcpy(&address, where, sizeof address, cudaMemcpyDeviceToHost));
+        EXPECT((address != nullptr) == large);
+        OK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 16 << 20));
+    }
+    OK(cudaFree(where));
+}
+
 int main()
 {
     int *data, found[4];
@@ -64,6 +112,12 @@ int main()
     too_many<<<1, 500>>>(data);
     OK(cudaMemcpy(found, data, sizeof found, cudaMemcpyDeviceToHost));
     EXPECT(found[0] == 2048);
+    int one[4] = {0, 1, 0, 5};
+    OK(cudaMemcpy(data, one, sizeof one, cudaMemcpyHostToDevice));
+    calls_everything<<<1, 1>>>(data);
+    OK(cudaMemcpy(found, data, sizeof found, cudaMemcpyDeviceToHost));
+    EXPECT(found[0] == 1 && found[1] == 8 && found[2] == 0 && found[3] == 5);
+    kernels_share_a_heap(data, found);
     too_wide<<<1, 1>>>(data);
     OK(cudaDeviceSynchronize());
     OK(cudaFree(data));

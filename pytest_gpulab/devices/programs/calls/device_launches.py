@@ -6,7 +6,7 @@ A parent kernel cannot wait for the kernels that it launches (CUDA 12 and later)
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +18,10 @@ from pytest_gpulab.devices.programs.device import ProgramModule
 from pytest_gpulab.devices.programs.session import Kernel
 from pytest_gpulab.devices.programs.stand_in import SOURCES
 from pytest_gpulab.devices.programs.toolchain import Toolchain
+from pytest_gpulab.devices.simulated.translation.calls.inline import DEVICE_RUNTIME
 
 MOST_LAUNCHES = 2048  # per kernel: device.cu has as many records
 MAX_DEPTH = 24  # of kernels that launch kernels: CUDA C++ Programming Guide, "Configuration Options"
-PREFIX = "__cudaCDP2"  # of the runtime library's functions for kernels
 _SOURCE = SOURCES / "device.cu"
 _RECORD = np.dtype(
     {
@@ -59,7 +59,13 @@ def device_runtime(toolchain: Toolchain) -> str:
         return (_SOURCE,)
 
     folder = built(("device runtime", *toolchain.identity, str(_SOURCE)), produce)
-    return (folder / "device.ptx").read_text().replace("cdp_", PREFIX)
+    return (folder / "device.ptx").read_text().replace("cdp_", DEVICE_RUNTIME)
+
+
+def set_attributes(module: ProgramModule, values: Sequence[int]) -> None:
+    """Write the values that `cudaDeviceGetAttribute` returns in kernels, if the module calls it."""
+    if (variable := module.variable("gpulab_attributes")) is not None:
+        variable.data[: 4 * len(values)] = np.array(values, np.int32).view(np.uint8)
 
 
 def taken(module: ProgramModule) -> tuple[list[DeviceLaunch], int]:

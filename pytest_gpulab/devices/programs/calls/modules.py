@@ -12,8 +12,10 @@ from pytest_gpulab.devices.programs.messages import Value
 from pytest_gpulab.devices.programs.outcome import LaunchFailure
 from pytest_gpulab.devices.programs.session import Kernel, Memory
 from pytest_gpulab.devices.programs.shared_memory import whole_pages
+from pytest_gpulab.devices.simulated.translation.calls.inline import DEVICE_RUNTIME
 
-from .device_launches import PREFIX, device_runtime
+from .device_launches import device_runtime, set_attributes
+from .properties import attributes
 
 
 @api("module", form="t")
@@ -24,9 +26,10 @@ def load(call: Call, ptx: str) -> Sequence[Value]:
     if not texts:
         raise CudaError(Error.INVALID_KERNEL_IMAGE, "the program contains no PTX")
     try:
-        if any(PREFIX in text for text in texts):
+        if any(DEVICE_RUNTIME in text for text in texts):
             texts.append(device_runtime(session.device.toolchain))
         session.modules.append(ProgramModule(session.device, link(texts)))
+        set_attributes(session.modules[-1], attributes(session.device.gpu))
     except (CannotSimulate, CompileError) as error:
         session.outcome.add_failure(LaunchFailure("the program's kernels", error, call.site))
         raise CudaError(Error.NOT_SUPPORTED, is_expected=True) from error

@@ -11,7 +11,9 @@ from pytest_gpulab.devices.simulated.gpus import Gpu
 
 _ATTRIBUTES = 150
 MAX_ERROR = 999  # enum cudaError: cudaErrorUnknown
-_DEFAULT_LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # enum cudaLimit: stack per thread, printf buffer, heap
+_HEAP = 2  # enum cudaLimit: cudaLimitMallocHeapSize
+_DEFAULT_LIMITS = {0: 1024, 1: 1 << 20, _HEAP: 8 << 20}  # stack per thread, printf buffer, heap
+MAX_HEAP_BYTES = 256 << 20  # the process of gpulab has them
 _TEXTURES = {
     21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 42: 32768,
     43: 2048, 55: 32768, 56: 131072, 57: 65536, 69: 268435456, 70: 131072, 71: 65000, 72: 2097120,
@@ -58,8 +60,10 @@ def reset(call: Call) -> None:
 
 @api("cudaDeviceSetLimit", form="uu")
 def set_limit(call: Call, limit: int, value: int) -> None:
-    """Note a limit; it changes nothing here."""
+    """Note a limit; only that of the heap changes anything here."""
     call.session.limits[limit] = value
+    if limit == _HEAP:
+        call.session.device.heap.limit = min(value, MAX_HEAP_BYTES)
 
 
 @api("cudaDeviceGetLimit", form="u")

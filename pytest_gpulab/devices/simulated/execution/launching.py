@@ -140,7 +140,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
         TooMuchWork: see `LaunchOptions.complete_within`.
     """
     chosen = _batches(launch)
-    if launch.heap is not None:
+    if launch.heap is not None and launch.device.heap is None:
         launch.heap.rewind()
     resident = _resident(launch, sms)
     effort = Effort(launch, sum(len(batch.waves) for batch in chosen))

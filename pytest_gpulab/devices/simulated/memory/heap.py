@@ -1,8 +1,8 @@
-"""The heap of a launch: `malloc`, `free`, `new` and `delete` in kernels.
+"""The heap: `malloc`, `free`, `new` and `delete` in kernels.
 
 A block has addresses that no earlier block of the launch had. So a use after free is found, and the race check does not
 compare accesses to different blocks. Blocks are separated by a gap of 16 bytes, and an access must be inside a block.
-The heap is freed at the end of its launch.
+The heap is freed at the end of its launch, or of the program if the device has one (`gpulab run`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
 
 HEAP_BYTES = 8 << 20  # in use at once; the default of cudaLimitMallocHeapSize
-PART_BYTES = 16 << 20  # of addresses; at least HEAP_BYTES, which one instruction may allocate
+PART_BYTES = 16 << 20  # of addresses
 MAX_PARTS = 8  # with blocks in use
 _UNIT = 16  # bytes; the alignment of blocks
 
@@ -84,15 +84,18 @@ class HeapPart(Allocation):
 
 
 class Heap:
-    """The heap from which the threads of a launch allocate blocks.
+    """The heap from which threads allocate blocks.
 
     Args:
         arena: the arena of its addresses.
         fill: the contents of new blocks.
+
+    Attributes:
+        limit: the most bytes in use at once.
     """
 
     def __init__(self, arena: Arena, fill: int) -> None:
-        self._arena, self._fill = arena, fill
+        self._arena, self._fill, self.limit = arena, fill, HEAP_BYTES
         self._parts: list[HeapPart] = []
         self.has_refused = False
         """True if a block was refused because the heap was full."""
@@ -117,9 +120,9 @@ class Heap:
             CannotSimulate: blocks in use lie in too many parts.
         """
         wanted = np.broadcast_to(nbytes, lanes.shape).ravel()
-        size = np.minimum(wanted, np.uint64(2 * HEAP_BYTES)).astype(np.int64)
+        size = np.minimum(wanted, np.uint64(2 * self.limit)).astype(np.int64)
         units = -(-size // _UNIT) + 1
-        fits = _UNIT * (self._used + np.cumsum(units)) <= HEAP_BYTES
+        fits = _UNIT * (self._used + np.cumsum(units)) <= self.limit
         self.has_refused |= not fits.all()
         units, size = units[fits], size[fits]
         if not self._parts[-1].has_space(int(units.sum())):
@@ -147,19 +150,18 @@ class Heap:
         self._parts.append(self._new_part())
 
     def _new_part(self) -> HeapPart:
-        part = self._arena.allocate(PART_BYTES, HeapPart)
+        part = self._arena.allocate(max(PART_BYTES, 2 * self.limit), HeapPart)  # one instruction may fill it
         assert isinstance(part, HeapPart)
         return part
 
 
 @contextmanager
 def heap_of(launch: LaunchState) -> Iterator[None]:
-    """Provide a launch with a heap while it runs, if its kernel allocates memory."""
-    if not launch.program.allocates:
-        yield
-        return
-    launch.heap = Heap(launch.arena, launch.options.fill)
+    """Provide a launch with a heap while it runs: the device's, or its own."""
+    own = Heap(launch.arena, launch.options.fill) if launch.device.heap is None else None
+    launch.heap = own or launch.device.heap
     try:
         yield
     finally:
-        launch.heap.close()
+        if own is not None:
+            own.close()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # imported for kernels with functions
     from .recursion import Frame, StackCall
 
 BUILT_IN = ("vprintf", "__assertfail", "malloc", "free")
+DEVICE_RUNTIME = "__cudaCDP2"  # replaces `cuda` in the names of the runtime library's functions in kernels
 REFUSED = "refused"  # added by the translation: ends the launch with the message in its opcode
 MAX_DEPTH = 32
 MAX_STATEMENTS = 100_000  # of a kernel with inlined functions; bounds memory and translation time
@@ -60,7 +61,8 @@ def undefined(module: PtxModule) -> str | None:
         for call in (statement for statement in function.body if isinstance(statement, Call)):
             name = call.callee.name if isinstance(call.callee, Sym) else ""
             called = module.functions.get(name)
-            if called is not None and not called.body and name not in (*BUILT_IN, "alloca"):
+            known = name in (*BUILT_IN, "alloca") or name.startswith(DEVICE_RUNTIME)
+            if called is not None and not called.body and not known:
                 place = f"{call.where.file}({call.where.line}): " if call.where else ""
                 from pytest_gpulab.devices.compiler.static_limits import defined_nowhere
 
@@ -212,7 +214,7 @@ class _Inliner:
         if name in BUILT_IN:
             self.body.append(Call(Sym(name), results, arguments, None, call.where, call.number))
         elif callee is None or not callee.body:
-            raise CannotSimulate(f"a call of {name}()", call.where)
+            raise CannotSimulate(f"a call of {name.replace(DEVICE_RUNTIME, 'cuda')}()", call.where)
         elif name in self.recursive:
             if name not in self.frames:
                 from .recursion import Frame
