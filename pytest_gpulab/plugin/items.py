@@ -116,7 +116,7 @@ class CudaFile(pytest.File):
             )
 
     def _expectation_mistakes(self, names: set[str]) -> Iterator[pytest.Item]:
-        expectation = self.grading.expectations.for_path(self.path)
+        expectation = self.grading.expectation(self.path)
         if expectation is None or expectation.later:
             return
         unknown = [name for name in expectation.fails if "*" not in name and name not in names]
@@ -204,7 +204,7 @@ class CheckItem(GradingItem):
         super().__init__(**kwargs)
         self.exercise, self.check, self.position, self.of = exercise, check, position, of
         self.is_graded = False
-        expectation = self.parent.grading.expectations.for_path(self.path)
+        expectation = self.parent.grading.expectation(self.path)
         # A calibration measures speeds, so a missed one is no failure.
         is_asked = self.parent.grading.settings.calibrate and check.kind == "speedup"
         self.expected_code = expectation.fails.get(check.name) if expectation and not is_asked else None

@@ -224,7 +224,7 @@ class ParallelRun:
     def _with_thresholds(self, exercise: Loaded) -> Loaded:
         from pytest_gpulab.grading.catalogue import LoadedProgram
 
-        return exercise if isinstance(exercise, LoadedProgram) else self.session.thresholds.applied_to(exercise)
+        return exercise if isinstance(exercise, LoadedProgram) else self.session.calibrated(exercise)
 
     @cached_property
     def _content(self) -> Callable[[Path], str]:

@@ -85,12 +85,12 @@ class ReportFiles:
         if interrupted:
             self.calibration = ["The run was stopped: no calibration was written."]
             return
-        expected = session.expectations.for_path
+        assert session.thresholds is not None, "a device is opened before anything is graded"
         self.calibration, problems = calibration.written(
             session.thresholds,
             session.catalogue,
             self._gradebook.grades,
-            lambda grade: expected(rootdir / grade.submission),
+            lambda grade: session.expectation(rootdir / grade.submission),
             session.settings.fraction,
         )
         self.errors += problems

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
     from pytest_gpulab.devices.protocol import Device, DeviceInfo
     from pytest_gpulab.grading.calibration.choice import DeviceThresholds
-    from pytest_gpulab.grading.catalogue import Catalogue, Loaded, LoadedProgram
+    from pytest_gpulab.grading.catalogue import Catalogue, Loaded, LoadedExercise, LoadedProgram
     from pytest_gpulab.grading.checks import CheckGrader
-    from pytest_gpulab.grading.expected import Expectations
+    from pytest_gpulab.grading.expected import Expectation, Expectations
     from pytest_gpulab.grading.tools.ncu import Profiler
 
 
@@ -31,7 +31,8 @@ class GradingSession:
         device: None before it is opened, under `--collect-only`, and where worker processes open it.
         device_info: the device's own description, once it was opened.
         device_lines: the device and the reason for it; then its properties, and the source of its thresholds.
-        thresholds: the speed thresholds for the device.
+        expectations: the expected verdicts, if the settings name files of them.
+        thresholds: the speed thresholds for the device; None where times are estimates, which have no calibration.
         explained: texts about the instructor's mistakes that were shown; each is shown once for all submissions.
         sanitizes: whether failing checks run under compute-sanitizer.
         profiler: counts shared by the graders, if Nsight Compute profiles the kernels.
@@ -40,8 +41,8 @@ class GradingSession:
 
     settings: Settings
     catalogue: Catalogue
-    expectations: Expectations
-    thresholds: DeviceThresholds
+    expectations: Expectations | None = None
+    thresholds: DeviceThresholds | None = None
     device: Device | None = None
     device_info: DeviceInfo | None = None
     device_lines: tuple[str, ...] = ("collecting only, no device opened",)
@@ -57,20 +58,18 @@ class GradingSession:
         Raises:
             SettingsError: a file of expected verdicts or the weight of an exercise is wrong.
         """
-        from pytest_gpulab.grading.calibration.choice import DeviceThresholds
         from pytest_gpulab.grading.catalogue import Catalogue
-        from pytest_gpulab.grading.expected import ExpectationError, Expectations
 
-        try:
-            expectations = Expectations.load(settings.expected)
-        except ExpectationError as error:
-            raise SettingsError(str(error)) from None
+        expectations = _expectations(settings.expected) if settings.expected else None
         catalogue = Catalogue(settings.exercises)
         if unknown := sorted(set(settings.weights) - set(catalogue.names)):
             there = ", ".join(catalogue.names)
             raise SettingsError(f"gpulab_weights: there is no exercise {unknown[0]!r}; exercises: {there}")
-        thresholds = DeviceThresholds(settings.calibration, settings.exercises, settings.calibrate)
-        return cls(settings, catalogue, expectations, thresholds)
+        return cls(settings, catalogue, expectations)
+
+    def expectation(self, path: Path) -> Expectation | None:
+        """Return the expected verdict of a `.cu` file, or None."""
+        return None if self.expectations is None else self.expectations.for_path(path)
 
     def check_arguments(self, paths: Iterable[Path]) -> None:
         """Refuse files that can never be graded; pytest itself reports missing ones.
@@ -173,8 +172,13 @@ class GradingSession:
             self.profiler = ncu.Profiler()
 
     def _choose_thresholds(self, info: DeviceInfo) -> tuple[str, ...]:
+        settings = self.settings
+        if info.estimates and not settings.calibrate:
+            return ()
+        from pytest_gpulab.grading.calibration.choice import DeviceThresholds
         from pytest_gpulab.grading.thresholds import CalibrationError
 
+        self.thresholds = DeviceThresholds(settings.calibration, settings.exercises, settings.calibrate)
         try:
             line = self.thresholds.choose(info)
         except CalibrationError as error:
@@ -193,7 +197,7 @@ class GradingSession:
 
         if isinstance(exercise, LoadedProgram):
             return self._program_grader(exercise, path, label)
-        exercise = self.thresholds.applied_to(exercise)
+        exercise = self.calibrated(exercise)
         if self.device is not None:
             from pytest_gpulab.grading.grader import Grader
 
@@ -208,6 +212,10 @@ class GradingSession:
         more = (settings.architecture, self.sanitizes, self.profiler, settings.annotate)
         return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more, gpu=settings.gpu)
 
+    def calibrated(self, exercise: LoadedExercise) -> LoadedExercise:
+        """Return an exercise with its thresholds on the device."""
+        return exercise if self.thresholds is None else self.thresholds.applied_to(exercise)
+
     def _program_grader(self, exercise: LoadedProgram, path: Path, label: str) -> CheckGrader:
         from pytest_gpulab.grading.programs.grader import ProgramGrader
 
@@ -219,6 +227,15 @@ class GradingSession:
         if self.device is not None:
             self.device.close()
             self.device = None
+
+
+def _expectations(paths: Iterable[Path]) -> Expectations:
+    from pytest_gpulab.grading.expected import ExpectationError, Expectations
+
+    try:
+        return Expectations.load(paths)
+    except ExpectationError as error:
+        raise SettingsError(str(error)) from None
 
 
 def _says(is_there: Callable[[], bool]) -> bool:

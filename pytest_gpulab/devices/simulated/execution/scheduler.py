@@ -2,7 +2,7 @@
 
 The group at the lowest basic block runs first, so diverged lanes reconverge at the end of a branch. Lanes that wait for
 each other make progress for two reasons. A group that spins on other threads' writes is set aside (stalled) until the
-others have run, and so is a group in a loop that changes nothing (`groups.repetition`). If all groups of a wave are
+others have run, and so is a group in a loop that changes nothing (`groups.stalled`). If all groups of a wave are
 stalled and no lane has left its loop, `run` returns False and other waves run. Other loops are limited by the
 launch's deadline only.
 """
@@ -22,8 +22,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, Sourc
 from pytest_gpulab.devices.simulated.execution.launch_state import MAX_STRETCH, TimeIsUp
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset
-from pytest_gpulab.devices.simulated.groups.repetition import CycleDetector
-from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT, StalledGroups
+from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT, CycleDetector, StalledGroups
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 

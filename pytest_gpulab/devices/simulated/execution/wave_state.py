@@ -1,4 +1,4 @@
-"""The state of a wave, for the detection of endless loops (`groups.repetition`)."""
+"""The state of a wave, for the detection of endless loops (`groups.stalled`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.group import Group, bits
 from pytest_gpulab.devices.simulated.groups.lanes import Value
-from pytest_gpulab.devices.simulated.groups.repetition import Rest, Threads, hashed
+from pytest_gpulab.devices.simulated.groups.stalled import Rest, Threads, hashed
 
 from .scheduler import Scheduler
 

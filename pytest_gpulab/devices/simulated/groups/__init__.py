@@ -2,6 +2,5 @@
 
 - `lanes`: the threads of a group.
 - `group`: how groups diverge and reconverge, with their registers.
-- `repetition`: proof that a loop makes no progress.
-- `stalled`: groups that wait for other threads' writes.
+- `stalled`: groups that wait for other threads' writes, and proof that a loop makes no progress.
 """

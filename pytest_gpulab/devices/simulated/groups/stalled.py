@@ -1,17 +1,36 @@
-"""Groups that spin on other threads' writes, set aside (stalled) until other groups have run.
+"""Groups in loops that make no progress: stalled groups, and the proof that a loop is endless.
 
-Blocks may wait for each other in a chain: each goes on when its predecessor has. So the groups are woken again as long
-as lanes leave their loops, to poll once. Otherwise each link of the chain would cost a round of all waves.
+Groups that spin on other threads' writes are set aside (stalled) until other groups have run. Blocks may wait for each
+other in a chain: each goes on when its predecessor has. So the groups are woken again as long as lanes leave their
+loops, to poll once. Otherwise each link of the chain would cost a round of all waves.
+
+A wave makes no progress if its whole state repeats, and its next steps depend on nothing else. The state is compared
+with an earlier one at the back edges of loops, as in Brent's algorithm for cycles. Most loops change a register of the
+group that executes them, so these registers are compared first. They are cheap to keep: values never change, so
+references suffice. The rest of the state is saved only after the registers have repeated.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
 
 from .group import Group
+from .lanes import Lanes, Value
 
 SPIN_LIMIT = 64  # iterations of a spinning loop before other groups run
 MAX_WAKES = 1024  # in a row; threads that pass a token around may need another wave to stop them
+FIRST_COMPARISON = 16  # iterations of a loop before the first comparison: most loops have fewer
+MIN_COMPARISONS = 16  # iterations, so that short cycles are found soon
+COMPARED_SHARE = 16  # one iteration in 16 is compared, so cycles up to a sixteenth of all iterations are found
+Threads = tuple[object, Lanes, list[Value]]
+"""A group of a wave: its program counter, its lanes, its live registers."""
+Rest = tuple[list[Threads], bytes]
+"""All other groups, and a hash of everything else on which the wave depends."""
 
 
 class StalledGroups:
@@ -80,3 +99,91 @@ class StalledGroups:
         for group, _ in taken:
             group.loops = loops
         return taken
+
+
+class _SavedState:
+    """A saved state of a wave; `rest` is None until the registers have repeated."""
+
+    def __init__(self, own: Threads) -> None:
+        self.own = own
+        self.rest: Rest | None = None
+
+
+class State(Protocol):
+    """The current state of a wave."""
+
+    def own(self, group: Group, block: int) -> Threads:
+        """Return the program counter, lanes and live registers of a group that jumps back to a block."""
+
+    def rest(self) -> Rest:
+        """Return the rest of the state."""
+
+
+class CycleDetector:
+    """The iterations of each loop of a wave, and the saved states.
+
+    Args:
+        blocks: number of basic blocks.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self._iterations = [0] * blocks
+        self._next_comparison = [FIRST_COMPARISON] * blocks
+        self._saved: dict[int, _SavedState] = {}
+
+    def reset(self) -> None:
+        """Discard all states, because others may have changed memory."""
+        blocks = len(self._iterations)
+        self._iterations, self._next_comparison = [0] * blocks, [FIRST_COMPARISON] * blocks
+        self._saved.clear()
+
+    def is_seen_at(self, group: Group, block: int, state: Callable[[], State]) -> bool:
+        """Count an iteration of the loop at a block; return True if the wave was in this state before."""
+        iterations = self._iterations[block] = self._iterations[block] + 1
+        return iterations >= self._next_comparison[block] and self._compare(group, block, state(), iterations)
+
+    def _compare(self, group: Group, block: int, state: State, iterations: int) -> bool:
+        start = 1 << iterations.bit_length() - 1
+        last = start + max(MIN_COMPARISONS, start // COMPARED_SHARE)
+        self._next_comparison[block] = iterations + 1 if iterations < last else 2 * start
+        saved = self._saved.get(block)
+        if iterations == start or saved is None:
+            self._saved[block] = _SavedState(state.own(group, block))
+            return False
+        if not _equal(saved.own, state.own(group, block)):
+            return False
+        if saved.rest is None:
+            saved.rest = state.rest()
+            return False
+        (others, memory), (others_now, memory_now) = saved.rest, state.rest()
+        is_seen = memory == memory_now and len(others) == len(others_now) and all(map(_equal, others, others_now))
+        if is_seen:  # restart the count: else each further group would need twice the iterations of the one before
+            self._iterations[block], self._next_comparison[block] = 0, FIRST_COMPARISON
+            del self._saved[block]
+        return is_seen
+
+
+def _equal(one: Threads, other: Threads) -> bool:
+    (pc, lanes, values), (its_pc, its_lanes, its_values) = one, other
+    return pc == its_pc and _same_lanes(lanes, its_lanes) and all(map(_same_value, values, its_values))
+
+
+def _same_lanes(one: Lanes, other: Lanes) -> bool:
+    return one is other or (
+        one.flat == other.flat
+        and np.array_equal(one.threads, other.threads)
+        and np.array_equal(one.columns, other.columns)
+    )
+
+
+def _same_value(one: Value, other: Value) -> bool:
+    """Return True if all bits are equal, also those of NaNs."""
+    return one is other or (one.shape == other.shape and one.tobytes() == other.tobytes())
+
+
+def hashed(arrays: Sequence[Any], numbers: Sequence[int]) -> bytes:
+    """Return a collision-resistant hash of contiguous arrays and some numbers."""
+    digest = hashlib.blake2b(repr(numbers).encode(), digest_size=16)
+    for array in arrays:
+        digest.update(memoryview(array).cast("B") if array.size else b"")
+    return digest.digest()
