@@ -167,6 +167,7 @@ class LaunchOptions:
         time_limit_s: the wall-clock limit of the launch; None for no limit. A loop that changes no state is endless
             and is stopped at once.
         cooperative: keep all blocks resident, so that they may wait for each other, as in `grid.sync()`.
+        clustered: the launch asks for clusters of several blocks.
         disturbed: a fault to inject into a read of constant memory.
         print_limit: the most characters that the kernel's printf calls print.
         trace: receives the events of some blocks; needs `check`.
@@ -182,6 +183,7 @@ class LaunchOptions:
     check: bool = False
     time_limit_s: float | None = None
     cooperative: bool = False
+    clustered: bool = False
     disturbed: DisturbedRead | None = None
     print_limit: int = PRINT_LIMIT
     trace: Trace | None = None

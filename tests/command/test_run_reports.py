@@ -97,18 +97,32 @@ def test_an_unknown_gpu_is_one_line() -> None:
 
 
 CLUSTER = """
+#include <cooperative_groups.h>
 #include <cstdio>
-__global__ void clustered(int *out) { asm volatile("barrier.cluster.arrive; barrier.cluster.wait;"); *out = 1; }
+namespace cg = cooperative_groups;
+__global__ void clustered(int *out) {
+    *out = cg::this_cluster().block_rank();
+}
 __global__ void plain(int *out) { *out = 2; }
+void launch(int size, void (*kernel)(int *), int *out)
+{
+    cudaLaunchAttribute cluster[1] = {};
+    cluster[0].id = cudaLaunchAttributeClusterDimension;
+    cluster[0].val.clusterDim = {(unsigned)size, 1, 1};
+    cudaLaunchConfig_t how = {2, 32, 0, 0, cluster, 1};
+    int host = -1;
+    puts(cudaGetErrorName(cudaLaunchKernelEx(&how, kernel, out)));
+    cudaMemcpy(&host, out, 4, cudaMemcpyDeviceToHost);
+    printf("%d\\n", host);
+}
 int main()
 {
-    int *device, host = 0;
+    int *device;
     cudaMalloc(&device, 4);
-    clustered<<<1, 1>>>(device);
-    puts(cudaGetErrorName(cudaGetLastError()));
-    plain<<<1, 1>>>(device);
-    cudaMemcpy(&host, device, 4, cudaMemcpyDeviceToHost);
-    printf("%d\\n", host);
+    cudaMemset(device, 1, 4);
+    launch(1, clustered, device);
+    launch(2, clustered, device);
+    launch(2, plain, device);
     cudaFree(device);
 }
 """
@@ -116,9 +130,9 @@ int main()
 
 def test_a_kernel_beyond_the_simulated_gpu_is_named_and_others_run(tmp_path: Path) -> None:
     (tmp_path / "cluster.cu").write_text(CLUSTER)
-    ran = gpulab(tmp_path, "cluster.cu")
-    assert (ran.code, ran.out) == (0, "cudaErrorNotSupported\n2\n")
-    assert "cannot-simulate: The simulated GPU does not" in ran.said and "at cluster.cu:3\n" in ran.err
+    ran = gpulab(tmp_path, "--no-check", "cluster.cu")
+    assert (ran.code, ran.out) == (0, "cudaSuccess\n0\ncudaErrorNotSupported\n0\ncudaSuccess\n2\n")
+    assert "does not support thread block clusters at cluster.cu:6 " in ran.said
     assert "hint: No error was found in this kernel: it needs a real GPU." in ran.said
 
 

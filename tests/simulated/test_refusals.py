@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from places import Run, marked
 
-from pytest_gpulab.devices.protocol import CannotSimulate, CompileError
+from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
 REFUSED = {
@@ -119,13 +119,13 @@ def test_hints_and_harmless_modifiers_are_not_refused(run: Run) -> None:
     assert out.tolist() == [7, 9]
 
 
-CLUSTERS = "thread block clusters: "
+CLUSTERS = "thread block clusters"
 MAPPED = "__shared__ int x; x = 1; *cg::this_cluster().map_shared_rank(&x, 0) = 2; out[0] = x;"
 FEATURES = {
-    "out[threadIdx.x] = cg::this_cluster().block_rank();": f"{CLUSTERS}the register or symbol %cluster_ctarank",
-    "cg::this_cluster().sync();": f"{CLUSTERS}the instruction barrier.cluster.arrive",
-    MAPPED: f"{CLUSTERS}the instruction mapa",
-    'asm volatile("barrier.cluster.arrive; barrier.cluster.wait;");': f"{CLUSTERS}the instruction barrier",
+    "out[threadIdx.x] = cg::this_cluster().block_rank();": CLUSTERS,
+    "cg::this_cluster().sync();": CLUSTERS,
+    MAPPED: CLUSTERS,
+    'asm volatile("barrier.cluster.arrive; barrier.cluster.wait;");': CLUSTERS,
     'asm volatile("cp.async.bulk.prefetch.L2.global [%0], 16;" :: "l"(out));': "bulk asynchronous copies (TMA): pre",
 }
 
@@ -143,6 +143,30 @@ __global__ void __cluster_dims__(2, 1, 1) f(int *out)
     with pytest.raises(CannotSimulate) as caught:
         run(source, np.zeros(64, np.int32), grid=(2,))
     assert caught.value.what.startswith(FEATURES[body])
+    assert caught.value.where == marked(source)
+
+
+def test_a_block_is_a_cluster_of_its_own(run: Run) -> None:
+    source = """#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__device__ void wait(cg::thread_group group) { group.sync(); }
+__global__ void f(int *out, int rank)
+{
+    cg::cluster_group cluster = cg::this_cluster();
+    __shared__ int x[64];
+    x[threadIdx.x] = threadIdx.x;
+    cluster.sync(); int *of_rank = cluster.map_shared_rank(x, rank); // HERE
+    int place = cluster.block_rank() + 10 * cluster.num_blocks() + 100 * cluster.num_threads();
+    wait(cluster);
+    wait(cg::this_thread_block());
+    out[blockIdx.x * 64 + threadIdx.x] = of_rank[63 - threadIdx.x] + place;
+}
+"""
+    out = np.zeros(128, np.int32)
+    run(source, out, np.int32(0), grid=(2,), block=(64,), options=LaunchOptions(check=True))
+    assert out.tolist() == 2 * [63 - i + 10 + 6400 for i in range(64)]
+    with pytest.raises(CannotSimulate, match=CLUSTERS) as caught:
+        run(source, out, np.int32(1), grid=(2,), block=(64,))
     assert caught.value.where == marked(source)
 
 

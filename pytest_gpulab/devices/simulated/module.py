@@ -15,6 +15,7 @@ from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
+    CannotSimulate,
     CompileError,
     KernelFault,
     KernelResources,
@@ -40,7 +41,14 @@ from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.translator import translate
 from pytest_gpulab.devices.source.names import signature, unique_names
 
-from .resource_limits import check_registers, launch_bounds, may_exceed_registers, oversized, static_shared_bytes
+from .resource_limits import (
+    check_registers,
+    clustered_kernels,
+    launch_bounds,
+    may_exceed_registers,
+    oversized,
+    static_shared_bytes,
+)
 from .runtime_builtins import runtime_builtins
 from .variables import Variables
 
@@ -64,7 +72,7 @@ class SimulatedModule:
 
     def __init__(self, device: SimulatedDevice, ptx: str, log: str, source: tuple[Any, ...]) -> None:
         self._device, self.log, self._source = device, log, source
-        self._bounds = launch_bounds(ptx)
+        self._bounds, self._clustered = launch_bounds(ptx), clustered_kernels(ptx)
         self._binaries: dict[str, nvrtc.MachineBinary] = {}
         if "begin inline asm" in ptx:
             self._check_assembly(ptx)
@@ -243,6 +251,9 @@ class SimulatedModule:
     ) -> LaunchProfile:
         """Run a kernel to its end; see `protocol.Module.launch`."""
         program = self.program(kernel)
+        is_clustered = options.clustered or self._entry(kernel).name in self._clustered
+        if is_clustered and (needing := program.needs_cluster) is not None:
+            raise CannotSimulate("thread block clusters", needing.where)
         grid3, block3 = three_extents(grid), three_extents(block)
         if shared_bytes < 0:
             raise LaunchError(

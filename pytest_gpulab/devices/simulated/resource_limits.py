@@ -21,6 +21,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 from pytest_gpulab.devices.source.names import unmangle, unmangle_local
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{;]*)\{")
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+([\d,\s]+)")
 _BOUND = re.compile(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)")
 
 
@@ -57,6 +58,12 @@ def launch_bounds(ptx: str) -> dict[str, int]:
         if bound := _BOUND.search(entry[3]):
             bounds[entry[1]] = prod(map(int, bound[1].split(",")))
     return bounds
+
+
+def clustered_kernels(ptx: str) -> frozenset[str]:
+    """Return the kernels with `__cluster_dims__` of several blocks."""
+    found = ((entry[1], _CLUSTER.search(entry[3])) for entry in _ENTRY.finditer(ptx))
+    return frozenset(name for name, bound in found if bound and prod(map(int, bound[1].split(","))) > 1)
 
 
 def check_registers(kernel: str, threads: int, registers: int, limits: SmLimits) -> None:

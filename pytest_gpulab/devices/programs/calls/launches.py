@@ -22,6 +22,7 @@ MAX_GROUPS = 1000
 COUNTED_BLOCKS = 64
 PRINTF_BYTES = 1 << 20  # of CUDA's buffer
 UNLIMITED = 1 << 62
+_COOPERATIVE, _CLUSTERED = 1, 2
 _OF_FAULT = {
     "out-of-bounds": Error.ILLEGAL_ADDRESS, "misaligned": Error.MISALIGNED_ADDRESS, "assert": Error.ASSERT,
     "endless-loop": Error.LAUNCH_TIMEOUT, "time-limit": Error.LAUNCH_TIMEOUT, "deadlock": Error.LAUNCH_TIMEOUT,
@@ -41,12 +42,12 @@ class Configuration(NamedTuple):
 @api("launch", form="u" * 10 + "b")
 def launch(
     call: Call, number: int, grid_x: int, grid_y: int, grid_z: int, block_x: int, block_y: int, block_z: int,
-    shared_bytes: int, stream: int, is_cooperative: int, parameters: bytes,
+    shared_bytes: int, stream: int, how: int, parameters: bytes,
 ) -> None:  # fmt: skip
     """Run a kernel to its end, and the kernels that it launches. A later call returns the error of a fault."""
     session, kernel = call.session, call.session.kernel(number)
     what = Configuration(kernel, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared_bytes)
-    _launch(call, what, stream, is_cooperative, parameters)
+    _launch(call, what, stream, how, parameters)
     waiting = deque((1, child) for child in _children(call, kernel, 0))
     while waiting and session.fault is None:
         depth, child = waiting.popleft()
@@ -68,14 +69,14 @@ def _children(call: Call, kernel: Kernel, depth: int) -> list[DeviceLaunch]:
     return launches
 
 
-def _launch(call: Call, what: Configuration, stream: int, is_cooperative: int, parameters: bytes) -> None:
-    """Run a kernel to its end."""
+def _launch(call: Call, what: Configuration, stream: int, how: int, parameters: bytes) -> None:
+    """Run a kernel to its end; `how` has bits of `_COOPERATIVE` and `_CLUSTERED`."""
     session, kernel = call.session, what.kernel
     group = _group(session, what)
     group.count += 1
     session.running = kernel.name
     try:
-        profile = _run(what, _arguments(kernel, parameters), _options(session, is_cooperative))
+        profile = _run(what, _arguments(kernel, parameters), _options(session, how))
     except KernelFault as fault:
         _with_host_pointer(session, fault)
         session.output += fault.output
@@ -122,12 +123,13 @@ def _arguments(kernel: Kernel, parameters: bytes) -> list[np.void]:
     return found
 
 
-def _options(session: Session, is_cooperative: int) -> LaunchOptions:
+def _options(session: Session, how: int) -> LaunchOptions:
     """Return the options of a launch: all blocks run; if its time is needed, a sample of them is counted."""
     is_timed = session.options.profile or session.outcome.used_events
     return LaunchOptions(
         check=session.options.check,
-        cooperative=bool(is_cooperative),
+        cooperative=bool(how & _COOPERATIVE),
+        clustered=bool(how & _CLUSTERED),
         time_limit_s=session.launch_limit_s,
         estimate=is_timed,
         print_limit=PRINTF_BYTES,

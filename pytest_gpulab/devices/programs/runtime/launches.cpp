@@ -6,6 +6,8 @@ using namespace gpulab;
 
 namespace {
 
+enum { COOPERATIVE = 1, CLUSTERED = 2 };
+
 struct Configuration {
     dim3 grid, block;
     size_t shared;
@@ -15,7 +17,7 @@ struct Configuration {
 thread_local Configuration pushed;
 
 cudaError_t launch(Kernel *kernel, dim3 grid, dim3 block, void **parameters, size_t shared, cudaStream_t stream,
-                   bool is_cooperative, void *site)
+                   unsigned how, void *site)
 {
     if (!kernel)
         return refuse("cudaLaunchKernel", cudaErrorInvalidDeviceFunction);
@@ -27,7 +29,7 @@ cudaError_t launch(Kernel *kernel, dim3 grid, dim3 block, void **parameters, siz
         values.append((const char *)parameters[i], kernel->parameter_sizes[i]);
     for (uint64_t each : {(uint64_t)kernel->number, (uint64_t)grid.x, (uint64_t)grid.y, (uint64_t)grid.z,
                           (uint64_t)block.x, (uint64_t)block.y, (uint64_t)block.z, (uint64_t)shared, (uint64_t)stream,
-                          (uint64_t)is_cooperative})
+                          (uint64_t)how})
         arguments.add(each);
     arguments.add(values);
     if (captured([=] { return exchange("launch", arguments.packed, site).error; }))
@@ -76,7 +78,7 @@ cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **parameters, size_t shared,
                                cudaStream_t stream)
 {
-    return launch((Kernel *)kernel, grid, block, parameters, shared, stream, false, pushed.site);
+    return launch((Kernel *)kernel, grid, block, parameters, shared, stream, 0, pushed.site);
 }
 
 cudaError_t cudaGetKernel(cudaKernel_t *kernel, const void *function) { return __cudaGetKernel(kernel, function); }
@@ -85,29 +87,27 @@ cudaError_t cudaGetKernel(cudaKernel_t *kernel, const void *function) { return _
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **parameters, size_t shared,
                              cudaStream_t stream)
 {
-    return launch(kernel_of(function), grid, block, parameters, shared, stream, false, SITE);
+    return launch(kernel_of(function), grid, block, parameters, shared, stream, 0, SITE);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **parameters, size_t shared,
                                         cudaStream_t stream)
 {
-    return launch(kernel_of(function), grid, block, parameters, shared, stream, true, SITE);
+    return launch(kernel_of(function), grid, block, parameters, shared, stream, COOPERATIVE, SITE);
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *how, const void *function, void **parameters)
 {
-    bool is_cooperative = false;
+    unsigned kind = 0;
     for (unsigned i = 0; i < how->numAttrs; i++) {
-        if (how->attrs[i].id == cudaLaunchAttributeCooperative)
-            is_cooperative = how->attrs[i].val.cooperative != 0;
-        if (how->attrs[i].id == cudaLaunchAttributeClusterDimension) {
-            auto extents = how->attrs[i].val.clusterDim;
-            if (extents.x * extents.y * extents.z > 1)
-                missing("a launch with clusters of thread blocks");
-        }
+        if (how->attrs[i].id == cudaLaunchAttributeCooperative && how->attrs[i].val.cooperative)
+            kind |= COOPERATIVE;
+        auto extents = how->attrs[i].val.clusterDim;
+        if (how->attrs[i].id == cudaLaunchAttributeClusterDimension && extents.x * extents.y * extents.z > 1)
+            kind |= CLUSTERED;
     }
     return launch(kernel_of(function), how->gridDim, how->blockDim, parameters, how->dynamicSmemBytes, how->stream,
-                  is_cooperative, SITE);
+                  kind, SITE);
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *found, const void *function)
@@ -152,6 +152,26 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads, size_t shared)
 {
     return ask_of(__func__, function, threads, shared).into(blocks);
+}
+
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *blocks, const void *, const cudaLaunchConfig_t *)
+{
+    return *blocks = 8, cudaSuccess;  // the portable size, as for a kernel that fits
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function, const cudaLaunchConfig_t *how)
+{
+    int blocks = 0, size = 1, multiprocessors = 0;
+    dim3 threads = how->blockDim;
+    cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads.x * threads.y * threads.z,
+                                                                      how->dynamicSmemBytes);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
+    for (unsigned i = 0; i < how->numAttrs; i++) {
+        auto extents = how->attrs[i].val.clusterDim;
+        if (how->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            size = extents.x * extents.y * extents.z;
+    }
+    return *clusters = blocks * multiprocessors / size, error;
 }
 
 cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *function, int blocks, int threads)

@@ -14,7 +14,7 @@ from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction
 from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried, carried, copied
 from pytest_gpulab.devices.simulated.translation.analysis.origins import Origins, Targets, lines_reading, targets
-from pytest_gpulab.devices.simulated.translation.control.instructions import TENSOR_CORES, is_arrival
+from pytest_gpulab.devices.simulated.translation.control.instructions import TENSOR_CORES, is_arrival, needs_cluster
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 
@@ -102,6 +102,12 @@ class Program:
     def carried(self) -> dict[int, tuple[Carried, ...]]:
         """Bytes that stores write exactly as loads have read them, by store; see `loads.carried`."""
         return carried([statement for step in self.steps for statement in step.statements])
+
+    @cached_property
+    def needs_cluster(self) -> Instruction | None:
+        """The first instruction that concerns other blocks of a cluster, which can be simulated for one block only."""
+        found = (each for each in self.kernel.body if isinstance(each, Instruction) and needs_cluster(each))
+        return next(found, None)
 
     @cached_property
     def communicates(self) -> bool:

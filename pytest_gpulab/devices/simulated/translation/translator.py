@@ -124,7 +124,7 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
     barrier = block.last if block.end == "barrier" else None
     statements = tuple(s for s in (*block.body, block.last) if s is not None and not isinstance(s, Label))
     words = set(barrier.op) if barrier is not None else set()
-    if barrier is not None and ("cluster" in words or not {"sync", "red", "arrive"} & words):
+    if barrier is not None and not {"sync", "red", "arrive", "wait"} & words:
         raise CannotSimulate(f"the instruction {barrier.name}", barrier.where)
     return TranslatedBlock(
         run=namespace[f"b{i}"],

@@ -232,6 +232,8 @@ class Splitter:
             self._finish("switch", instruction, targets)
         elif op in ("ret", "exit"):
             self._finish("exit", instruction, ())
+        elif instruction.op[:3] == ("barrier", "cluster", "arrive"):
+            pass  # the block is a cluster of its own: `barrier.cluster.wait` waits for its threads
         elif op in BARRIERS and "warp" not in instruction.op:
             self._current()
             self._finish("barrier", instruction, (len(self.blocks),))

@@ -79,8 +79,18 @@ def refusal(statement: Statement | None) -> CannotSimulate:
     return CannotSimulate("PTX of this form")
 
 
+_OF_CLUSTERS = ("%cluster", "%nclusterid")
+
+
+def needs_cluster(statement: Statement) -> bool:
+    """Return whether a statement concerns the other blocks of a thread block cluster."""
+    if not isinstance(statement, Instruction):
+        return False
+    is_named = any(getattr(operand, "name", "").startswith(_OF_CLUSTERS) for operand in statement.operands)
+    return is_named or statement.op[0] in ("mapa", "getctarank") or statement.op[:2] == ("barrier", "cluster")
+
+
 _FEATURES = {
-    r"%(n?clusterid|n?cluster_|is_explicit_cluster)|mapa|getctarank|barrier\.cluster": "thread block clusters",
     r"\.bulk": "bulk asynchronous copies (TMA)",
 }  # by a pattern in the message about the instruction or the register
 

@@ -40,6 +40,11 @@ SPECIAL = {
     "%lanemask_le": "lanemask('le', L.laneid)", "%lanemask_gt": "lanemask('gt', L.laneid)",
     "%lanemask_ge": "lanemask('ge', L.laneid)",
 }  # fmt: skip
+# each block is a cluster of its own; see `Program.needs_cluster`
+SPECIAL |= {"%cluster_ctarank": "w.zero", "%cluster_nctarank": "w.one", "%is_explicit_cluster": "w.zero"}
+for _axis in "xyz":
+    SPECIAL |= {f"%cluster_ctaid.{_axis}": "w.zero", f"%cluster_nctaid.{_axis}": "w.one"}
+    SPECIAL |= {f"%clusterid.{_axis}": f"L.ctaid_{_axis}", f"%nclusterid.{_axis}": f"w.nctaid_{_axis}"}
 
 VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi", "%smid"}
 """Special registers that differ from one read to the next, or from one launch to the next."""
@@ -301,7 +306,8 @@ class BlockWriter:
             if code not in views or operand.name in VOLATILE:
                 wide = operand.name in ("%clock64", "%globaltimer", "%gridid")
                 same = code[1:] == ("8" if wide else "4")
-                conversion = f".view({code})" if same else f".astype(u{code[1]}).view({code})"
+                conversion = f".view({code})" if same else f".astype(u{code[1:]}).view({code})"
+                conversion = ".astype(bool)" if code == "?" else conversion
                 plain = code == ("u8" if wide else "u4")
                 return self._keep(views, code, SPECIAL[operand.name] + ("" if plain else conversion))
             return views[code]

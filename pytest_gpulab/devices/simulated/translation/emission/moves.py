@@ -80,6 +80,17 @@ def _isspacep(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], within[space], "?")
 
 
+@emits("mapa", "getctarank", modifiers="shared__cluster")
+def _mapa(b: BlockWriter, i: Instruction) -> None:
+    """Write the address of the block's own shared memory: the block is a cluster of its own, with rank 0."""
+    if i.op[0] == "getctarank":
+        b.write(i.operands[0], b.names.constant(0, "u4"), "u4")
+        return
+    target, address, rank = i.operands
+    b.lines.append(f"if np.any({b.read(rank, 'u4')}): raise {b.names.refusal('thread block clusters', i.where)}()")
+    b.write(target, b.read(address, type_code(i)), type_code(i))
+
+
 @emits("cvt", modifiers="rni rzi rmi rpi rn rz rm rp rna ftz sat satfinite relu tf32")
 def _cvt(b: BlockWriter, i: Instruction) -> None:
     target, source = i.op[-2:]
