@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from pytest_gpulab.command import main
+
 EXERCISE = """
 import numpy as np
 
@@ -100,3 +104,9 @@ def course(folder: Path, **changes: tuple[str, str]) -> Path:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text.replace(old, new) if old else text, encoding="utf-8")
     return folder / "exercises" / "shift"
+
+
+def checked(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> tuple[int, str]:
+    """Run `gpulab check`; return its exit code and the report."""
+    code = main.main(["check", str(folder), *options])
+    return code, capsys.readouterr().out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mistaken import course
+from mistaken import checked, course
 
 from pytest_gpulab.command import main
 
@@ -49,11 +49,6 @@ MISTAKES = {
         "a known mistake's 'out' has shape (7,), but its buffer has (1,)",
     ),
 }
-
-
-def checked(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[int, str]:
-    code = main.main(["check", str(folder)])
-    return code, capsys.readouterr().out
 
 
 @pytest.mark.simulator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mistaken import KERNEL, NAIVE, SKELETON, course
+from mistaken import KERNEL, NAIVE, SKELETON, checked, course
 
 from pytest_gpulab.command import main
 from pytest_gpulab.exercise import ExerciseError
@@ -20,16 +20,11 @@ exercise = ProgramExercise(title="a test", cases=(ProgramCase("a", lambda rng: P
 """
 
 
-def checked(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[int, str]:
-    code = main.main(["check", str(folder), "--no-solutions"])
-    return code, capsys.readouterr().out
-
-
 @pytest.mark.simulator
 def test_a_skeleton_that_is_a_solution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = course(tmp_path)
     (folder / "shift.cu").write_text(KERNEL.replace("\n", "\nGPULAB_TODO( shift ) // write it\n", 1))
-    code, text = checked(capsys, folder)
+    code, text = checked(capsys, folder, "--no-solutions")
     assert code == 1
     message = "the skeleton without its GPULAB_TODO lines passes every required check: students get a solution"
     assert f"{folder / 'shift.cu'}: error: {message}\n      Empty the bodies of its kernels." in text
@@ -43,7 +38,7 @@ def test_a_skeleton_that_is_a_solution(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_skeleton_of_the_slow_kernel_is_no_solution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = course(tmp_path)
     (folder / "shift.cu").write_text(NAIVE.replace("\n", "\nGPULAB_TODO(shift)\n", 1))
-    assert checked(capsys, folder)[0] == 0
+    assert checked(capsys, folder, "--no-solutions")[0] == 0
 
 
 def test_a_skeleton_of_a_program_that_is_a_solution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +54,7 @@ def test_a_skeleton_of_a_program_that_is_a_solution(tmp_path: Path, capsys: pyte
 @pytest.mark.simulator
 def test_a_mark_of_a_misspelt_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = course(tmp_path, skeleton=("TODO(shift)", "TODO(shfit)"))
-    code, text = checked(capsys, folder)
+    code, text = checked(capsys, folder, "--no-solutions")
     assert (code, text.splitlines()[0]) == (0, "shift: 0 errors, 1 warning")
     place = f"{folder / 'shift.cu'}:2"
     assert f"{place}: warning: GPULAB_TODO(shfit) names no kernel of the plan\n      Write GPULAB_TODO(shift);" in text
@@ -77,7 +72,7 @@ def test_a_tunable_that_allows_a_value_without_a_plan(
     value: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = course(tmp_path, exercise=(ALLOWED, f"(32, 64, 128, 256, {value})"))
-    code, text = checked(capsys, folder)
+    code, text = checked(capsys, folder, "--no-solutions")
     assert (code, text.splitlines()[0]) == (1, "shift: 1 error, 0 warnings")
     what = f"Tunable('BLOCK_SIZE') allows {value}, with which there is no plan: {reason}"
     assert f"exercise.py: error: {what}\n      Leave {value} out of `allowed`." in text
@@ -92,7 +87,7 @@ def test_a_macro_in_place_of_a_tunable(
 ) -> None:
     folder = course(tmp_path)
     (folder / file).write_text(text.replace(f"GPULAB_TUNABLE({level})", f"#define {level.replace(',', '')}"))
-    said = checked(capsys, folder)[1]
+    said = checked(capsys, folder, "--no-solutions")[1]
     assert said.splitlines()[0] == "shift: 0 errors, 1 warning"
     assert f"{folder / file}: warning: BLOCK_SIZE is not declared as a tunable" in said
     assert "Write GPULAB_TUNABLE(BLOCK_SIZE, value) in its place: students copy this line." in said
@@ -101,7 +96,7 @@ def test_a_macro_in_place_of_a_tunable(
 @pytest.mark.simulator
 def test_another_number_of_sizes_in_the_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = course(tmp_path, readme=("4 sizes", "8 sizes"))
-    code, text = checked(capsys, folder)
+    code, text = checked(capsys, folder, "--no-solutions")
     assert (code, text.splitlines()[0]) == (0, "shift: 0 errors, 1 warning")
     what = "the points table has 8 sizes, but the exercise has 4"
     assert f"{folder / 'README.md'}:3: warning: {what}" in text
