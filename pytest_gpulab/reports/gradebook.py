@@ -45,9 +45,9 @@ def result_properties(grade: Grade, position: int, of: int = 0) -> Properties:
     ]
 
 
-def ungraded_properties(submission: str, finding: Finding, student: str = "") -> Properties:
-    """Return the report properties of a file that could not be graded; `student` is the student's id, if known."""
-    return [(RECORD, json.dumps({"submission": submission, "ungraded": asdict(finding), "student": student}))]
+def ungraded_properties(submission: str, finding: Finding) -> Properties:
+    """Return the report properties of a file that could not be graded."""
+    return [(RECORD, json.dumps({"submission": submission, "ungraded": asdict(finding)}))]
 
 
 def is_missed_bonus(properties: Iterable[tuple[str, object]]) -> bool:
@@ -192,8 +192,6 @@ class Gradebook:
         if "ungraded" in record:
             finding = record["ungraded"]
             self.ungraded[record["submission"]] = Finding(**{**finding, "evidence": tuple(finding["evidence"])})
-            if record["student"]:
-                self.owners[record["submission"]] = record["student"]
             return
         grade = Grade.from_dict(record["grade"])
         self._parts.setdefault(grade.submission, {})[record["position"]] = grade

@@ -35,7 +35,7 @@ def distinct(output: WrongValue) -> Array:
     return np.asarray(at)
 
 
-def value_bits(output: WrongValue, scale: float = 1.0, spread: float | None = None) -> float:
+def value_bits(output: WrongValue, spread: float | None = None) -> float:
     """Return the information, in bits, of a prediction that fits every wrong element.
 
     A prediction fits by chance with the probability of its window (one number, or twice the slack) in the range of
@@ -43,7 +43,6 @@ def value_bits(output: WrongValue, scale: float = 1.0, spread: float | None = No
 
     Args:
         output: the wrong elements.
-        scale: as in `WrongValue.is_explained_by`.
         spread: the range of possible values; if None, from minus to plus the largest known value.
     """
     at = distinct(output)
@@ -53,7 +52,7 @@ def value_bits(output: WrongValue, scale: float = 1.0, spread: float | None = No
     if output.is_exact:
         window = np.ones(size.shape)
     else:
-        window = 2 * (2 * scale * output.allowed[at] + ROUNDING * size)
+        window = 2 * (2 * output.allowed[at] + ROUNDING * size)
     with np.errstate(all="ignore"):
         bits = np.log2(ranges / window)
     return float(np.maximum(np.nan_to_num(bits, nan=0.0, posinf=64.0, neginf=0.0), 0).sum())

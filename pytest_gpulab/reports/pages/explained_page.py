@@ -115,6 +115,6 @@ def summary_lines(figures: Sequence[Figure]) -> list[str]:
     return found
 
 
-def svg(figures: Sequence[Figure], which: int = 0) -> Any:
-    """Return one figure as an SVG file."""
-    return dataflow_svg(figures[which], is_alone=True)
+def svg(figures: Sequence[Figure]) -> Any:
+    """Return the first figure as an SVG file."""
+    return dataflow_svg(figures[0], is_alone=True)
