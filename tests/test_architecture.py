@@ -111,6 +111,14 @@ MOST_MODULES_LOADED = 91  # without packages; 89 when measured, and a split of a
 MOST_FRAMES = 14  # from the item's `runtest` to the first NumPy operation of a kernel: a stack trace fits a screen
 
 
+def walk_for_contributors() -> set[str]:
+    """Return the modules that docs/contributor.md links in its walk through a `correct` check."""
+    page = (PYPROJECT.parent / "docs" / "contributor.md").read_text(encoding="utf-8")
+    walk = re.search(r"^## Walk: a `correct` check$(.*?)^## ", page, re.MULTILINE | re.DOTALL)
+    assert walk
+    return {path.replace("/", ".") for path in re.findall(r"\(\.\./(pytest_gpulab/[\w/]+)\.py\)", walk[1])}
+
+
 def test_a_correct_check_loads_no_module_of_other_checks_and_takes_few_frames(tmp_path: Path) -> None:
     source = PYPROJECT.parent / "solutions" / "reduction"
     kernel = tmp_path / "reduction.cu"
@@ -122,5 +130,6 @@ def test_a_correct_check_loads_no_module_of_other_checks_and_takes_few_frames(tm
     assert modules and frames, done.stdout
     loaded = modules[1].split()
     assert [name for name in loaded if OF_OTHER_CHECKS.match(name)] == []
+    assert walk_for_contributors() - {"pytest_gpulab.grading.diagnosis.wrong_output"} <= set(loaded)
     assert len(loaded) <= MOST_MODULES_LOADED
     assert len(frames[1].split()) - 1 <= MOST_FRAMES, frames[1]

@@ -54,6 +54,11 @@ def test_the_tree_for_contributors_lists_every_package() -> None:
     assert set(re.findall(r"\b(\w+)/", tree[1])) == packages | others
 
 
+def test_the_table_for_contributors_lists_every_folder_of_tests() -> None:
+    listed = re.findall(r"tests/(\w+)/", " ".join(cells[0] for cells in rows(CONTRIBUTOR, "Tests and benchmarks")))
+    assert set(listed) == {path.name for path in ROOT.glob("tests/[!_.]*") if path.is_dir()}
+
+
 @pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)
 def test_named_paths_exist(page: Path) -> None:
     folders = "|".join(map(re.escape, FOLDERS))
