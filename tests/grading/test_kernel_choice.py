@@ -99,7 +99,7 @@ def test_of_several_kernels_one_must_be_chosen(run: Run) -> None:
     (finding,) = found["compile"].findings
     assert finding.what == "There is no kernel called `reduce`, and 2 kernels have its parameters."
     assert finding.evidence == ("they are: first, second",)
-    assert finding.hint == "Choose one by a line at file scope, behind the kernel: GPULAB_KERNEL(reduce, second)"
+    assert finding.hint == "Choose one with a line at file scope, after the kernel: GPULAB_KERNEL(reduce, second)"
     (other,) = found["correct[float32-sum]"].findings
     assert other.what == f"Not graded, because `compile` did not pass: {finding.what}"
 

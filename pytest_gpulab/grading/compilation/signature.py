@@ -110,7 +110,7 @@ class KernelChoice:
             what = f"There are {len(kernels)} kernels called `{named}`: the grader cannot tell which one to launch."
         else:
             what = f"There is no kernel called `{asked}`, and {len(kernels)} kernels have its parameters."
-        hint = f"Choose one by a line at file scope, behind the kernel: GPULAB_KERNEL({asked}, {kernels[-1]})"
+        hint = f"Choose one with a line at file scope, after the kernel: GPULAB_KERNEL({asked}, {kernels[-1]})"
         return finding("missing-kernel", what, evidence=(f"they are: {', '.join(kernels)}",), hint=hint)
 
     def _unknown(self, asked: str, named: str) -> Finding:
@@ -141,7 +141,7 @@ class KernelChoice:
             return None
         what = f"`{name}` (line {line}) is a template that is not instantiated."
         hint = (
-            f"Instantiate it behind its definition, `template __global__ void {name}<...>(...);`, or leave out "
+            f"Instantiate it after its definition, `template __global__ void {name}<...>(...);`, or leave out "
             "`template <...>` and name the type itself, such as GPULAB_T."
         )
         return finding("missing-kernel", what, evidence=(self._listed(),), hint=hint)
