@@ -164,9 +164,10 @@ def _of_leak(leak: Leak, sources: Sources) -> Finding:
 
 def _of_end(outcome: Outcome, sources: Sources) -> Iterator[Finding]:
     """Yield the finding of an abnormal end, and of output that a GPU would have lost."""
-    if outcome.missing:
-        what = f"{outcome.missing} is not available with no GPU: the program was ended"
-        yield finding("missing-function", what, hint=HINTS["missing-function"])
+    if (missing := outcome.missing) is not None:
+        what = f"{missing.function} is not available with no GPU: the program was ended"
+        made = finding("missing-function", what, sources.at(missing), hint=HINTS["missing-function"])
+        yield _quoted(made, sources.lines.get(missing.address), sources)
     if outcome.returncode < 0 and not (outcome.timed_out or outcome.interrupted):
         yield _of_crash(outcome, sources)
     if outcome.unseen_output:

@@ -132,7 +132,7 @@ class Outcome:
         unchecked: accesses that the race check left out, as clauses.
         used_events: True if the program has measured time with events.
         host_fault: the access that ended the program, if one did.
-        missing: the function of the runtime library that ended the program, because the stand-in lacks it.
+        missing: the call that ended the program, because the stand-in lacks the function.
         unseen_output: characters that kernels printed after the program's last synchronisation.
         returncode: as of `subprocess.Popen`: negative for a signal.
         timed_out, interrupted: reasons why the program was killed.
@@ -147,7 +147,7 @@ class Outcome:
     unchecked: dict[str, None] = field(default_factory=dict)
     used_events: bool = False
     host_fault: HostFault | None = None
-    missing: str = ""
+    missing: CallSite | None = None
     unseen_output: int = 0
     returncode: int = 0
     timed_out: bool = False
@@ -175,6 +175,8 @@ class Outcome:
         sites += [failure.site for failure in self.failures.values()]
         if self.host_fault is not None:
             sites += filter(None, [self.host_fault.at, self.host_fault.site])
+        if self.missing is not None:
+            sites.append(self.missing)
         return {site.address for site in sites}
 
     def add_hazards(self, kernel: str, hazards: tuple[Hazard, ...]) -> None:

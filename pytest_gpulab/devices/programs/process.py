@@ -48,7 +48,7 @@ def run(executable: Path, words: Sequence[str], session: Session, timeout_s: flo
         with _foreground(process.pid), _watched(process, session, timeout_s):
             serve(session, Channel(ours))
             outcome.returncode = process.wait()
-    if process.returncode >= 0 and not outcome.missing and session.fault is None:
+    if process.returncode >= 0 and outcome.missing is None and session.fault is None:
         session.collect_leaks()
     return outcome
 

@@ -36,7 +36,7 @@ SAME(__cudaLaunchKernel_ptsz, __cudaLaunchKernel)
 _HEADERS = ("cuda_runtime_api.h", "cuda.h")
 _WRAPPED = ("cuda_runtime.h", "cuda_runtime_api.h", "builtin_types.h")  # the last is what nvcc's own code includes
 _EARLIER = "earlier_cuda.h"
-_LIBRARY = "libcudart.a"  # nvcc links device code (-rdc=true) only for programs with a runtime library
+_LIBRARIES = ("libcudart.a", "libcuda.a")  # nvcc links device code (-rdc=true) only with a runtime library
 _PROPERTIES = re.compile(r"(struct __device_builtin__ cudaDeviceProp\b.*?\bint +reserved\[)(\d+)(\];)", re.DOTALL)
 _REMOVED = (
     "clockRate", "deviceOverlap", "kernelExecTimeoutEnabled", "computeMode", "maxTexture1DLinear", "memoryClockRate",
@@ -52,7 +52,7 @@ class StandIn:
     Attributes:
         objects: the object files to link it with.
         headers: a folder of headers to find before CUDA's own.
-        library: a folder with an empty library in place of CUDA's own.
+        library: a folder with empty libraries in place of CUDA's own.
     """
 
     objects: tuple[Path, ...]
@@ -79,11 +79,14 @@ def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
         units = [f'#include "{path.name}"\n' for path in sources if path.suffix == ".cpp"]
         (folder / "all.cpp").write_text("".join(units))
         (folder / "missing.c").write_text(_stubs(include, sources))
-        (folder / _LIBRARY).write_text("!<arch>\n")
+        (folder / "nothing.c").write_text("")
         _write_headers(folder / "include", include)
         options = (f"-I{folder}", f"-I{SOURCES}", f"-I{folder / 'include'}", f"-I{include}")
         _compile(toolchain, folder, "all.cpp", *OPTIONS, *options)
-        _compile(toolchain, folder, "missing.c", "-xc", "-w", "-O1", "-fPIC", "-c")
+        for name in ("missing.c", "nothing.c"):
+            _compile(toolchain, folder, name, "-xc", "-w", "-O1", "-fPIC", "-c")
+        for name in _LIBRARIES:  # nvlink warns of an archive without members
+            subprocess.run(["ar", "rcs", str(folder / name), str(folder / "nothing.o")], check=True)
         return (Path(__file__), *sources, *(include / name for name in (*_HEADERS, "driver_types.h")))
 
     names = (path.name for path in sources)
@@ -141,11 +144,12 @@ def _stubs(include: Path, sources: Iterable[Path]) -> str:
     defined = {name for path in sources for name in _DEFINED.findall(_text(path))}
     suffixed = _PER_THREAD.findall(texts[0])
     same = {f"{name}_pt{kind.lower()}": name for name, kind in suffixed if name in declared | defined}
-    lines = ["void gpulab_missing(const char *);", _JUMPS]
+    lines = ["void gpulab_missing(const char *, void *);", _JUMPS]
     lines += [f"SAME({name}, {of})" for name, of in same.items()]
     for name in sorted(declared - defined - same.keys()):
         shown = name.partition("_v")[0]
-        lines.append(f'__attribute__((weak)) void {name}(void) {{ gpulab_missing("{shown}"); }}')
+        body = f'gpulab_missing("{shown}", __builtin_return_address(0));'
+        lines.append(f"__attribute__((weak)) void {name}(void) {{ {body} }}")
     return "\n".join(lines) + "\n"
 
 

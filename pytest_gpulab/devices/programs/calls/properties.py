@@ -100,4 +100,4 @@ def refused(call: Call, function: str, error: int) -> None:
 @api("missing", form="t")
 def missing(call: Call, name: str) -> None:
     """Note a function that the stand-in lacks; the program ends."""
-    call.session.outcome.missing = name
+    call.session.outcome.missing = CallSite(name, call.site.address)

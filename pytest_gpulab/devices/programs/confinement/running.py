@@ -103,7 +103,7 @@ def run_confined(executable: Path, given: ProgramInput, session: Session, limits
         session.outcome.returncode = _exit_code(status, session, stderr)
         files, cut_file = _written(host, given.writable, limits.disk_bytes)
     outcome = session.outcome
-    if outcome.returncode >= 0 and not outcome.missing and session.fault is None and not outcome.timed_out:
+    if outcome.returncode >= 0 and outcome.missing is None and session.fault is None and not outcome.timed_out:
         session.collect_leaks()
     return ProgramOutput(stdout, stderr, cut_out or cut_err or cut_file, files, invalid)
 

@@ -168,10 +168,12 @@ void map_memory(uint64_t address, uint64_t size, uint64_t offset)
 
 void unmap_memory(uint64_t address, uint64_t size) { munmap((void *)address, size); }
 
-void missing(const char *name)
+void missing(const char *name, void *site)
 {
     fflush(nullptr);
-    ask("missing", name);
+    Arguments arguments;
+    arguments.add(name);
+    exchange("missing", arguments.packed, site);
     _exit(125);
 }
 
@@ -182,6 +184,6 @@ extern "C" {
 cudaError_t cudaGetLastError(void) { return gpulab::last_error(true); }
 cudaError_t cudaPeekAtLastError(void) { return gpulab::last_error(false); }
 
-void gpulab_missing(const char *name) { gpulab::missing(name); }  // the functions that nothing here defines
+void gpulab_missing(const char *name, void *site) { gpulab::missing(name, site); }  // functions that nothing here defines
 
 }  // extern "C"

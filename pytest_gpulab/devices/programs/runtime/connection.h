@@ -98,7 +98,8 @@ cudaError_t last_error(bool clear);
 int shared_file();                       // the file with device memory
 void map_memory(uint64_t address, uint64_t size, uint64_t offset);  // device memory at its own address in this process
 void unmap_memory(uint64_t address, uint64_t size);
-[[noreturn]] void missing(const char *name);  // end the program: the function is not available
+// End the program: a function is not available.
+[[noreturn]] void missing(const char *name, void *site = nullptr);
 
 }  // namespace gpulab
 
