@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_gpulab.grading.findings import counted
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
 
 Level = Literal["error", "warning"]
@@ -77,11 +78,6 @@ class Report:
             facts.append(f"{graded}; a file takes about {self.file_cpu_s:.1f} s of processor time without a GPU")
         head = f"{self.name}: {counted(self.errors, 'error')}, {counted(warnings, 'warning')}"
         return [head, *(f"  {line}" for line in (*found, *facts))]
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in singular or plural."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def of_finding(found: Finding, where: str) -> Defect:

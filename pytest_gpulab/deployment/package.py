@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpulab.authoring.handout import HandoutError, write_handout
-from pytest_gpulab.course.intake.submissions import listed
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.findings import listed
 
 from .wheel import constraints, python_version, wheel, wheel_name
 

@@ -1,4 +1,7 @@
-"""Findings: a hint per code, the finding for a device's error, and one finding for several problems of a file."""
+"""Findings: a hint per code, the finding for a device's error, and one finding for several problems of a file.
+
+Also numbers and lists as words, for all messages.
+"""
 
 from __future__ import annotations
 
@@ -281,3 +284,14 @@ def joined(problems: Sequence[Problem]) -> Finding:
         evidence |= dict.fromkeys((*said, *problem.finding.evidence))
     hints = dict.fromkeys(problem.finding.hint for problem in problems if not problem.is_complete)
     return finding(first.code, what, first.where, evidence, " ".join(filter(None, hints)))
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun in singular or plural: `1 file`, `2,000 files`."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def listed(names: Iterable[object], word: str) -> str:
+    """Return the names as a list in words, with `and` or `or` before the last: `a, b and c`."""
+    *first, last = map(str, names)
+    return f"{', '.join(first)} {word} {last}" if first else last

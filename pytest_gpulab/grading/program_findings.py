@@ -12,7 +12,7 @@ from pytest_gpulab.devices.errors import Hazard, Location, SourceLine
 from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, LaunchFailure, Leak, Outcome
 from pytest_gpulab.devices.protocol import KernelFault
 
-from .findings import evidence_of, finding, hint_for, of_error
+from .findings import counted, evidence_of, finding, hint_for, of_error
 from .grade import Finding
 from .plans.parameter_names import Names, parameter_names
 
@@ -156,8 +156,7 @@ def _of_call(failed: FailedCall, count: int, sources: Sources) -> Finding:
 
 
 def _of_leak(leak: Leak, sources: Sources) -> Finding:
-    number = "1 allocation" if leak.count == 1 else f"{leak.count:,} allocations"
-    what = f"{number} of {leak.site.function}, {leak.nbytes:,} bytes, never freed"
+    what = f"{counted(leak.count, 'allocation')} of {leak.site.function}, {leak.nbytes:,} bytes, never freed"
     made = finding("leak", what, sources.at(leak.site), hint=HINTS["leak"])
     return _quoted(made, sources.lines.get(leak.site.address), sources)
 

@@ -196,10 +196,10 @@ class ClassRun:
 
     def header(self) -> str:
         """Return the numbers of graded submissions and students, as text."""
-        from pytest_gpulab.course.intake.submissions import count
+        from pytest_gpulab.grading.findings import counted
 
-        handed_in = count(len(self.collection.submissions), "submission")
-        return f"{handed_in} of {count(len(self.collection.students), 'student')} in {shown(self.source)}"
+        handed_in = counted(len(self.collection.submissions), "submission")
+        return f"{handed_in} of {counted(len(self.collection.students), 'student')} in {shown(self.source)}"
 
     def finish(self) -> None:
         """Record students without a gradable file, and find near-identical sources, before reports are written."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpulab.grading.findings import counted
+
 from .items import GRADING_SESSION, CheckItem, CudaFile, usage_errors
 from .session import GradingSession
 from .settings import Settings, SettingsError, shown
@@ -137,12 +139,10 @@ class ParallelRun:
     def _graders_text(self) -> str:
         cluster = self.session.cluster
         if cluster is not None:
-            return (
-                f"the cluster at {cluster.address}, {_count(cluster.capacity, 'submission', 'submissions')} at a time"
-            )
+            return f"the cluster at {cluster.address}, {counted(cluster.capacity, 'submission')} at a time"
         gpus = self._devices()
         where = f" on {len(gpus)} GPUs" if len(gpus) > 1 else ""
-        return f"{_count(self._workers, 'process', 'processes')}{where}"
+        return f"{counted(self._workers, 'process', 'processes')}{where}"
 
     @contextmanager
     def running(self, run: pytest.Session) -> Iterator[None]:
@@ -284,7 +284,7 @@ class ParallelRun:
         if self._schedule is not None:
             self._schedule.close()
             if reasons := self._schedule.not_kept:
-                self.errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not stored: {reasons[0]}")
+                self.errors.append(f"{counted(len(reasons), 'grade is', 'grades are')} not stored: {reasons[0]}")
 
     def summary(self) -> Iterator[str]:
         """Yield the progress and, after a stopped run, the way to continue."""
@@ -337,10 +337,8 @@ def _change_lines(regraded: Sequence[Regraded]) -> Iterator[str]:
         yield f"{each.submission}: {each.points_before:g} -> {each.points_after:g} points ({checks})"
     same = len(regraded) - len(listed)
     if same:
-        counted = (
-            _count(same, "more has", "more have") if listed else _count(same, "submission has", "submissions have")
-        )
-        yield f"{counted} other checks and the same points"
+        one, many = ("more has", "more have") if listed else ("submission has", "submissions have")
+        yield f"{counted(same, one, many)} other checks and the same points"
 
 
 def _change_text(change: Change) -> str:
@@ -348,7 +346,3 @@ def _change_text(change: Change) -> str:
         "none" if points is None else f"{points:g}" for points in (change.points_before, change.points_after)
     )
     return f"{change.check} {before} -> {after}"
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"

@@ -106,16 +106,17 @@ class ReportFiles:
             yield f"gpulab: wrote {', '.join(map(self._named, self.written))}"
         left_out = self._gradebook.drawings.left_out if self._gradebook.drawings else ()
         if left_out:
-            figures = "figure" if len(left_out) == 1 else "figures"
-            yield f"gpulab: {len(left_out)} {figures} left out; the page of figures says which"
+            from pytest_gpulab.grading.findings import counted
+
+            yield f"gpulab: {counted(len(left_out), 'figure')} left out; the page of figures says which"
 
     def _named(self, report: ReportFile) -> str:
+        from pytest_gpulab.grading.findings import counted
         from pytest_gpulab.reports.pages.feedback import readers
 
         if report.format != "feedback":
             return shown(report.path)
-        pages = len(readers(self._gradebook))
-        return f"{pages} {'page' if pages == 1 else 'pages'} in {shown(report.path)}/"
+        return f"{counted(len(readers(self._gradebook)), 'page')} in {shown(report.path)}/"
 
 
 def _asked_for(grades: Sequence[Grade]) -> Sequence[Grade]:

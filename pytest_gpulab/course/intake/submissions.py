@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
+from pytest_gpulab.grading.findings import counted, listed
 from pytest_gpulab.grading.grade import Finding
 
 from .archive import BadArchive, CannotUnpack, Unpacker
@@ -311,7 +312,7 @@ class _Student:
 
     def _left_out(self) -> Finding:
         others = sorted(self.others, key=self._rank_as_source)  # sources first: notes are rarely a mistake
-        what = f"{count(len(others), 'file')} for no exercise, left out: {_first_named(others)}{self._advice()}."
+        what = f"{counted(len(others), 'file')} for no exercise, left out: {_first_named(others)}{self._advice()}."
         hint = f"Name a file after its exercise: {listed(sorted(self.exercises), 'or')}."
         return Finding("no-exercise", what, evidence=_named(others), hint=hint)
 
@@ -372,14 +373,3 @@ def _first_named(entries: Sequence[Entry]) -> str:
 def _named(entries: Sequence[Entry]) -> tuple[str, ...]:
     more = len(entries) - MAX_NAMED
     return tuple(entry.label for entry in entries[:MAX_NAMED]) + ((f"and {more} more",) if more > 0 else ())
-
-
-def listed(names: Sequence[str], word: str) -> str:
-    """Return the names as a list in words, with `and` or `or` before the last: `a, b and c`."""
-    *first, last = names
-    return f"{', '.join(first)} {word} {last}" if first else last
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 file`, `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

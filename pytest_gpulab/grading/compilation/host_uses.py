@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pytest_gpulab.devices.source.host_code import DeviceText
-from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.findings import finding, listed
 from pytest_gpulab.grading.grade import Finding
 
 _ERROR = re.compile(
@@ -85,8 +85,7 @@ def _is_host(name: str, code: DeviceText) -> bool:
 
 
 def _listed(uses: Iterable[_Use]) -> str:
-    named = [f"`{use.name}`{f' (line {use.declared})' if use.declared else ''}" for use in uses]
-    return " and ".join((*([", ".join(named[:-1])] if named[:-1] else []), named[-1]))
+    return listed((f"`{use.name}`{f' (line {use.declared})' if use.declared else ''}" for use in uses), "and")
 
 
 def _hints(uses: Iterable[_Use]) -> Iterator[str]:

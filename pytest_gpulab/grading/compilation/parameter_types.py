@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.findings import counted, finding
 from pytest_gpulab.grading.grade import Finding
 
 C_NAMES = {
@@ -50,7 +50,7 @@ def parameter_finding(module: Module, launch: Launch) -> Finding | None:
     if declared is None or declared == given:
         return None
     if len(declared) != len(given):
-        what = f"`{launch.kernel}` has {_count(len(declared), 'parameter')}, but it is called with {len(given)}."
+        what = f"`{launch.kernel}` has {counted(len(declared), 'parameter')}, but it is called with {len(given)}."
     else:
         at = next(index for index, sizes in enumerate(zip(declared, given, strict=True)) if sizes[0] != sizes[1])
         what = (
@@ -59,7 +59,7 @@ def parameter_finding(module: Module, launch: Launch) -> Finding | None:
         )
     evidence = (
         f"called with: {', '.join(f'`{arg}`' if isinstance(arg, str) else _type_name(arg) for arg in launch.args)}",
-        f"declared: {_count(len(declared), 'parameter')} of {', '.join(map(str, declared)) or 'no'} bytes",
+        f"declared: {counted(len(declared), 'parameter')} of {', '.join(map(str, declared)) or 'no'} bytes",
     )
     return finding("wrong-signature", what, evidence=evidence)
 
@@ -161,10 +161,6 @@ def _layout(element: str) -> str | None:
 
 def _type_name(argument: str | np.generic) -> str:
     return "a pointer" if isinstance(argument, str) else C_NAMES.get(argument.dtype.name, argument.dtype.name)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def declaration(plan: Plan, launch: Launch) -> str:

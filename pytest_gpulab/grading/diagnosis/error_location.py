@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from pytest_gpulab.grading.findings import listed
 
 from .coincidence import PLACE_BITS, place_bits
 from .patterns import Pattern
@@ -272,7 +274,7 @@ def _repeated(at: Mask, period: int, noun: str) -> str:
     if stop - start == at.size:
         return f"of every {period} {noun}s those from number {start} to {stop - 1}"
     if at.size <= MAX_NAMED + 1:
-        return f"{noun}s with index % {period} == {_listed(at.tolist(), 'or')}"
+        return f"{noun}s with index % {period} == {listed(at.tolist(), 'or')}"
     return ""
 
 
@@ -305,8 +307,8 @@ def _touched(axis: Axis) -> Pattern | None:
 def _named_blocks(wrong: list[int], blocks: int) -> str:
     right = [block for block in range(blocks) if block not in wrong]
     if len(right) <= MAX_NAMED < len(wrong):
-        return f"all blocks but {_listed(right, 'and')}, these altogether"
-    named = _listed(wrong, "and") if len(wrong) <= MAX_NAMED else f"{', '.join(map(str, wrong[:MAX_NAMED]))} and more"
+        return f"all blocks but {listed(right, 'and')}, these altogether"
+    named = listed(wrong, "and") if len(wrong) <= MAX_NAMED else f"{', '.join(map(str, wrong[:MAX_NAMED]))} and more"
     return f"{len(wrong)} of {blocks} blocks, these altogether: {named}"
 
 
@@ -364,8 +366,3 @@ def ordinal(number: int) -> str:
     """Return `2nd`, `32nd`, `11th`, ..."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
-
-
-def _listed(numbers: Iterator[int] | list[int], word: str) -> str:
-    *most, last = map(str, numbers)
-    return f"{', '.join(most)} {word} {last}" if most else last

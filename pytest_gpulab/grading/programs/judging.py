@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from pytest_gpulab.devices.programs.outcome import Outcome
-from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.findings import counted, finding
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import instructors_code
 from pytest_gpulab.program_exercise import Output, Program
@@ -116,7 +116,7 @@ def _wrong_launches(run: ProgramRun) -> Iterator[Finding]:
     for bound in run.program.launches:
         count = _count(run.outcome, bound.kernel)
         of = f" of `{bound.kernel}`" if bound.kernel else ""
-        launches = f"{count} launch{of}" if count == 1 else f"{count} launches{of}"
+        launches = counted(count, f"launch{of}", f"launches{of}")
         hint = bound.hint or HINTS["launches"]
         if count < bound.at_least:
             yield finding(CONCEPT, f"Too few launches: {launches}; this check requires {bound.at_least}", hint=hint)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pytest_gpulab.grading.findings import counted
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.class_statistics import check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair, natural_sort_key
@@ -58,8 +59,7 @@ def last_line(gradebook: Gradebook) -> str:
     counts = [
         f"{verdicts.count(verdict)} {verdict}" for verdict in ("passed", *WORST_FIRST, ABSENT) if verdict in verdicts
     ]
-    noun = "student" if len(verdicts) == 1 else "students"
-    return f"{len(verdicts)} {noun}: {', '.join(counts)}" if counts else f"{len(verdicts)} {noun}"
+    return ": ".join((counted(len(verdicts), "student"), *([", ".join(counts)] if counts else [])))
 
 
 def _section(title: str, lines: list[str]) -> Iterator[Section]:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from pytest_gpulab.devices.programs.outcome import LaunchGroup, Outcome
+from pytest_gpulab.grading.findings import counted
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.listing import Listing
 
@@ -39,16 +40,12 @@ def report(outcome: Outcome, findings: Sequence[Finding], device: str, is_checke
 
 def _headline(outcome: Outcome, findings: Sequence[Finding], device: str, is_checked: bool) -> str:
     launches, kernels = outcome.launch_count, len({group.kernel for group in outcome.launches.values()})
-    what = f"{_counted(launches, 'launch', 'launches')} of {_counted(kernels, 'kernel')} on the {device}"
+    what = f"{counted(launches, 'launch', 'launches')} of {counted(kernels, 'kernel')} on the {device}"
     ends = [("interrupted", outcome.interrupted), ("stopped at its time limit", outcome.timed_out)]
     end = "".join(f", {words}" for words, is_so in ends if is_so)
     end += f" in kernel `{outcome.running}`" if end and outcome.running else ""
     checks = "" if is_checked else ", races and uninitialised reads not checked"
-    return f"{what}{end}{checks}; {_counted(len(findings), 'finding') if findings else 'no findings'}"
-
-
-def _counted(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{what}{end}{checks}; {counted(len(findings), 'finding') if findings else 'no findings'}"
 
 
 def listing_lines(listing: Listing) -> Iterator[str]:
