@@ -15,6 +15,18 @@ from typing import Literal
 
 Level = Literal["exact", "modelled", "estimated"]
 
+# Counters per kind of access, which replaces the braces.
+GLOBAL_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
+GLOBAL_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
+SHARED_REQUESTS = "gpulab__shared_requests_op_{}.sum"
+SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+BANK_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
+
+
+def summed(counters: Mapping[str, float], name: str, accesses: tuple[str, ...] = ("ld", "st", "atom", "red")) -> float:
+    """Return a counter's sum over kinds of access; shared memory has no `red`."""
+    return sum(counters.get(name.format(access), 0.0) for access in accesses)
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -28,12 +40,11 @@ class Metric:
 
 def _global_memory() -> list[Metric]:
     ops = {"ld": "loads from", "st": "stores to", "atom": "atomics on", "red": "atomics without a result on"}
-    name = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
     sectors = "32-byte sectors accessed by these requests, counted once per request"
     found = []
     for op, what in ops.items():
-        found.append(Metric(name.format("requests", op), "requests", "exact", f"{what} global memory by a warp"))
-        found.append(Metric(name.format("sectors", op), "sectors", "exact", sectors))
+        found.append(Metric(GLOBAL_REQUESTS.format(op), "requests", "exact", f"{what} global memory by a warp"))
+        found.append(Metric(GLOBAL_SECTORS.format(op), "sectors", "exact", sectors))
     return found
 
 
@@ -42,11 +53,11 @@ def _shared_memory() -> list[Metric]:
     found = []
     for op, what in ops.items():
         meaning = f"{what} shared memory by a warp with at least one lane"
-        found.append(Metric(f"gpulab__shared_requests_op_{op}.sum", "requests", "exact", meaning))
-        wavefronts = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
-        found.append(Metric(wavefronts, "wavefronts", "exact", "passes of these requests, bank conflicts included"))
-        conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
-        found.append(Metric(conflicts, "wavefronts", "exact", "passes beyond the minimum for the number of bytes"))
+        found.append(Metric(SHARED_REQUESTS.format(op), "requests", "exact", meaning))
+        meaning = "passes of these requests, bank conflicts included"
+        found.append(Metric(SHARED_WAVEFRONTS.format(op), "wavefronts", "exact", meaning))
+        meaning = "passes beyond the minimum for the number of bytes"
+        found.append(Metric(BANK_CONFLICTS.format(op), "wavefronts", "exact", meaning))
     return found
 
 

@@ -8,6 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_gpulab.devices.hardware.metrics import (
+    BANK_CONFLICTS,
+    GLOBAL_REQUESTS,
+    GLOBAL_SECTORS,
+    SHARED_REQUESTS,
+    SHARED_WAVEFRONTS,
+    summed,
+)
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
 
@@ -86,25 +94,17 @@ def _row(line: ListedLine, hazards: tuple[str, ...]) -> Row:
         "" if share is None else f"{100 * share:.1f} %",
         compact(c["smsp__inst_executed.sum"]) if c.get("smsp__inst_executed.sum") else "",
         _ratio(c.get("smsp__thread_inst_executed_pred_on.sum", 0.0), c.get("smsp__inst_executed.sum", 0.0)),
-        _ratio(*(_global(c, what) for what in ("sectors", "requests"))),
-        _ratio(_shared(c), sum(c.get(f"gpulab__shared_requests_op_{op}.sum", 0.0) for op in ("ld", "st", "atom"))),
+        _ratio(summed(c, GLOBAL_SECTORS), summed(c, GLOBAL_REQUESTS)),
+        _ratio(summed(c, SHARED_WAVEFRONTS), summed(c, SHARED_REQUESTS)),
     )
     return Row(line.number, line.text, figures, tuple(_notes(c)), hazards, share)
 
 
-def _global(c: Counters, what: str) -> float:
-    return sum(c.get(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum", 0.0) for op in ("ld", "st", "atom", "red"))
-
-
-def _shared(c: Counters, what: str = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op") -> float:
-    return sum(c.get(f"{what}_{op}.sum", 0.0) for op in ("ld", "st", "atom"))
-
-
 def _notes(c: Counters) -> Iterator[str]:
     """Yield a note per avoidable cost of a line."""
-    conflicts = _shared(c, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op")
+    conflicts = summed(c, BANK_CONFLICTS)
     if conflicts > 0:
-        yield f"bank conflicts: {compact(conflicts)} of {compact(_shared(c))} passes of shared memory"
+        yield f"bank conflicts: {compact(conflicts)} of {compact(summed(c, SHARED_WAVEFRONTS))} passes of shared memory"
     divergent = c.get("smsp__sass_branch_targets_threads_divergent.sum", 0.0)
     if divergent > 0:
         yield f"divergence: at {compact(divergent)} of {compact(c['smsp__sass_branch_targets.sum'])} branches"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
+from pytest_gpulab.devices.hardware.metrics import BANK_CONFLICTS, GLOBAL_REQUESTS, GLOBAL_SECTORS, summed
 from pytest_gpulab.devices.programs.outcome import LaunchGroup, Outcome
 from pytest_gpulab.grading.findings import counted
 from pytest_gpulab.grading.grade import Finding
@@ -72,13 +73,7 @@ def _row(group: LaunchGroup) -> tuple[str, ...]:
     if profile is None or group.estimated_ms is None:
         return (*head, *("-",) * (len(_HEADERS) - len(head)))
     counters = profile.counters
-    requests, sectors = (
-        sum(counters.get(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum", 0.0) for op in ("ld", "st", "atom", "red"))
-        for what in ("requests", "sectors")
-    )
-    conflicts = sum(
-        counters.get(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum", 0.0) for op in ("ld", "st", "atom")
-    )
+    requests, sectors = summed(counters, GLOBAL_REQUESTS), summed(counters, GLOBAL_SECTORS)
     lanes = counters.get("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio")
     registers, occupancy = profile.resources.registers, profile.occupancy
     return (
@@ -87,7 +82,7 @@ def _row(group: LaunchGroup) -> tuple[str, ...]:
         "n/a" if occupancy is None else f"{occupancy:.0%}",
         f"~{three_digits(group.estimated_ms / group.count)}",
         f"{sectors / requests:.1f}" if requests else "-",
-        compact(conflicts),
+        compact(summed(counters, BANK_CONFLICTS)),
         "n/a" if lanes is None else f"{lanes:.1f}",
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from pytest_gpulab.devices.hardware.metrics import BANK_CONFLICTS, SHARED_REQUESTS, SHARED_WAVEFRONTS, summed
 from pytest_gpulab.devices.protocol import LineCounters
 
 from .demands import Demands
@@ -26,10 +27,6 @@ HIGH_OCCUPANCY = 0.5
 
 _ISSUED = "smsp__inst_executed.sum"
 _LANES = "smsp__thread_inst_executed_pred_on.sum"
-_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
-_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
-_SHARED_REQUESTS = "gpulab__shared_requests_op_{}.sum"
-_OPS = ("ld", "st", "atom")
 
 Counters = Mapping[str, float]
 _Amount = Callable[[Counters], float]
@@ -65,10 +62,6 @@ def _at(lines: Sequence[LineCounters], amount: _Amount | None) -> str:
     return f" at {most[1]}" if most[0] > 0 else ""
 
 
-def _sum(counters: Counters, name: str) -> float:
-    return sum(counters.get(name.format(op), 0.0) for op in _OPS)
-
-
 def _instructions(counters: Counters, lines: Sequence[LineCounters], share: str) -> str:
     lanes = counters.get(_LANES, 0.0) / max(counters[_ISSUED], 1.0)
     if 0 < lanes < FEW_LANES:
@@ -79,19 +72,19 @@ def _instructions(counters: Counters, lines: Sequence[LineCounters], share: str)
 
 
 def _accesses(counters: Counters, lines: Sequence[LineCounters], needs: Demands, share: str) -> str:
-    wavefronts, conflicts = _sum(counters, _WAVEFRONTS), _sum(counters, _CONFLICTS)
+    wavefronts, conflicts = summed(counters, SHARED_WAVEFRONTS), summed(counters, BANK_CONFLICTS)
     if wavefronts > needs.global_passes and conflicts > CONFLICTS * wavefronts:
-        worst = max(lines, key=lambda line: _sum(line.counters, _CONFLICTS), default=None)
+        worst = max(lines, key=lambda line: summed(line.counters, BANK_CONFLICTS), default=None)
         if worst is None:
             return f"shared memory: bank conflicts; shared accesses take {share}"
-        each = _sum(worst.counters, _WAVEFRONTS) / max(_sum(worst.counters, _SHARED_REQUESTS), 1.0)
+        each = summed(worst.counters, SHARED_WAVEFRONTS) / max(summed(worst.counters, SHARED_REQUESTS), 1.0)
         return f"shared memory: {each:.0f}-way bank conflicts at {worst.where}; shared accesses take {share}"
     scattered = _scattered(needs)
     if scattered and needs.global_passes + needs.stored_lines > wavefronts:
         return f"global memory: {scattered}; its accesses take {share}"
     if wavefronts > needs.global_passes + needs.stored_lines:
         return f"shared memory: accesses without bank conflicts take {share}" + _at(
-            lines, lambda c: _sum(c, _WAVEFRONTS)
+            lines, lambda c: summed(c, SHARED_WAVEFRONTS)
         )
     return f"global memory: the number of accesses takes {share}"
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from pytest_gpulab.devices.hardware.metrics import GLOBAL_REQUESTS, GLOBAL_SECTORS, SHARED_WAVEFRONTS, summed
 from pytest_gpulab.devices.protocol import LineCounters
 
 TIME_SHARE = "gpulab__time_share.pct"
 ISSUED = "smsp__inst_executed.sum"
-_GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
-_SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 
 Counters = Mapping[str, float]
 
@@ -54,17 +53,11 @@ def _demand(part: str) -> Callable[[Counters], float]:
     return _DEMANDS.get(part, lambda counters: counters.get(ISSUED, 0.0))
 
 
-def _of_global(counters: Counters, what: str, ops: tuple[str, ...] = ("ld", "st", "atom", "red")) -> float:
-    return sum(counters.get(_GLOBAL.format(what, op), 0.0) for op in ops)
-
-
 def _passes(counters: Counters) -> float:
     """Return passes: wavefronts of shared memory; requests of global memory, or sectors / 4 if that is more."""
-    return _shared(counters) + max(_of_global(counters, "requests"), _of_global(counters, "sectors") / 4)
-
-
-def _shared(counters: Counters) -> float:
-    return sum(counters.get(_SHARED.format(op), 0.0) for op in ("ld", "st", "atom"))
+    return summed(counters, SHARED_WAVEFRONTS) + max(
+        summed(counters, GLOBAL_REQUESTS), summed(counters, GLOBAL_SECTORS) / 4
+    )
 
 
 def _atomics(counters: Counters) -> float:
@@ -74,18 +67,18 @@ def _atomics(counters: Counters) -> float:
 def _wait(counters: Counters) -> float:
     """Return the cycles of waiting; stores are not waited for."""
     plain = sum(counters.get(name, 0.0) * LATENCIES[name] for name in (ISSUED, "gpulab__barriers.sum"))
-    loads = _of_global(counters, "requests", ("ld", "atom"))
-    return plain + loads * LATENCIES["global"] + _shared(counters) * LATENCIES["shared"]
+    loads = summed(counters, GLOBAL_REQUESTS, ("ld", "atom"))
+    return plain + loads * LATENCIES["global"] + summed(counters, SHARED_WAVEFRONTS) * LATENCIES["shared"]
 
 
 _DEMANDS: Mapping[str, Callable[[Counters], float]] = {
     "load/store unit": _passes,
     "constant memory": lambda counters: counters.get("idc__requests.sum", 0.0),
     "barriers": lambda counters: counters.get("gpulab__barriers.sum", 0.0),
-    "L2 bandwidth": lambda counters: _of_global(counters, "sectors", ("ld", "atom")),
-    "L2 bandwidth for stores": lambda counters: _of_global(counters, "sectors", ("st", "atom", "red")),
-    "memory bandwidth": lambda counters: _of_global(counters, "sectors"),
+    "L2 bandwidth": lambda counters: summed(counters, GLOBAL_SECTORS, ("ld", "atom")),
+    "L2 bandwidth for stores": lambda counters: summed(counters, GLOBAL_SECTORS, ("st", "atom", "red")),
+    "memory bandwidth": lambda counters: summed(counters, GLOBAL_SECTORS),
     "atomics": _atomics,
     "latency": _wait,
-    "waiting for other blocks": lambda counters: _of_global(counters, "requests", ("ld", "atom")),
+    "waiting for other blocks": lambda counters: summed(counters, GLOBAL_REQUESTS, ("ld", "atom")),
 }
