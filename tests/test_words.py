@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ RIDDLES = r"had better|(?:is|are) at it|(?:is|are|was|were) (?:held )?to be\b|he
 FORBIDDEN = re.compile(rf"\b(?:{PERSONS}|{RIDDLES})\b", re.IGNORECASE)
 WHOSE = re.compile(r"\bwhose\b", re.IGNORECASE)
 PER = re.compile(r"\d (?:\w+ )?an? (?:warp|thread|block|launch|request|minute|second|hour|element|step)\b")
+FRAGMENT = re.compile(r"^ *[a-z_]\w*(?:, \w+)*: (?:of |see (?:above|there)\b|tells? ).*", re.MULTILINE)
 RIDDLE = re.compile(r"(What|Who|Whether|Whose)\b")
 UNCLEAR_TEST_NAME = re.compile(r"def (test_(?:(?:what|who|whose|whether|unless)_\w+|\w*(?:nobody|_told\b|_told_)\w*))")
 
@@ -45,6 +47,17 @@ def test_docstrings_say_what_a_thing_is() -> None:
         for path in sorted(PACKAGE.rglob("*.py"))
         for docstring in _docstrings(path)
         if RIDDLE.match(docstring)
+    ]
+    assert found == []
+
+
+def test_entries_of_docstrings_are_noun_phrases() -> None:
+    """Not "seed: of all input data": the entry says what the parameter is."""
+    found = [
+        f"{path.relative_to(PACKAGE)}: {fragment.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for docstring in _docstrings(path)
+        for fragment in FRAGMENT.findall(docstring)
     ]
     assert found == []
 
@@ -75,6 +88,7 @@ def _lines_with(words: re.Pattern[str], paths: list[Path]) -> Iterator[str]:
             yield f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}"
 
 
+@cache
 def _docstrings(path: Path) -> list[str]:
     """Return the docstrings of a module, and of its variables, which are texts by themselves."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -63,10 +63,10 @@ def check_mutants(
     Args:
         loaded: the exercise.
         device: a simulated GPU.
-        seed: of the input data, and of the choice of mutants.
+        seed: the seed of the input data and of the choice of mutants.
         solutions: files; those that fail a check of their results have no mutants.
         limit_s: wall time in seconds, without that of the last mutant.
-        report: see above.
+        report: the report that gets the results.
         progress: function that shows a line.
     """
     counts, end_s = Counter[Status](), time.monotonic() + limit_s

@@ -72,7 +72,7 @@ class Mutant:
     """A source with one mistake.
 
     Attributes:
-        kind: of the mistake.
+        kind: the kind of mistake.
         line: where it is, from 1, as in the original.
         what: the line before and after.
         source: the whole file.

@@ -48,11 +48,11 @@ class GradingSettings:
 
     Attributes:
         device: `sim`, `cuda` or `cuda:N`; never `auto`, as all jobs of a run need the same kind.
-        seed: of all input data.
+        seed: the seed of all input data.
         timeout_s: the time limit of a check in a process of its own.
         architecture, gpu: as `open_device` takes them.
         sanitize, count, annotate: as `Settings` has them.
-        thresholds: of the exercise on the device.
+        thresholds: the exercise's thresholds on the device.
         programs: whether submissions that are whole programs may run.
     """
 
@@ -101,8 +101,8 @@ class Job:
         """Return the key of the grade: equal for equal work, independent of the student and the machine.
 
         Args:
-            model: of the device, as `device_model` says it.
-            version: of this package.
+            model: the device, as `device_model` describes it.
+            version: the version of this package.
         """
         settings = asdict(self.settings)
         del settings["device"]  # of several GPUs of a model any will do
@@ -152,7 +152,7 @@ def graded(job: Job) -> Grade:
     It keeps the device open for the next job.
 
     Raises:
-        NotGraded: see there.
+        NotGraded: the machine or this package is at fault.
         MemoryError: this process has too little memory left; a new one may have enough.
     """
     settings = job.settings
@@ -195,7 +195,7 @@ def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope 
     Args:
         job: what to grade.
         known: the device's description, if it is known already.
-        scope: of its processes.
+        scope: the scope of its processes.
 
     Raises:
         NotGraded, MemoryError: as `graded`.

@@ -47,7 +47,7 @@ class Schedule:
         executor: runs the jobs; closed with the schedule.
         model: the device, from `device_model`.
         store: keeps grades; None if they need not survive the run.
-        clock: tells seconds.
+        clock: a function that returns seconds.
 
     Attributes:
         not_kept: a reason per grade that the store did not take.
@@ -203,9 +203,9 @@ class RefusedGrader(CheckGrader):
     """A grader of a submission that cannot be graded.
 
     Args:
-        verdict: of all checks.
-        reason: why.
-        provenance: what the grade depends on.
+        verdict: the verdict of all checks.
+        reason: the reason for it.
+        provenance: the inputs of the grade.
     """
 
     def __init__(self, verdict: Verdict, reason: Finding, provenance: Provenance) -> None:

@@ -58,7 +58,7 @@ class Outcome:
         code: the exit code for the platform.
         line: the points, or the reason why there are none.
         log: pytest's output, as far as the readers of this command's output may see it.
-        notes: of several files for an exercise, the one that counts; whether grading was stopped.
+        notes: which of several files for an exercise counts, and whether grading was stopped.
     """
 
     code: int

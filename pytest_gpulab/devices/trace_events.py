@@ -86,7 +86,7 @@ class LaunchTrace:
     Attributes:
         grid, block: extents.
         shared: shared variables by their names in the source, to their start and size in bytes.
-        events: of the recorded blocks.
+        events: the events of the recorded blocks.
         is_cut: True if there were more than `MAX_EVENTS`.
     """
 

@@ -94,7 +94,7 @@ class TimeBudget:
 
         Args:
             error: that ended the launch.
-            options: of the launch, as they were before `grant`.
+            options: the options of the launch, as they were before `grant`.
         """
         if isinstance(error, DeviceUnavailable):
             self._stopped = error if self._left_s <= _own_limit_s(options) else None

@@ -93,12 +93,12 @@ class Settings:
         calibration: the file with the device's thresholds, as an absolute path; `auto` looks for one among the
             exercises, `none` leaves the exercises' own.
         calibrate: whether to measure a calibration instead of using one.
-        fraction: of the reference solution's speedup, for the thresholds of a new calibration.
+        fraction: the share of the reference solution's speedup that a new calibration requires.
         programs: whether exercises that ask for a whole program are graded: host code of students runs, in a sandbox.
         title: the title of the course, for pages.
         course: how a class is graded.
         sweep: the tunables to sweep over, with their values; empty to grade.
-        weights: of exercises in totals; 1 for others.
+        weights: exercise to its weight in totals; 1 for others.
     """
 
     device: str

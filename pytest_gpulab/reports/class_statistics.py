@@ -23,7 +23,7 @@ class Scores:
     Attributes:
         title: the exercise, or `TOTAL`.
         max_points: the most that could be earned.
-        shares: of the points possible, one per submission or student, ascending; above 1 with extra points.
+        shares: shares of the possible points, one per submission or student, ascending; above 1 with extra points.
     """
 
     title: str

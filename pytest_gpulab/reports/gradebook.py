@@ -148,15 +148,15 @@ class Gradebook:
         problems: oddities of the submissions, one sentence each.
         changes: changes since the last grading, one sentence each.
         duplicates: sources of several students that are nearly the same.
-        handed_in: of each student, by id, the exercises that anything was handed in for, and whether it can be graded;
+        handed_in: student's id to the exercises with a file, and whether that can be graded;
             None if unknown.
-        left_out: of each student what was handed in and counts for no exercise, by name, and why.
+        left_out: student's id to the files that count for no exercise, by name, with the reason.
         sources: the sources of `duplicates`, by submission.
         title: the title of the course; empty if unknown.
         titles: the exercises' titles, by exercise.
         chosen: ids of the students that this run grades.
         adjustments: the instructor's, by the student's id and the exercise.
-        weights: of exercises in totals; 1 for others.
+        weights: exercise to its weight in totals; 1 for others.
         root: the folder that submissions are relative to; None if unknown.
         drawings: figures of failed checks; None if no page of them is written.
     """

@@ -62,7 +62,7 @@ def standings(gradebook: Gradebook, grades: Sequence[Grade]) -> list[Standing]:
     """Return every student with a submission or an adjustment, sorted by id in natural order.
 
     Args:
-        gradebook: of the class.
+        gradebook: the gradebook of the class.
         grades: the gradebook's.
     """
     most = exercises_of(grades, gradebook)

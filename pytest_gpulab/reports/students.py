@@ -43,7 +43,7 @@ class Row:
         left_out: files that count for no exercise, by name, with the reason.
         is_part: whether a grade lacks checks of its exercise.
         adjusted: the instructor's adjustments of exercises without a grade.
-        weights: of exercises in totals; 1 for others.
+        weights: exercise to its weight in totals; 1 for others.
     """
 
     student: Student

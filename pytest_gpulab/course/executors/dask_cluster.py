@@ -64,7 +64,7 @@ class ClusterExecutor:
     """The workers of a Dask cluster: as many jobs at a time as they have GPUs, or threads for simulated ones.
 
     Args:
-        address: of the scheduler, such as `tcp://login1:8786`.
+        address: the scheduler's address, such as `tcp://login1:8786`.
         device, architecture, gpu: as `open_device` takes them, on each worker.
 
     Attributes:

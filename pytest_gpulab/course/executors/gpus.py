@@ -44,7 +44,7 @@ class GpuExecutor:
 
     Args:
         workers: number of parallel jobs.
-        devices: of the workers in turn, such as `("cuda:0", "cuda:1")`; they replace the device of the job.
+        devices: the workers' devices in turn, such as `("cuda:0", "cuda:1")`; they replace the device of the job.
         info: the first one's description, if known: many processes that query it at once take long.
     """
 

@@ -150,7 +150,7 @@ class _Worker:
         """Create a worker without starting it.
 
         Args:
-            folder: of `worker.prepare`.
+            folder: the folder for `worker.prepare`.
         """
         self._folder = folder
         self._pool = self._new_pool()

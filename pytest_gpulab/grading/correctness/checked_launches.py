@@ -46,7 +46,7 @@ class CostedRun:
     """A replay with counted launches.
 
     Attributes:
-        plan, inputs: of the replay.
+        plan, inputs: the plan and the inputs of the replay.
         run: its result, with the outputs.
         is_complete: True if all blocks ran.
     """

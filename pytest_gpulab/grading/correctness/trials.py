@@ -37,7 +37,7 @@ class Trial:
         problem: its size, with tunables and variant.
         prepared: its plan, inputs and expected outputs.
         outcome: the verdict, with the outputs of all runs.
-        names: of the size's extents.
+        names: the names of the size's extents.
     """
 
     case: Case

@@ -41,7 +41,7 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
     """Add the races and uninitialised reads of the same runs, the likely cause of wrong results, with line and hint.
 
     Args:
-        findings: of one input pattern.
+        findings: the findings of one input pattern.
         runs: the replays.
         source: the submission's text if the device sees races and unwritten memory, else None. Without a hazard, a
             result that varies then has another cause, such as a variable without a value.
@@ -85,7 +85,7 @@ def with_notes(findings: tuple[Finding, ...], notes: Iterable[Finding], runs: It
     tunable.
 
     Args:
-        findings: of one input pattern.
+        findings: the findings of one input pattern.
         notes: the notes on the file.
         runs: the replays. A kernel may use the tunable's value without a read of it. Its threads then take more than
             one word.

@@ -63,7 +63,7 @@ def axes_of(sizes: Iterable[Size], edges: Iterable[int]) -> tuple[Axis, ...]:
     """Return the coordinates of an exercise's sizes.
 
     Args:
-        sizes: of the cases, at least one.
+        sizes: the sizes of the cases, at least one.
         edges: extents of blocks and tiles.
     """
     return tuple(Axis(column, tuple(edges)) for column in zip(*map(extents_of, sizes), strict=True))
@@ -74,7 +74,7 @@ def rule(fails: Mapping[Extents, bool], names: Sequence[str], edges: Iterable[in
 
     Args:
         fails: the sizes that were tried, with their outcomes.
-        names: of the coordinates.
+        names: the names of the coordinates.
         edges: extents of blocks and tiles.
 
     A rule needs `MIN_EXAMPLES` sizes that fail; one of multiples needs as many that do not. Without a rule, up to

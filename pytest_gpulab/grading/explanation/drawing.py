@@ -54,7 +54,7 @@ class Subject:
     Attributes:
         loaded: the exercise.
         path: the submission.
-        seed: of random input data.
+        seed: the seed of random input data.
         search: returns the smallest failing input of a file; None for a file that is known to be right.
     """
 

@@ -41,7 +41,7 @@ class Figure:
         rows: see `rows`.
         captions: one per row, such as `tile, step 2, stride = 4`.
         marks: what is wrong.
-        threads: of the block.
+        threads: the number of threads of the block.
         block: extents of the block.
         warps: the executed lines of the first warps.
         accesses: the most expensive access of each line.

@@ -38,7 +38,7 @@ class Loop:
     Attributes:
         first, last: its source lines.
         name: its variable.
-        values: of the variable, in order.
+        values: the variable's values, in order.
     """
 
     first: int

@@ -49,7 +49,7 @@ class TracedArray:
         dtype, shape: as in NumPy.
         contents: before the launch's first access; None for shared memory and registers.
         unwritten: whether a read before a write is a hazard; for memory that earlier launches wrote, per element.
-        buffer: of the plan; empty for others.
+        buffer: the name of the plan's buffer; empty for other arrays.
         is_register: whether the elements are values of a register, one per thread.
     """
 

@@ -75,7 +75,7 @@ class BenchmarkResult:
         dropped: number of rounds left out because of interference.
         caches: state of the level-2 cache before a run.
         checked: some of the timed runs, with their outputs.
-        peak_bandwidth_gb_s: of device memory; 0 if unknown.
+        peak_bandwidth_gb_s: the peak bandwidth of device memory; 0 if unknown.
         l2_bytes: size of the level-2 cache, in which written data may stay.
         interruption_ms: longest interruption by other processes, if disturbed rounds count because there are no better
             ones; else 0.

@@ -26,9 +26,9 @@ def written(
     """Write the calibration; return lines about it, and lines about problems.
 
     Args:
-        thresholds: of the device; say where the file goes.
-        catalogue: of the exercises.
-        grades: of the run.
+        thresholds: the thresholds for the device, with the path of the file.
+        catalogue: the exercises.
+        grades: the grades of the run.
         expectations: the expected verdicts of a graded file.
         fraction: see `ladder.proposals`.
     """

@@ -80,7 +80,7 @@ def page(
     """Return the report.
 
     Args:
-        gradebook: of the whole class.
+        gradebook: the gradebook of the whole class.
         created: the time of writing, in UTC: the only value that is not from the gradebook.
         interrupted: whether checks or submissions are missing because the run was stopped.
         dismissals: reasons for dismissed flags, by the flags' numbers.

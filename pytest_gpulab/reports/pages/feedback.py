@@ -78,7 +78,7 @@ def page(
     Args:
         standing: the student's.
         created: the time of writing, in UTC.
-        exercises: of the class; those without a grade of the student are named.
+        exercises: the exercises of the class; those without a grade of the student are named.
         gradebook: with the titles of the course and the exercises.
         links: addresses of figures.
     """

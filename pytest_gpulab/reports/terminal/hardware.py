@@ -79,7 +79,7 @@ def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
     """Return the table of counters of one exercise's timed launches; empty where there are none.
 
     Args:
-        grades: see above.
+        grades: the grades of one exercise.
         with_simulated: whether to show the simulated GPU's counters, too.
     """
     names = short_names([grade.submission for grade in grades])

@@ -70,7 +70,7 @@ def table_lines(
     """Return the table, at most `width()` columns wide, for grades of one exercise in the order of its rows.
 
     Args:
-        grades: see above.
+        grades: the grades of one exercise.
         expected: (submission, check name) of the failures that are expected; a verdict that rests on those
             alone gets an asterisk.
         parts: submissions with checks that were not run; none of these has passed.
