@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,9 @@ def normalized(words: list[str]) -> list[str]:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    value = 0.0
+    with suppress(ValueError):
+        value = float(text)
     if not value > 0:
         raise argparse.ArgumentTypeError(f"{text} is no positive number of seconds")
     return value
@@ -74,7 +77,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, modelled_gpu
 
     toolchain = find_toolchain(prefer_toolkit=arguments.device == "cuda")
-    program = Program(arguments.program, tuple(shlex.split(arguments.nvcc)))
+    try:
+        options = tuple(shlex.split(arguments.nvcc))
+    except ValueError as error:
+        raise CommandError(f"--nvcc: {error}") from error
+    program = Program(arguments.program, options)
     if arguments.device == "cuda":
         executable = build_native(program, toolchain, sys.stderr.write)
         os.execv(executable, [f"./{arguments.program.stem}", *arguments.arguments])

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -116,6 +117,30 @@ def test_the_options_of_nvcc_may_be_a_word_of_their_own() -> None:
         assert normalized(words) == words
 
 
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ("--nvcc=-D'x", "gpulab run: --nvcc: No closing quotation"),
+        ("--timeout=soon", "gpulab run: error: argument --timeout: soon is no positive number of seconds"),
+        ("--timeout=nan", "gpulab run: error: argument --timeout: nan is no positive number of seconds"),
+    ],
+)
+def test_an_option_without_meaning_is_one_line(
+    tmp_path: Path, option: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    with suppress(SystemExit):  # of argparse
+        assert main(["run", option, str(tmp_path / "tiny.cu")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == line
+
+
+def test_the_compilers_messages_may_quote_text_of_any_encoding(tmp_path: Path) -> None:
+    (tmp_path / "old.cu").write_bytes(b"int main() { return nothing; } // Gr\xfc\xdfe\n")
+    ran = gpulab(tmp_path, "old.cu")
+    assert ran.code == 2 and 'identifier "nothing" is undefined' in ran.err
+    assert ran.err.endswith("gpulab run: old.cu does not compile\n")
+
+
 def test_a_missing_library_is_named(tmp_path: Path) -> None:
     (tmp_path / "blas.cu").write_text("#include <cublas_v2.h>\nint main() {}\n")
     ran = gpulab(tmp_path, "blas.cu")
@@ -135,6 +160,7 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
         ("a.cu:2:10: fatal error: GL/freeglut.h: No such file", "GLUT is not installed (`GL/freeglut.h`)"),
         ("a.cu:2:10: fatal error: opencv2/core.hpp: No such file", "OpenCV is not installed (`opencv2/core.hpp`)"),
         ("(.text+0x1f): undefined reference to `MPI_Init'", "MPI is not installed (`MPI_Init`)"),
+        ("cc1plus: fatal error: more.cu: No such file", "no such file: more.cu"),
         (
             "a.cu:2:10: fatal error: boost/any.hpp: No such file",
             "`boost/any.hpp` was not found: add its folder with --nvcc=-IFOLDER",

@@ -118,7 +118,9 @@ def _built(program: Program, toolchain: Toolchain, options: Iterable[str], say: 
     def produce(folder: Path) -> Iterable[Path]:
         command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), str(source), *words]
         command += ["-MD", "-MF", str(folder / "read.d"), "-o", str(folder / "program")]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )  # messages quote the source, which may have any encoding
         if done.returncode:
             raise CompileError(with_reason(done.stderr + done.stdout))
         say(done.stderr)
@@ -168,6 +170,8 @@ def _not_found(name: str) -> str:
     """Return how to add a header, library file or function of unknown origin."""
     if name == "main":
         return "the program has no main()"
+    if name.endswith((".cu", ".cpp", ".cc", ".c", ".o")):
+        return f"no such file: {name}"
     if "." in name:
         return f"`{name}` was not found: add its folder with --nvcc=-IFOLDER"
     return f"`{name}` was not found: add its file or library with --nvcc='FILE.cu -lLIBRARY'"

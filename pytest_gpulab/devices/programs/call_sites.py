@@ -29,7 +29,9 @@ def source_lines(
     ordered = sorted(addresses)
     command = [*within, "addr2line", "-e", str(executable), "-i", "-a", *(hex(address - 1) for address in ordered)]
     try:
-        output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+        output = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=60
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return {}
     found: dict[int, SourceLine] = {}

@@ -129,7 +129,7 @@ def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within =
             "-o",
             "module.cubin",
         ]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             raise CompileError(done.stderr)
         (folder / "log").write_text(done.stderr)

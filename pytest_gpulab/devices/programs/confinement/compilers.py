@@ -100,7 +100,7 @@ class ConfinedCompilers:
                 (folder / name).write_text(contents, encoding="utf-8")
             command = [str(self.toolchain.nvcc), "-ccbin", str(self.toolchain.host_compiler), "given.cu", "-ptx"]
             command += [f"-arch=compute_{target}", "-lineinfo", *AS_GRADED, "-o", "given.ptx"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
             if done.returncode:
                 raise CompileError(done.stderr)
             ptx = folder / "given.ptx"
