@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", metavar="PROGRAM.cu", type=Path, help="the CUDA C++ file with main()")
     parser.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER, help="the program's own arguments")
     parser.add_argument("--device", choices=("sim", "cuda"), default="sim", help="sim (default), or cuda: a real GPU")
+    parser.allow_abbrev = False  # an argument of the program may look like the start of an option
     parser.add_argument("--gpu", metavar="MODEL", help="the GPU to model, such as t4; default: h200")
     parser.add_argument("--nvcc", metavar="OPTIONS", default="", help="nvcc's options and further files, as one word")
     parser.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="time limit of the program")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ import pytest
 from running import PROGRAMS, gpulab
 
 from pytest_gpulab.command.main import main
-from pytest_gpulab.command.run import normalized
+from pytest_gpulab.command.run import add_arguments, normalized
 from pytest_gpulab.devices.errors import CompileError
 from pytest_gpulab.devices.programs import build_cache, toolchain
 from pytest_gpulab.devices.programs.build import with_reason
@@ -115,6 +116,14 @@ def test_the_options_of_nvcc_may_be_a_word_of_their_own() -> None:
     assert normalized(["run", "--nvcc", "-O3", "a.cu"]) == ["run", "--nvcc=-O3", "a.cu"]
     for words in (["run", "a.cu", "--nvcc", "-O3"], ["run", "--nvcc", "b.cu", "a.cu"], ["run", "--nvcc"]):
         assert normalized(words) == words
+
+
+@pytest.mark.unit
+def test_arguments_of_the_program_may_look_like_options() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    given = parser.parse_args(["--no-check", "a.cu", "--n=4", "--pro", "--no-check", "-t"])
+    assert given.arguments == ["--n=4", "--pro", "--no-check", "-t"] and given.no_check and not given.profile
 
 
 @pytest.mark.parametrize(

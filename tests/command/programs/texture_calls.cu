@@ -27,6 +27,11 @@ void arrays(float *device)
 {
     cudaArray_t array;
     OK(cudaMallocArray(&array, &floats, WIDTH, HEIGHT, cudaArraySurfaceLoadStore));
+    OK(cudaMemcpyToArray(array, 0, 0, numbers.data(), WIDTH * HEIGHT * 4, cudaMemcpyHostToDevice));
+    std::vector<float> whole(WIDTH * HEIGHT);
+    OK(cudaMemcpyFromArray(whole.data(), array, 0, 0, WIDTH * HEIGHT * 4, cudaMemcpyDeviceToHost));
+    EXPECT(!memcmp(whole.data(), numbers.data(), WIDTH * HEIGHT * 4));
+    OK(cudaMemset(device, 0, WIDTH * HEIGHT * 4));
     OK(cudaMemcpy2DToArray(array, 0, 0, numbers.data(), WIDTH * 4, WIDTH * 4, HEIGHT, cudaMemcpyHostToDevice));
     cudaResourceDesc source = {};
     source.resType = cudaResourceTypeArray;

@@ -58,7 +58,8 @@ def _box(address: int, pitch: int, slice: int, width: int, height: int, depth: i
     Raises:
         CudaError: rows or slices overlap.
     """
-    pitch, slice = pitch if height > 1 else width, slice if depth > 1 else pitch * height
+    pitch = pitch if height > 1 else width
+    slice = slice if depth > 1 else pitch * height
     if pitch < width or slice < pitch * height:
         raise CudaError(Error.INVALID_VALUE, f"rows of {width:,} bytes with a pitch of {pitch:,} bytes overlap")
     return Box(address, pitch, slice, width, height, depth)
