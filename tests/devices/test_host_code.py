@@ -235,6 +235,12 @@ def test_lines_and_names_are_reported() -> None:
     assert found.host_names == {"x": 1, "main": 3, "f": 9}
 
 
+def test_device_code_between_lines_of_host_code_is_not_among_them() -> None:
+    source = "enum class Order { ROWS };\nstruct Shape { int w; };\nstatic int errors;\nint more;\n"
+    kernel = "__global__ void k(Shape s) { s.w = 1; }\nint last;\n"
+    assert device_text(source + kernel, HEADERS).host_lines == ((1, 1), (3, 4), (6, 6))
+
+
 def test_host_members_of_a_class_cannot_be_called() -> None:
     struct = (
         "struct V { float x; V(float a) : x(a) {} __device__ V(int a) : x(a) {} std::string name() { return {}; } };\n"

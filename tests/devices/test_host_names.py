@@ -143,6 +143,8 @@ def test_nvcc_differs(tmp_path: Path, source: str) -> None:
 
 
 TEMPLATES = """
+#include <gpulab.cuh>
+GPULAB_TUNABLE(CHOSEN, 96)
 const int FAST = 128;
 enum { LANES = 32 };
 template <unsigned N> __global__ void block(float *p) { p[0] = N; }
@@ -165,9 +167,17 @@ template <typename T> __global__ void inner(T *p) { *p = T(); }
         ("fill<unsigned int, 3><<<1, 1>>>(p)", ["fill<unsigned int, 3>"]),
         ("cudaFuncSetAttribute(fill<double, 3 * FAST>, shared, 9)", ["fill<double, 384>"]),
         ("inner<float4><<<1, 1>>>(p)", ["app::inner<float4>"]),
-        ("app::inner<int><<<1, 1>>>(p)", []),
-        ("const int N = 3; block<N><<<1, 1>>>(p)", []),
-        ("const int FAST = 3; block<FAST><<<1, 1>>>(p)", []),
+        ("app::inner<int><<<1, 1>>>(p)", ["app::inner<int>"]),
+        ("other::inner<int><<<1, 1>>>(p)", []),
+        ("const int N = 3; block<N><<<1, 1>>>(p)", ["block<3>"]),
+        ("const int FAST = 3; block<FAST><<<1, 1>>>(p)", ["block<3>"]),
+        ("constexpr auto N = 2 * FAST, M = 7; fill<int, N - 1><<<1, 1>>>(p)", ["fill<int, 255>"]),
+        ("const int M = (1, 2); const int N = M + 1; block<N><<<1, 1>>>(p)", ["block<3>"]),
+        ("int N = 3; block<N><<<1, 1>>>(p)", []),
+        ("const int N = chosen(); block<N><<<1, 1>>>(p)", []),
+        ("{ const int N = 3; } { const int N = 4; block<N><<<1, 1>>>(p); }", []),
+        ("for (const int N = 3;;) { block<N><<<1, 1>>>(p); }", []),
+        ("block<CHOSEN><<<1, 1>>>(p)", ["block<96>"]),
         ("[](auto T) { any<decltype(T)><<<1, 1>>>(p); }", []),
         ("any<<<1, 1>>>(p)", []),
         ("twice<3><<<1, 1>>>(p)", []),
@@ -184,8 +194,20 @@ def test_instances_that_host_code_launches_exist(host: str, kernels: list[str]) 
     named = [kernel if "<" in kernel else f"{kernel}<" for kernel in module.kernels if kernel != "plain"]
     assert sorted(named) == sorted(kernel if len(kernels) > 1 else kernel.partition("<")[0] + "<" for kernel in kernels)
     text = device_text(source, {}).text
-    assert text.count("\n") == source.count("\n") and not re.search(r"gpulab|launch", text)
-    assert set(module.symbols) <= {"FAST"}
+    assert text.count("\n") == source.count("\n") and not re.search(r"gpulab_|launch", text)
+    assert set(module.symbols) <= {"FAST", "CHOSEN", "gpulab_tunable_CHOSEN"}
+
+
+@pytest.mark.parametrize("visible", ["using namespace app;", "using app::inner;", "namespace shorter = app;"])
+def test_instances_exist_where_only_the_host_function_sees_their_namespace(visible: str) -> None:
+    launch = "app::inner<int>" if "shorter" in visible else "inner<int>"
+    source = f"{TEMPLATES}}}\nint main() {{ {visible} {launch}<<<1, 1>>>(0); }}\n"
+    assert SimulatedDevice().compile(source, "a.cu").kernels == ("app::inner",)
+
+
+def test_a_template_of_the_same_name_in_a_class_of_the_host_is_no_kernel() -> None:
+    host = "struct Plan { template <int N> void block(); void run() { block<3>(); } };\n"
+    assert SimulatedDevice().compile(f"{host}{TEMPLATES}}}\n__global__ void k() {{ }}", "a.cu").kernels == ("k",)
 
 
 def test_instances_of_a_generic_launcher_are_left_out() -> None:

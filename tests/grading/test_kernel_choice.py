@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from any_nvcc import by_nvcc, needs_nvcc
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.compilation.deduced_instances import with_instances
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 
@@ -119,13 +123,48 @@ def test_a_chosen_kernel_must_exist(run: Run, named: str) -> None:
     assert finding.evidence == ("kernels in the file: total",)
 
 
-def test_a_chosen_template_must_be_instantiated(run: Run) -> None:
-    source = f"template <int N>\n{kernel('part')}GPULAB_KERNEL(reduce, part<64>)"
-    verdict, (finding,) = compiled(run, source)
-    assert (verdict, finding) == (
-        "failed",
-        "missing-kernel: `part<64>` (line 2) is a template that is not instantiated.",
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"template <int N>\n{kernel('part')}GPULAB_KERNEL(reduce, part<64>)",
+        f"template <int N>\n{kernel('part')}auto p = &part<32>; GPULAB_KERNEL(reduce, part<64>)",
+        f"namespace app {{ template <int N>\n{kernel('part')} }} GPULAB_KERNEL(reduce, app::part<64>)",
+        f"namespace app {{ namespace {{ template <class T, int N = 2>\n{kernel('part', 'T')} }} }}",
+        "template <class T> void go(T *p) { part<<<1, 1>>>(p, p, 0); }\ntemplate <class T>\n" + kernel("part", "T"),
+        "template <class T>\n" + kernel("part", "T") + "template <class T, class... More>\n" + kernel("other", "T"),
+    ],
+)  # fmt: skip
+def test_a_template_serves_though_no_line_instantiates_it(run: Run, source: str) -> None:
+    verdict, notes = compiled(run, source)
+    assert verdict == "passed" and any("part" in note and note.endswith("graded as `reduce`.") for note in notes)
+
+
+@needs_nvcc
+def test_nvcc_instantiates_the_same_templates(tmp_path: Path) -> None:
+    templates = (
+        "namespace app { template <class T, int N = 4> __global__ void one(const T *a, T *b, int) { b[N] = a[0]; }"
     )
+    templates += "}\ntemplate <class T, int N> __global__ void two(const T *a, T *b, int n) { b[N] = a[n]; }\n"
+    buffers = Buffer("in", "input", np.int32, (4,)), Buffer("out", "output", np.int32, (4,))
+    plan = Plan(buffers, (Launch("reduce", (1,), (1,), ("in", "out", np.uint32(4))),))
+    text = with_instances(templates, {}, [(plan, plan.launches[0])], ["two<int, 7>", "misspelt<3>"])
+    done = by_nvcc(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+    kernels = [symbol in (tmp_path / "a.cubin").read_bytes() for symbol in (b"3oneIiLi4EE", b"3twoIiLi7EE")]
+    assert kernels == [True, True]
+
+
+def test_a_template_of_unknown_arguments_is_named(run: Run) -> None:
+    (finding,) = run(f"template <int N>\n{kernel('part')}", "compile")["compile"].findings
+    assert finding.what == "`part` (line 2) is a template that is not instantiated."
+    assert finding.evidence == ("required: __global__ void reduce(const int *, int *, unsigned int)",)
+    assert finding.hint.endswith("after the kernel: GPULAB_KERNEL(reduce, part<...>)")
+
+
+def test_a_template_that_does_not_compile_is_a_compile_error(run: Run) -> None:
+    source = f"template <class T>\n{kernel('part', 'T')}".replace("out[blockIdx.x]", "out[T::size]")
+    verdict, (finding,) = compiled(run, source)
+    assert verdict == "failed" and finding.startswith("compile-error") and "T" in finding
 
 
 def test_a_kernel_of_other_parameters_names_the_parameter(run: Run) -> None:

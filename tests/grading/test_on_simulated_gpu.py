@@ -91,7 +91,12 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
     [
         ("__global__ void", "__device__ void", "missing-kernel", "There is no kernel called `block_sums`."),
         (", unsigned n)", ", unsigned n, int more)", "wrong-signature", "has 4 parameters, but it is called with 3."),
-        (", unsigned n)", ", size_t n)", "wrong-signature", "is 8 bytes wide, but it is called with unsigned int"),
+        (
+            ", unsigned n)",
+            ", size_t n)",
+            "wrong-signature",
+            "Parameter 3 (`n`) of `block_sums` is `unsigned long`, but the grader passes `unsigned int`.",
+        ),
         (
             "__constant__ GPULAB_T weight",
             "__constant__ GPULAB_T heavy, *weigh",

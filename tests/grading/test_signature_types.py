@@ -73,6 +73,10 @@ def test_usual_ways_to_write_them_are_accepted(gpu: Device, tmp_path: Path, head
          "Parameter 2 (`out`) of `reduce` is `double *`, but the grader passes `int *` (`out`)."),
         ("__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, float n)",
          "Parameter 3 (`n`) of `reduce` is `float`, but the grader passes `unsigned int`."),
+        ("__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, size_t n)",
+         "Parameter 3 (`n`) of `reduce` is `unsigned long`, but the grader passes `unsigned int`."),
+        ("__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, const unsigned &n)",
+         "Parameter 3 (`n`) of `reduce` is `const unsigned int &`, but the grader passes `unsigned int`."),
     ],
 )  # fmt: skip
 def test_other_types_are_one_finding(gpu: Device, tmp_path: Path, head: str, what: str) -> None:
@@ -80,11 +84,21 @@ def test_other_types_are_one_finding(gpu: Device, tmp_path: Path, head: str, wha
     assert (verdict, finding.code, finding.what) == ("failed", "wrong-signature", what)
 
 
-def test_a_template_is_no_kernel(gpu: Device, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "head", ["const T *in, T *out, unsigned n", "const T *in, T *out, int n", "T *in, T *out, T n"]
+)
+def test_a_template_without_instances_gets_the_types_that_the_grader_passes(
+    gpu: Device, tmp_path: Path, head: str
+) -> None:
+    verdict, found = compiled(gpu, tmp_path, f"template <typename T>\n__global__ void reduce({head})")
+    assert (verdict == "passed") == ("T n" not in head)
+    if verdict == "failed":
+        assert found[0].what == "`reduce` (line 3) is a template that is not instantiated."
+        assert found[0].hint.endswith("after the kernel: GPULAB_KERNEL(reduce, reduce<...>)")
+
+
+def test_of_several_instances_the_one_that_fits_is_taken(gpu: Device, tmp_path: Path) -> None:
     head = "template <typename T>\n__global__ void reduce(const T *in, T *out, unsigned n)"
-    _, (finding,) = compiled(gpu, tmp_path, head)
-    assert finding.what == "`reduce` (line 3) is a template that is not instantiated."
-    assert "`template __global__ void reduce<...>(...);`" in finding.hint
     instance = "template __global__ void reduce<GPULAB_T>(const GPULAB_T *, GPULAB_T *, unsigned);"
     assert compiled(gpu, tmp_path, head, instance)[0] == "passed"
     two = "template __global__ void reduce<char>(const char *, char *, unsigned);"

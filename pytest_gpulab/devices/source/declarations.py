@@ -33,6 +33,7 @@ class Declaration:
         parts: the tokens of a class; else empty.
         top: the words outside brackets.
         signature: name and parameters of a function; else None.
+        namespaces: the named namespaces around it.
     """
 
     kind: Kind
@@ -45,6 +46,7 @@ class Declaration:
     parts: tuple[Token, ...] = field(default=(), repr=False)
     top: frozenset[str] = frozenset()
     signature: Signature | None = None
+    namespaces: tuple[str, ...] = ()
 
     @property
     def unusable(self) -> str:
@@ -174,6 +176,7 @@ class _Parser:
         self._found, self._macros = found, macros
         self._marking = marking(macros)
         self._annotated: set[Signature] = set()
+        self._namespaces: tuple[str, ...] = ()
 
     def parsed(self) -> list[Declaration]:
         declarations: list[Declaration] = []
@@ -189,7 +192,10 @@ class _Parser:
         while at < len(found) and not (found[at].text == "}" and found[at].kind == "sign"):
             inner = self._block(at)
             if inner is not None:
+                outer, words = self._namespaces, (token.text for token in found[at:inner] if token.kind == "word")
+                self._namespaces = (*outer, *(word for word in words if word not in ("inline", "namespace", "extern")))
                 at = self._scope(inner, declarations) + 1
+                self._namespaces = outer
             elif found[at].text == ";":
                 at += 1
             else:
@@ -252,7 +258,8 @@ class _Parser:
         parts = part if head.classes is not None and what == "class" else ()
         top = frozenset(token.text for token in head.top)
         signature = signature_of(self._found, head)
-        return Declaration(kind, frozenset(names), words, start, end_at, what, body, parts, top, signature)
+        namespaces = self._namespaces
+        return Declaration(kind, frozenset(names), words, start, end_at, what, body, parts, top, signature, namespaces)
 
     def _kind(self, head: Head, end: int) -> tuple[Kind, str]:
         found = self._found

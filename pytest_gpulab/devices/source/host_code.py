@@ -105,6 +105,12 @@ def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
     return _device_text(source, tuple(headers), (_own_header(), *headers.values()))
 
 
+def kernel_templates(source: str, headers: Mapping[str, str]) -> list[Declaration]:
+    """Return the kernel templates of a file with line feeds as line ends; the arguments are those of `device_text`."""
+    parsed = _parsed(source, (_own_header(), *headers.values()))
+    return [each for each in (parsed.declarations if parsed else ()) if each.what == "kernel template"]
+
+
 @lru_cache(maxsize=1)
 def _own_header() -> str:
     return (resources.files("pytest_gpulab") / "include" / _OWN_HEADER).read_text(encoding="utf-8")
@@ -132,7 +138,7 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     constants, references = _host_constants(device_code, kept)
     return DeviceText(
         device_code,
-        _stretches(lines, dropped),
+        _stretches(lines, parsed.declarations, kept),
         {name: lines.of(d.start) for d in dropped for name in d.names},
         {_header(token): lines.of(token.start) for token in unread},
         {name: lines.of(d.start) for d in kept if d.what == "kernel template" for name in d.names},
@@ -349,14 +355,22 @@ class _Lines:
         return bisect_left(self._ends, at) + 1
 
 
-def _stretches(lines: _Lines, dropped: Iterable[Declaration]) -> tuple[tuple[int, int], ...]:
+def _stretches(
+    lines: _Lines, declarations: Iterable[Declaration], kept: Collection[Declaration]
+) -> tuple[tuple[int, int], ...]:
+    """Return the lines of host code; a gap of one line belongs to it, but not device code."""
     found: list[tuple[int, int]] = []
-    for declaration in sorted(dropped, key=lambda declaration: declaration.start):
+    is_behind_host_code = False
+    for declaration in declarations:
         first, last = lines.of(declaration.start), lines.of(declaration.end)
-        if found and first <= found[-1][1] + 2:
+        if declaration in kept:
+            is_behind_host_code = False
+        elif found and first <= found[-1][1] + (2 if is_behind_host_code else 0):
             found[-1] = found[-1][0], max(last, found[-1][1])
+            is_behind_host_code = True
         else:
             found.append((first, last))
+            is_behind_host_code = True
     return tuple(found)
 
 

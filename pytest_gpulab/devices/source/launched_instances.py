@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .declaration_heads import after_angles
 from .declarations import Declaration, Parsed
-from .tokens import Token, tokens
+from .tokens import Token, closing, tokens
 
 _BUILT_IN = re.compile(
     r"u?(?:char|short|int|long|longlong|float|double)[1-4]|char|short|int|long|float|double|bool|signed|unsigned|const"
@@ -35,53 +35,104 @@ class Instance(NamedTuple):
         return f'static_assert(&{self.name} != nullptr, "");'
 
 
+class _Template(NamedTuple):
+    """A kernel template: its namespaces, the number of its parameters, and where it is first declared."""
+
+    namespaces: tuple[str, ...]
+    parameters: int
+    start: int
+
+
 def launched_instances(text: str, parsed: Parsed) -> dict[Declaration, tuple[Instance, ...]]:
     """Return the instances that host code names, by its declarations.
 
-    Instances with arguments that depend on the host code are left out, and overloaded templates.
+    Instances with arguments that depend on the host code are left out, but for its constants. So are overloads.
     """
-    parameters = _template_parameters(text, parsed.declarations)
-    if not parameters:
+    templates = _templates(text, parsed.declarations)
+    if not templates:
         return {}
-    known = frozenset[str]().union(*(each.names for each in parsed.declarations if each.kind != "host"), parsed.macros)
+    kept = (each for each in parsed.declarations if each.kind != "host")
+    known = frozenset[str]().union(*(each.words if each.what == "macro" else each.names for each in kept))
     found = {}
     for each in parsed.declarations:
-        if each.kind != "device" and not each.words.isdisjoint(parameters):
+        if each.kind != "device" and not each.words.isdisjoint(templates):
             part = [token for token in tokens(text[each.start : each.end]) if token.kind != "directive"]
-            found[each] = tuple(_named(part, parameters, known, each.start))
+            found[each] = tuple(_named(part, templates, known | parsed.macros.keys(), each.start))
     return found
 
 
-def _template_parameters(text: str, declarations: Iterable[Declaration]) -> Mapping[str, int]:
-    """Return the number of template parameters by kernel template."""
-    numbers: dict[str, set[object]] = {}
+def _templates(text: str, declarations: Iterable[Declaration]) -> Mapping[str, _Template]:
+    """Return the kernel templates by name."""
+    found: dict[str, dict[object, _Template]] = {}
     for each in declarations:
         if each.what == "kernel template" and each.signature is not None:
             head = tokens(text[each.start : each.body])
-            listed = head[2 : after_angles(head, 1) - 1]
-            numbers.setdefault(each.signature.name, set()).add((len(list(_split(listed))), each.signature))
-    return {name: next(iter(found))[0] for name, found in numbers.items() if len(found) == 1}  # type: ignore[index]
+            parameters = len(list(_split(head[2 : after_angles(head, 1) - 1])))
+            template = _Template(each.namespaces, parameters, each.start)
+            found.setdefault(each.signature.name, {}).setdefault((template[:2], each.signature), template)
+    return {name: next(iter(same.values())) for name, same in found.items() if len(same) == 1}
 
 
 def _named(
-    part: Sequence[Token], parameters: Mapping[str, int], known: Collection[str], offset: int
+    part: Sequence[Token], templates: Mapping[str, _Template], known: Collection[str], offset: int
 ) -> Iterator[Instance]:
-    local = {two.text for one, two in pairwise(part) if _declares(one, two)}
+    local = _local_constants(part, known)
     for at, token in enumerate(part[:-1]):
-        if token.text in parameters and part[at + 1].text == "<" and (at == 0 or part[at - 1].text != "::"):
-            end = after_angles(part, at + 1)
-            arguments = part[at + 2 : end - 1]
-            if any(each.text in _NO_ARGUMENT for each in arguments) or end >= len(part) or part[end].text not in _AFTER:
-                continue
-            words = {argument.text for argument in arguments if argument.kind == "word"}
-            is_known = all(_BUILT_IN.fullmatch(word) or (word in known and word not in local) for word in words)
-            if is_known and len(list(_split(arguments))) == parameters[token.text]:
-                name = f"{token.text}<{' '.join(argument.text for argument in arguments)}>"
-                yield Instance(name, offset + token.start, offset + token.end)
+        template = templates.get(token.text)
+        if template is None or part[at + 1].text != "<" or offset + token.start < template.start:
+            continue
+        first, end = _qualified(part, at), after_angles(part, at + 1)
+        arguments, outer = part[at + 2 : end - 1], [each.text for each in part[first:at:2]]
+        if any(each.text in _NO_ARGUMENT for each in arguments) or end >= len(part) or part[end].text not in _AFTER:
+            continue
+        resolved = _resolved(arguments, known, local)
+        is_its_own = outer == list(template.namespaces[len(template.namespaces) - len(outer) :])
+        if resolved is not None and is_its_own and len(list(_split(arguments))) == template.parameters:
+            name = "::".join((*template.namespaces, f"{token.text}<{resolved}>"))
+            yield Instance(name, offset + part[first].start, offset + token.end)
 
 
-def _declares(one: Token, two: Token) -> bool:
-    return two.kind == "word" and (one.kind == "word" or one.text == ">") and one.text not in _NO_DECLARATION
+def _qualified(part: Sequence[Token], at: int) -> int:
+    """Return the index of the first qualifier of the name at an index."""
+    while at > 1 and part[at - 1].text == "::" and part[at - 2].kind == "word":
+        at -= 2
+    return at
+
+
+def _resolved(found: Sequence[Token], known: Collection[str], local: Mapping[str, str | None]) -> str | None:
+    """Return a text with the values of local constants; None if it has other words of the host code."""
+    texts: list[str] = []
+    for token in found:
+        is_fixed = token.kind != "word" or _BUILT_IN.fullmatch(token.text) is not None
+        text = token.text if is_fixed or (token.text in known and token.text not in local) else local.get(token.text)
+        if text is None:
+            return None
+        texts.append(text)
+    return " ".join(texts)
+
+
+def _local_constants(part: Sequence[Token], known: Collection[str]) -> Mapping[str, str | None]:
+    """Return the names that a function declares, to their values if they are constants."""
+    local: dict[str, str | None] = {}
+    for at, (one, two) in enumerate(pairwise(part), 1):
+        if two.kind == "word" and (one.kind == "word" or one.text == ">") and one.text not in _NO_DECLARATION:
+            value = None if two.text in local else _resolved(_value(part, at), known, local)
+            local[two.text] = f"({value})" if value else None
+    return local
+
+
+def _value(part: Sequence[Token], at: int) -> Sequence[Token]:
+    """Return the tokens of the value of a constant that is declared at an index; nothing for other declarations."""
+    first, end = at, at + 2
+    while first > 0 and part[first - 1].text not in (";", "{", "}", "("):
+        first -= 1
+    before = {token.text for token in part[first:at]}
+    is_constant = before & {"const", "constexpr"} and not before & {"*", "&"} and part[first - 1].text != "("
+    if not is_constant or part[at + 1 : end] == [] or part[at + 1].text != "=":
+        return ()
+    while end < len(part) and part[end].text not in (";", ","):
+        end = closing(part, end) + 1 if part[end].opens() else end + 1
+    return part[at + 2 : end]
 
 
 def _split(found: Sequence[Token]) -> Iterator[Sequence[Token]]:

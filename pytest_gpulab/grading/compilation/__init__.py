@@ -3,6 +3,7 @@
 - `builds`: compiles each variant once.
 - `includes`: the headers that a submission may include.
 - `signature`, `parameter_types`: compares kernels with the plan's launches.
+- `deduced_instances`: instances of kernel templates for the launches.
 - `tunables`: tunables, also those that are given as `#define`.
 - `swept_source`: a file with other values of its tunables.
 - `missing_headers`: CUDA headers that the machine lacks.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,7 @@ from pytest_gpulab.devices.source.host_code import BYTE_ORDER_MARK, DeviceText, 
 from pytest_gpulab.exercise import BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.exercise_rules import MAX_BLOCK_THREADS
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.signature import check_limits, compare
+from pytest_gpulab.grading.compilation.signature import check_limits, compare, named_kernels
 from pytest_gpulab.grading.compilation.tunables import with_defined_tunables
 from pytest_gpulab.grading.findings import finding, joined, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
@@ -218,7 +218,7 @@ class Builds:
         try:
             module = self._compile(self._source, variant)
             _check_started(module, self._path.name)
-            build = self._fitted(module, variant, self._source)
+            build = self._fitted(self._source, module, variant)
         except CompileError as error:
             raise BuildFailed(*self._why_not_compiled(error, self._source)) from error
         except DeviceError as error:
@@ -226,13 +226,27 @@ class Builds:
         except InstructorsMistake as mistake:
             raise BuildFailed("not gradable", mistake.finding) from mistake
         is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by killing its process
-        return replace(build, module=limited(module, self._budget)) if is_simulated else build
+        return replace(build, module=limited(build.module, self._budget)) if is_simulated else build
 
-    def _fitted(self, module: Module, variant: Variant, source: str) -> Build:
+    def _instantiated(self, source: str, variant: Variant, plans: Iterable[Plan], module: Module) -> tuple[str, Module]:
+        """Return a text with instances of kernel templates for the plans' launches, and its module."""
+        from .deduced_instances import with_instances
+
+        headers, launches = (
+            _headers(self._loaded),
+            {each.kernel: (plan, each) for plan in plans for each in plan.launches},
+        )
+        more = with_instances(source, headers, launches.values(), named_kernels(module, launches))
+        return more, self._device.compile(more, self._path.name, dict(variant.defines), headers)
+
+    def _fitted(self, source: str, module: Module, variant: Variant) -> Build:
         """Return the build of a module that the plans can launch, if need be by other names of its kernels."""
         tunables, problems = read_tunables(module, self._loaded.exercise.tunables)
         plans, names = _plans(self._loaded.exercise, variant, tunables), parameter_names(source)
-        compared = compare(module, plans, self.code, names, partial(_kernels, self._loaded.exercise, tunables))
+        elsewhere, is_first = partial(_kernels, self._loaded.exercise, tunables), source == self._source
+        compared = compare(module, plans, self.code, names, elsewhere, has_all_instances=not is_first)
+        if is_first and compared.lacks_kernel and self.code.kernel_templates:
+            return self._fitted(*self._instantiated(source, variant, plans, module), variant)
         if problems or compared.problems:
             raise BuildFailed("failed", joined((*problems, *compared.problems)))
         for asked, kernel in compared.chosen.items():

@@ -43,7 +43,7 @@ _HINT = (
 )
 
 
-def parameter_finding(module: Module, launch: Launch) -> Finding | None:
+def parameter_finding(module: Module, plan: Plan, launch: Launch) -> Finding | None:
     """Return the finding of a wrong number or wrong sizes of parameters, or None."""
     declared = module.parameter_bytes(launch.kernel)
     given = tuple(POINTER_BYTES if isinstance(arg, str) else arg.dtype.itemsize for arg in launch.args)
@@ -56,6 +56,11 @@ def parameter_finding(module: Module, launch: Launch) -> Finding | None:
         what = (
             f"Parameter {at + 1} of `{launch.kernel}` is {declared[at]} bytes wide, "
             f"but it is called with {_type_name(launch.args[at])} ({given[at]} bytes)."
+        )
+    types = module.parameter_types(launch.kernel)
+    if types:
+        return finding(
+            "wrong-signature", what, evidence=_both(types, [_passed_type(plan, each) for each in launch.args])
         )
     evidence = (
         f"called with: {', '.join(f'`{arg}`' if isinstance(arg, str) else _type_name(arg) for arg in launch.args)}",
@@ -72,7 +77,7 @@ def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, .
     Args:
         module: the module with the kernel.
         plan: the plan with the buffers that the launch passes.
-        launch: a launch with arguments of the right number and sizes.
+        launch: a launch; nothing is found if the number of its arguments is wrong.
         names: names of the parameters, as far as known.
     """
     types = module.parameter_types(launch.kernel)
@@ -124,6 +129,8 @@ def _c_name(dtype: npt.DTypeLike) -> str:
 def _fits(found: str, argument: str | np.generic, plan: Plan) -> bool:
     dtype = np.dtype(plan.buffer(argument).dtype if isinstance(argument, str) else argument.dtype)
     is_pointer = found.endswith("*")
+    if found.endswith("&"):  # of a parameter that the kernel would read through its address
+        return False
     if is_pointer != isinstance(argument, str):
         return found not in _LAYOUTS and not is_pointer
     element = " ".join(word for word in found.rstrip("* ").split() if word not in ("const", "volatile"))

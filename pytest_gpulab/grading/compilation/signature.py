@@ -38,6 +38,7 @@ class KernelChoice:
         code: DeviceText | None,
         names: Names,
         elsewhere: Callable[[], Collection[str]] = tuple,
+        has_all_instances: bool = False,
     ) -> None:
         """Choose.
 
@@ -48,8 +49,9 @@ class KernelChoice:
             names: names of the kernels' parameters.
             elsewhere: the exercise's kernels in other variants, which a kernel of their name serves; called if a
                 kernel is missing.
+            has_all_instances: whether the instances that GPULAB_KERNEL names exist in any case.
         """
-        self._elsewhere = elsewhere
+        self._elsewhere, self._has_all_instances = elsewhere, has_all_instances
         self._module, self._launches, self._code, self._names = module, launches, code, names
         self.chosen: dict[str, str] = {}
         self.problems: list[Problem] = []
@@ -69,6 +71,8 @@ class KernelChoice:
     def _choose_by_name(self, asked: str, named: str) -> None:
         """Choose a kernel, or one of its instances and overloads."""
         kernels = _called(self._module, named)
+        if self._has_all_instances and not kernels:  # the only instance has the template's name
+            kernels = tuple(kernel for kernel in self._module.kernels if kernel == _plain(named))
         self._open.discard(asked)
         fitting = [kernel for kernel in kernels if self.misfit(asked, kernel) is None]
         candidates = fitting or kernels
@@ -103,7 +107,7 @@ class KernelChoice:
         plan, launch = self._launches[asked]
         launch = replace(launch, kernel=kernel)
         names = self._names.get(_unqualified(kernel), ())
-        return parameter_finding(self._module, launch) or type_finding(self._module, plan, launch, names)
+        return type_finding(self._module, plan, launch, names) or parameter_finding(self._module, plan, launch)
 
     def _several(self, asked: str, kernels: Sequence[str], named: str = "") -> Finding:
         if named:
@@ -114,20 +118,24 @@ class KernelChoice:
         return finding("missing-kernel", what, evidence=(f"they are: {', '.join(kernels)}",), hint=hint)
 
     def _unknown(self, asked: str, named: str) -> Finding:
-        template = self._uninstantiated(named)
+        template = self._uninstantiated(asked, named)
         if template is not None:
             return template
         what = f"GPULAB_KERNEL({asked}, {named}) names no kernel of this file."
         return finding("missing-kernel", what, evidence=(self._listed(),))
 
     def _missing(self, asked: str, free: Sequence[str]) -> Finding:
-        found = self._uninstantiated(asked) or self._unmarked(asked)
+        found = self._uninstantiated(asked, asked) or self._unmarked(asked)
         if found is not None:
             return found
         required = f"required: {declaration(*self._launches[asked])}"
         misfits = [misfit for kernel in free if (misfit := self.misfit(asked, kernel)) is not None]
         if len(misfits) == 1 and len(self._launches) == 1:
             return misfits[0]
+        templates = self._code.kernel_templates if self._code and not self._module.kernels else ()
+        found = next((self._uninstantiated(asked, template) for template in templates), None)
+        if found is not None:
+            return replace(found, evidence=(required,))
         what = f"There is no kernel called `{asked}`{', and no other with its parameters' if free else ''}."
         return finding("missing-kernel", what, evidence=(required, self._listed(), *(each.what for each in misfits)))
 
@@ -135,16 +143,16 @@ class KernelChoice:
         kernels = self._module.kernels
         return f"kernels in the file: {', '.join(kernels)}" if kernels else "the file has no kernel"
 
-    def _uninstantiated(self, name: str) -> Finding | None:
+    def _uninstantiated(self, asked: str, name: str) -> Finding | None:
         line = self._code.kernel_templates.get(name.partition("<")[0]) if self._code else None
         if line is None:
             return None
         what = f"`{name}` (line {line}) is a template that is not instantiated."
         hint = (
-            f"Instantiate it after its definition, `template __global__ void {name}<...>(...);`, or leave out "
-            "`template <...>` and name the type itself, such as GPULAB_T."
+            f"Choose its arguments by a line at file scope, after the kernel: GPULAB_KERNEL({asked}, "
+            f"{name.partition('<')[0]}<...>)"
         )
-        return finding("missing-kernel", what, evidence=(self._listed(),), hint=hint)
+        return finding("missing-kernel", what, evidence=(self._listed(),) if self._module.kernels else (), hint=hint)
 
     def _unmarked(self, name: str) -> Finding | None:
         line = self._code.host_names.get(name) if self._code else None
@@ -196,6 +204,16 @@ class Comparison:
     chosen: Mapping[str, str]
     problems: tuple[Problem, ...]
 
+    @property
+    def lacks_kernel(self) -> bool:
+        """True if one of the exercise's kernels is missing in the file."""
+        return any(problem.finding.code == "missing-kernel" for problem in self.problems)
+
+
+def named_kernels(module: Module, launches: Iterable[str]) -> list[str]:
+    """Return the kernels that GPULAB_KERNEL names for some of the exercise's kernels."""
+    return [named for asked in launches if (named := _named(module, asked)) is not None]
+
 
 def compare(
     module: Module,
@@ -203,6 +221,7 @@ def compare(
     code: DeviceText | None,
     names: Names,
     elsewhere: Callable[[], Collection[str]] = tuple,
+    has_all_instances: bool = False,
 ) -> Comparison:
     """Compare a module with the plans.
 
@@ -212,6 +231,7 @@ def compare(
         code: the device code of the file.
         names: names of the kernels' parameters.
         elsewhere: a function that returns the exercise's kernels in other variants.
+        has_all_instances: whether the instances that GPULAB_KERNEL names exist in any case.
     """
     launches: dict[str, tuple[Plan, Launch]] = {}
     constants: dict[str, Buffer] = {}
@@ -221,7 +241,7 @@ def compare(
         for symbol, name in plan.constants.items():
             buffer = plan.buffer(name)
             constants[symbol] = max(constants.get(symbol, buffer), buffer, key=lambda each: each.nbytes)
-    choice = KernelChoice(module, launches, code, names, elsewhere)
+    choice = KernelChoice(module, launches, code, names, elsewhere, has_all_instances)
     problems = [*choice.problems, *_misfits(choice, launches)]
     found = (_constant_problem(module, symbol, buffer) for symbol, buffer in constants.items())
     return Comparison(choice.chosen, (*problems, *(problem for problem in found if problem is not None)))
