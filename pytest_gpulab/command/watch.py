@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ from .submission import exercise_of
 if TYPE_CHECKING:
     from pytest_gpulab.devices.protocol import Device
     from pytest_gpulab.grading.catalogue import LoadedExercise
-    from pytest_gpulab.grading.checks import CheckGrader
+    from pytest_gpulab.grading.checks import Check, CheckGrader
     from pytest_gpulab.grading.grade import CheckResult
 
 SEED = 1
@@ -101,9 +101,11 @@ def _contents(file: Path) -> bytes | None:
 
 def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Device) -> CheckGrader:
     if device.info.kind == "simulated":
+        from pytest_gpulab.grading.correctness.cases import CaseLimits
         from pytest_gpulab.grading.grader import Grader
 
-        return Grader(loaded, arguments.file, device, arguments.seed)
+        limits = CaseLimits(smallest="first")  # the rule of its sizes takes longer than the rest
+        return Grader(loaded, arguments.file, device, arguments.seed, limits=limits)
     from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
     spec = arguments.device.replace("auto", "cuda")
@@ -111,20 +113,51 @@ def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Devic
 
 
 def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
-    """Print the first check that does not pass, as soon as it is known, and then the points."""
+    """Print the first check that does not pass, as soon as it is known, then the points, then the rule of its sizes.
+
+    Counts and times take longer than the rest. If a file fails and they are still possible, its points so far come
+    first.
+    """
     from pytest_gpulab.grading.checks import checks_of
-    from pytest_gpulab.reports.terminal.sections import finding_lines
 
     results: list[CheckResult] = []
+    shown: CheckResult | None = None
+    graded, is_counted = _contents(file), False
     with closing(grader):
         for check in checks_of(loaded.exercise):
-            result = grader.run(check)
-            if result.verdict in NOT_PASSED and not any(before.verdict in NOT_PASSED for before in results):
-                heading = f"{'FAILED' if result.verdict == 'failed' else result.verdict} {result.name}"
-                findings = [found.with_file(str(file)) for found in result.findings]
-                _say("\n".join(line for found in findings for line in finding_lines(heading, found)))
-            results.append(result)
-    _say(_summary(results))
+            if shown is not None and not is_counted and _is_countable(grader, check):
+                is_counted = True
+                _say(f"so far: {_summary(results)}")
+            results.append(grader.run(check))
+            if shown is None and results[-1].verdict in NOT_PASSED:
+                shown = results[-1]
+                _say_failure(shown, file)
+        _say(_summary(results))
+        if shown is not None and any(found.smallest for found in shown.findings):
+            _say_rule(grader, shown.name, lambda: _contents(file) != graded)
+
+
+def _is_countable(grader: CheckGrader, check: Check) -> bool:
+    from pytest_gpulab.grading.grader import Grader
+
+    return check.kind == "uses" and isinstance(grader, Grader) and grader.countable(check).verdict == "passed"
+
+
+def _say_failure(result: CheckResult, file: Path) -> None:
+    from pytest_gpulab.reports.terminal.sections import finding_lines
+
+    heading = f"{'FAILED' if result.verdict == 'failed' else result.verdict} {result.name}"
+    findings = [found.with_file(str(file)) for found in result.findings]
+    _say("\n".join(line for found in findings for line in finding_lines(heading, found)))
+
+
+def _say_rule(grader: CheckGrader, check: str, stopped: Callable[[], bool]) -> None:
+    """Print the sizes that fail as the smallest input of a check does, if there is a rule."""
+    from pytest_gpulab.grading.grader import Grader
+    from pytest_gpulab.reports.terminal.text import wrapped
+
+    if isinstance(grader, Grader) and (rule := grader.rule(stopped)):
+        _say("\n".join(wrapped(f"{check} {rule}")))
 
 
 def _summary(results: list[CheckResult]) -> str:

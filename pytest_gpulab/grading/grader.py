@@ -111,6 +111,14 @@ class Grader(CheckGrader):
         assert isinstance(check.subject, UsesCheck)
         return self._guarded(check, partial(self._counted_use, check, check.subject))
 
+    def rule(self, stopped: Callable[[], bool]) -> str:
+        """Return the rule of the sizes that fail as the first smallest input does, for limits that left it out.
+
+        Args:
+            stopped: returns True to end the search; the result is then empty, as it is without a rule.
+        """
+        return self._shrinker.rule(stopped) if self._shrinker is not None else ""
+
     def close(self) -> None:
         """No-op: the caller owns the device."""
 

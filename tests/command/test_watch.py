@@ -11,12 +11,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hang_guard import HANG_S
 
 from pytest_gpulab.command import CommandError, main, watch
 from pytest_gpulab.command.submission import exercise_of
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.correctness.trials import Trials
 from pytest_gpulab.grading.grade import CheckResult
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +115,54 @@ def test_without_the_library(file: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def test_a_device_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["watch", str(file), "--exercises", str(EXERCISES), "--device", "gpu"]) == 2
     assert capsys.readouterr().err.startswith("gpulab watch: ")
+
+
+def said_of(monkeypatch: pytest.MonkeyPatch, file: Path, exercise: str) -> list[str]:
+    """Return what a watch prints about a file, piece by piece."""
+    said: list[str] = []
+    monkeypatch.setattr(watch, "_say", said.append)
+    loaded, device = Catalogue(EXERCISES).load(exercise), open_device("sim")[0]
+    arguments = SimpleNamespace(file=file, seed=1)
+    watch._report(watch._grader(arguments, loaded, device), loaded, file)  # type: ignore[arg-type]
+    return said
+
+
+def test_the_rule_of_sizes_follows_the_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "scan.cu"
+    file.write_bytes((ROOT / "tests/wrong/scan/offset_of_own_block.cu").read_bytes())
+    failed, points, rule = said_of(monkeypatch, file, "scan")
+    assert "FAILED correct[" in failed and "smallest failing input: n = 257, in = [0 (256 times) 1]" in failed
+    assert " points; lost in correct[" in points and "fails for" not in failed
+    place = failed.split()[1].rstrip(":")
+    assert rule.split() == f"{place} fails for every n that is at least 257; right for all others tried".split()
+
+
+def test_a_search_for_the_rule_ends_at_the_next_save(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "scan.cu"
+    file.write_bytes((ROOT / "tests/wrong/scan/offset_of_own_block.cu").read_bytes())
+    tried: list[object] = []
+
+    def saved_before_the_last_trials(self: Any, *words: Any) -> Any:
+        tried.append(words)
+        if len(tried) == most:
+            file.write_text("saved again")
+        return run(self, *words)
+
+    run, most = Trials.run, 1 << 30
+    monkeypatch.setattr(Trials, "run", saved_before_the_last_trials)
+    assert len(said_of(monkeypatch, file, "scan")) == 3
+    whole, most = len(tried), len(tried) - 4
+    tried.clear()
+    assert len(said_of(monkeypatch, file, "scan")) == 2 and len(tried) == most < whole
+
+
+def test_points_come_before_counts_and_after_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "reduction.cu"
+    file.write_bytes((ROOT / "tests/wrong/reduction/first_element_of_float_twice.cu").read_bytes())
+    failed, first, last, *_ = said_of(monkeypatch, file, "reduction")
+    assert "FAILED correct[float32-sum]" in failed
+    assert first.startswith("so far: ") and " points; lost in correct[" in first and "uses[" not in first
+    assert not last.startswith("so far") and " points; lost in correct[" in last
 
 
 @pytest.mark.unit

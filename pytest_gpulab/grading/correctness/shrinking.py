@@ -83,6 +83,7 @@ class Shrinker:
         self._loaded, self._path, self._builds, self._cases, self._seed = loaded, path, builds, cases, seed
         self._is_first = is_first
         self._found: dict[tuple[str, str], SmallestInput | None] = {}
+        self._last: tuple[_Search, Trial] | None = None
 
     def added_to(self, case: Case, found: Finding, same: Same | None = None) -> Finding:
         """Return a finding of a visible case with the smallest input that fails in this way, if there is one."""
@@ -104,7 +105,17 @@ class Shrinker:
             return None
         if trial is None:
             return None
+        self._last = search, trial
         return SmallestInput(search.words(trial, found), rule, self._command(case, trial, search.pattern))
+
+    def rule(self, stopped: Callable[[], bool]) -> str:
+        """Return the rule of the last smallest input; empty if there is none, or if `stopped` ends the search."""
+        if self._last is None:
+            return ""
+        search, trial = self._last
+        search.stopped = stopped
+        words = search.rule(trial)
+        return "" if stopped() else words
 
     def _command(self, case: Case, trial: Trial, pattern: str) -> str:
         size = trial.problem.size
@@ -117,7 +128,9 @@ class Shrinker:
 
 
 class _Search:
-    """One search; see the module."""
+    """One search, which ends early once `stopped` returns True; see the module."""
+
+    stopped: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
         self, loaded: LoadedExercise, builds: Builds, cases: CaseRuns, seed: int, case: Case, same: Same
@@ -222,7 +235,7 @@ class _Search:
 
     @property
     def _is_spent(self) -> bool:
-        return self._left <= 0 or self._budget.is_used_up
+        return self._left <= 0 or self._budget.is_used_up or self.stopped()
 
     def _at(self, extents: Extents) -> Trial | None:
         """Return the failing trial of a size with the case's input pattern; None if it does not fail."""

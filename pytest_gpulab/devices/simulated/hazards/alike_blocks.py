@@ -25,11 +25,13 @@ _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)  # odd, 
 def representatives(records: Sequence[Record]) -> IndexArray | None:
     """Return for each block the first one with the same synchronisations.
 
-    None without records, and if one has a location in global memory: then a block may synchronise with another one.
+    None without records, for a single block, and if a record has a location in global memory: then a block may
+    synchronise with another one.
     """
-    if not records or any(record.memory is not None for record in records):
+    blocks = prod(records[0].lanes.wave.grid) if records else 0
+    if blocks < 2 or any(record.memory is not None for record in records):
         return None
-    digests = np.zeros(prod(records[0].lanes.wave.grid), np.uint64)
+    digests = np.zeros(blocks, np.uint64)
     for number, record in enumerate(records, 1):
         block, thread = threads_of(record.lanes).T
         offset = np.broadcast_to(0 if record.address is None else record.address, record.lanes.shape).ravel(order="F")

@@ -272,22 +272,23 @@ class _Replay:
         is_source = record.time in self._times
         if record.what == "read" and not (is_source or self._released_in_block or self._seen or self._unfenced):
             return
+        if record.what in (*_WRITES, *_READS):
+            for block, lanes, location in record.by_block():
+                writers = [(block, thread) for thread in lanes]
+                own = [self._bit.get((record.time, writer), 0) for writer in writers] if is_source else [0] * len(lanes)
+                self._access(record.what, location, block, writers, own)
+            return
         threads = [(block, thread) for block, thread in threads_of(record.lanes).tolist()]
         if record.what in ("arrive", "complete", "wait"):
             for thread, location in zip(threads, record.locations(), strict=True):
                 self._phase(record.what, thread, location)
         elif record.what in ("blocks", "threads", "warps"):
             self._synchronise(record, threads)
-        elif "fence" in record.what:
+        else:
             table = self._published if record.what == "fence" else self._published_in_block
             for thread in threads:
                 if self.visible_to(thread):
                     table[thread] |= self.visible_to(thread)
-        else:
-            for block, lanes, location in record.by_block():
-                writers = [(block, thread) for thread in lanes]
-                own = [self._bit.get((record.time, writer), 0) for writer in writers] if is_source else [0] * len(lanes)
-                self._access(record.what, location, block, writers, own)
 
     def _access(self, what: str, location: Any, block: int, threads: list[tuple[int, int]], own: list[int]) -> None:
         """Replay a strong access of threads of a block to one location, thread by thread.
@@ -298,6 +299,8 @@ class _Replay:
         seen, unfenced = self._seen.get(location, 0), self._unfenced.get(location, 0)
         strong, released = self._strong_accesses.get(location, 0), self._released.get(location, 0)
         in_block = self._released_in_block.get(location, {}).get(block, 0)
+        if what == "read" and not (seen or unfenced or released or in_block or any(own)):
+            return
         reads, writes, continues = what in _READS, what != "read", what != "write"
         of_block = visible.get(block, 0), published.get(block, 0), self._published_in_block.get(block, 0)
         for thread, bit in zip(threads, own, strict=True):
