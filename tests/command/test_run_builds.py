@@ -16,9 +16,11 @@ from running import PROGRAMS, gpulab
 
 from pytest_gpulab.command.main import main
 from pytest_gpulab.command.run import add_arguments, normalized
+from pytest_gpulab.devices.cuda.nvcc.toolkit import tools_of
 from pytest_gpulab.devices.errors import CompileError
 from pytest_gpulab.devices.programs import build_cache, toolchain
 from pytest_gpulab.devices.programs.build import with_reason
+from pytest_gpulab.devices.programs.device import assemble
 
 TINY = '#include "answer.h"\nint main() { return ANSWER; }\n'
 
@@ -39,6 +41,21 @@ def path_without(folder: Path, *names: str) -> str:
                 link.unlink(missing_ok=True)
                 link.symlink_to(program)
     return str(links)
+
+
+def write_toolkit(folder: Path) -> toolchain.Toolchain:
+    """Write a toolkit with the installed ptxas; the wheels have their headers in another place."""
+    real = toolchain.find_toolchain()
+    includes = folder / "targets" / "x86_64-linux" / "include"
+    includes.mkdir(parents=True)
+    (includes / "cuda_runtime_api.h").touch()
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ptxas").symlink_to(tools_of(str(real.nvcc)) / "ptxas")
+    nvcc = folder / "bin" / "nvcc"
+    lines = (f"#$ _HERE_={nvcc.parent}", f'#$ INCLUDES="-I{includes}"')
+    nvcc.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines))
+    nvcc.chmod(0o755)
+    return toolchain.Toolchain(nvcc, real.host_compiler)
 
 
 def write_nvcc(folder: Path) -> Path:
@@ -334,3 +351,8 @@ def test_other_systems_are_one_line(
     monkeypatch.delattr(os, "memfd_create")
     assert main(["run", str(tmp_path / "tiny.cu")]) == 2
     assert capsys.readouterr().err == "gpulab run: whole programs run on Linux only\n"
+
+
+def test_ptxas_of_a_toolkit_is_beside_nvcc_and_not_beside_the_headers(tmp_path: Path) -> None:
+    kernel = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry empty() { ret; }\n"
+    assert assemble(write_toolkit(tmp_path / "cuda-13.0"), kernel, "sm_90").cubin[:4] == b"\x7fELF"

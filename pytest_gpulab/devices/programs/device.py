@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytest_gpulab.devices.compiler.nvrtc import MachineBinary, machine_binary
+from pytest_gpulab.devices.cuda.nvcc.toolkit import tools_of
 from pytest_gpulab.devices.errors import CompileError
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated.device import SimulatedDevice
@@ -20,7 +21,6 @@ from pytest_gpulab.devices.simulated.module import SimulatedModule
 from pytest_gpulab.devices.simulated.resource_limits import static_shared_bytes
 from pytest_gpulab.devices.simulated.translation.calls.inline import FUNCTION_BASE, FUNCTION_STRIDE
 
-from .build import headers_of
 from .build_cache import built
 from .shared_memory import SharedArena
 from .toolchain import Toolchain
@@ -115,7 +115,7 @@ def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within =
     Raises:
         CompileError: ptxas rejects it.
     """
-    ptxas = headers_of(toolchain).parent / "bin" / "ptxas"
+    ptxas = tools_of(str(toolchain.nvcc)) / "ptxas"
 
     def produce(folder: Path) -> Iterable[Path]:
         (folder / "module.ptx").write_text(ptx)

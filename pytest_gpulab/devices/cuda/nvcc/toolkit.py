@@ -57,6 +57,12 @@ def headers_of(nvcc: str) -> Path | None:
     return Path(found[1]).resolve() if found else None
 
 
+def tools_of(nvcc: str) -> Path:
+    """Return the folder of nvcc's tools, such as ptxas: a toolkit's headers are elsewhere than those of the wheels."""
+    found = _HERE.search(_dry_run(nvcc))
+    return Path(found[1]).resolve() if found else Path(nvcc).resolve().parent
+
+
 def _toolkit(nvcc: str) -> Iterator[str]:
     """Yield the paths that nvcc reads, as it names them: its profile, which may be a link, and the toolkit's folder."""
     output = _dry_run(nvcc)
