@@ -72,7 +72,7 @@ __global__ void release(int **where, int *value)
     free(*where);
 }
 
-// Memory that a kernel allocates stays until a kernel frees it; the heap's size is a limit of the device.
+// Memory that a kernel allocates stays until a kernel frees it; the heap's size is set before.
 void kernels_share_a_heap(int *data, int *found)
 {
     int **where;
@@ -83,17 +83,18 @@ void kernels_share_a_heap(int *data, int *found)
     EXPECT(found[0] == 7);
     int *address;
     for (int large = 0; large < 2; large++) {
-        allocate<<<1, 1>>>(where, 12 << 20);
+        allocate<<<1, 1>>>(where, large ? 80 << 20 : 12 << 20);
         OK(cudaMemcpy(&address, where, sizeof address, cudaMemcpyDeviceToHost));
-        EXPECT((address != nullptr) == large);
-        OK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 16 << 20));
+        EXPECT((address == nullptr) == large);
     }
+    FAILS(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 16 << 20), cudaErrorInvalidValue);
     OK(cudaFree(where));
 }
 
 int main()
 {
     int *data, found[4];
+    OK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 32 << 20));
     OK(cudaMalloc(&data, sizeof found));
     OK(cudaMemset(data, 0, sizeof found));
     parent<<<1, 1, 16>>>(data);

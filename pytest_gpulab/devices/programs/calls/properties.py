@@ -61,9 +61,14 @@ def reset(call: Call) -> None:
 @api("cudaDeviceSetLimit", form="uu")
 def set_limit(call: Call, limit: int, value: int) -> None:
     """Note a limit; only that of the heap changes anything here."""
-    call.session.limits[limit] = value
     if limit == _HEAP:
-        call.session.device.heap.limit = min(value, MAX_HEAP_BYTES)
+        heap = call.session.device.heap
+        if heap.is_used:
+            raise CudaError(
+                Error.INVALID_VALUE, "the heap's size is set before the first kernel that allocates from it"
+            )
+        heap.limit = min(value, MAX_HEAP_BYTES)
+    call.session.limits[limit] = value
 
 
 @api("cudaDeviceGetLimit", form="u")

@@ -92,6 +92,7 @@ class Heap:
 
     Attributes:
         limit: the most bytes in use at once.
+        is_used: whether a kernel has allocated from it.
     """
 
     def __init__(self, arena: Arena, fill: int) -> None:
@@ -104,7 +105,7 @@ class Heap:
     def rewind(self) -> None:
         """Reset to an empty heap."""
         self.close()
-        self._used, self._parts = 0, [self._new_part()]
+        self._used, self._parts, self.is_used = 0, [self._new_part()], False
 
     def close(self) -> None:
         """Free all addresses and their memory."""
@@ -119,6 +120,7 @@ class Heap:
         Raises:
             CannotSimulate: blocks in use lie in too many parts.
         """
+        self.is_used = True
         wanted = np.broadcast_to(nbytes, lanes.shape).ravel()
         size = np.minimum(wanted, np.uint64(2 * self.limit)).astype(np.int64)
         units = -(-size // _UNIT) + 1
