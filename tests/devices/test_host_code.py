@@ -174,6 +174,7 @@ def left(source: str) -> str:
         "V::V(int a) : b{a}, c(a) { f(); }",
         "bool operator<(const A &a, const A &b) { return a.x < b.x; }",
         "struct Image { std::vector<float> pixels; };",
+        "class Image { friend __global__ void k(int *p); std::vector<float> pixels; };",
         "typedef std::map<int, int> Map; using Other = Map;",
         "namespace a::b { void f() {} }",
         'extern "C" { int f(); }',
@@ -215,6 +216,7 @@ def test_host_code_is_taken_out(source: str) -> None:
         "__gloabl__ void k(int *p) { *p = 1; }",
         "wrong;",
         "namespace { __device__ int hidden; }",
+        "class Wrong { static __global__ void k(int *p) { *p = 1; } };",
     ],
 )  # fmt: skip
 def test_device_code_stays(source: str) -> None:

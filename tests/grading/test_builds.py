@@ -185,7 +185,8 @@ def test_an_untouched_skeleton_is_not_started(bench: Bench) -> None:
         (b"", "empty-source", "The file is empty."),
         (b" \n\t\n", "empty-source", "The file is empty."),
         (b"ab\0c", "not-utf8", "The file is not text: character 2 is a NUL."),
-        ("int x;".encode("utf-16"), "not-utf8", "The file is not text: character 3 is a NUL."),
+        ("int x;".encode("utf-16"), "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
+        (b"\xfe\xff\0x", "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
     ],
 )
 def test_a_file_that_is_no_source(bench: Bench, contents: bytes, code: str, what: str) -> None:

@@ -43,14 +43,14 @@ USES = {
 
 
 def explained(error: CompileError, source: str) -> Finding:
-    verdict, finding = of_compile_error(error, device_text(source, {}), source, "a.cu")
+    verdict, finding = of_compile_error(error, device_text(source, {}), source, "a.cu", {})
     assert verdict == "failed"
     return finding
 
 
 def refused(source: str) -> CompileError:
     with pytest.raises(CompileError) as caught:
-        SimulatedDevice().compile(source, "a.cu")
+        SimulatedDevice().compile(source, "a.cu", {})
     return caught.value
 
 

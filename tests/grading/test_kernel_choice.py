@@ -15,7 +15,7 @@ from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.deduced_instances import with_instances
-from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grade import CheckResult, Finding
 from pytest_gpulab.grading.grader import Grader
 
 EXERCISES = Path(__file__).parents[2] / "exercises"
@@ -103,7 +103,9 @@ def test_of_several_kernels_one_must_be_chosen(run: Run) -> None:
     (finding,) = found["compile"].findings
     assert finding.what == "There is no kernel called `reduce`, and 2 kernels have its parameters."
     assert finding.evidence == ("they are: first, second",)
-    assert finding.hint == "Choose one with a line at file scope, after the kernel: GPULAB_KERNEL(reduce, second)"
+    assert finding.hint.endswith(
+        "Choose one with a line at file scope, after the kernel: GPULAB_KERNEL(reduce, second)"
+    )
     (other,) = found["correct[float32-sum]"].findings
     assert other.what == f"Not graded, because `compile` did not pass: {finding.what}"
 
@@ -233,8 +235,11 @@ def test_constants_serve_as_tunables(run: Run, declared: str) -> None:
 )  # fmt: skip
 def test_constants_of_other_scopes_do_not(run: Run, declared: str) -> None:
     verdict, found = compiled(run, kernel("reduce").replace("BLOCK_SIZE", "64"), before=f"{declared}\n")
-    missing = "tunable-missing: The file does not declare the tunable BLOCK_SIZE."
-    assert (verdict, found) == ("failed", [missing])
+    missing = "The file does not declare the tunable BLOCK_SIZE."
+    if declared.endswith(("; }", "#endif")):
+        line = declared.count("\n", 0, declared.index("const")) + 1
+        missing = f"`BLOCK_SIZE` (line {line}) is no constant at file scope, so the grader cannot read the tunable."
+    assert (verdict, found) == ("failed", [f"tunable-missing: {missing}"])
 
 
 def test_one_finding_names_everything_that_is_missing(run: Run) -> None:
@@ -281,19 +286,68 @@ def test_two_kernels_and_an_array_are_missing(gpu: Device, tmp_path: Path) -> No
     )
 
 
+def test_a_variable_with_the_name_of_a_tunable_is_named(run: Run) -> None:
+    source = kernel("reduce").replace("BLOCK_SIZE", "128")
+    (finding,) = run(source, "compile", before="#include <iostream>\nint BLOCK_SIZE = 128;\n")["compile"].findings
+    assert finding.what.startswith("`BLOCK_SIZE` (line 2) is no constant at file scope")
+    assert finding.hint == "Write `const int BLOCK_SIZE = value;` at file scope."
+
+
+def test_a_macro_of_the_header_is_named_with_its_include(run: Run) -> None:
+    source = kernel("first") + kernel("second")
+    (finding,) = run(source, "compile")["compile"].findings
+    assert finding.hint.startswith("With nvcc, the macros need `#include <gpulab.cuh>`. Choose one")
+    (finding,) = run(f"#include <gpulab.cuh>\n{source}", "compile")["compile"].findings
+    assert "#include" not in finding.hint
+
+
+def test_a_note_names_macros_that_a_kernel_of_one_operation_lacks(run: Run) -> None:
+    note = (
+        "macro-unread: The file uses no GPULAB_IDENTITY, no GPULAB_OP, no GPULAB_T, so it computes the same in each "
+        "variant."
+    )
+    assert note in compiled(run, kernel("reduce"))[1]
+    assert note not in compiled(run, kernel("reduce", "GPULAB_T"))[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "hint"),
+    [
+        ("", "out[blockIdx.x] = tile[0];\n}", "A closing brace is missing: a `{` in line 3 or after it has no `}`."),
+        ('#include "mine.cuh"\n', "",
+         "The grader compiles this file alone: move the code of `mine.cuh` that the kernels need into it."),
+    ],
+)  # fmt: skip
+def test_mistakes_that_the_compiler_does_not_explain_have_a_hint(run: Run, before: str, old: str, hint: str) -> None:
+    (finding,) = run(before + kernel("reduce").replace(old, old[:-1]), "compile")["compile"].findings
+    assert (finding.code, finding.hint) == ("compile-error", hint)
+    assert "gpulab_tunable" not in "".join(finding.evidence)  # behind the end of the file
+
+
+def divergence(gpu: Device, tmp_path: Path, source: str) -> Finding:
+    """Return the first finding of `compile` on a file of the divergence exercise."""
+    (tmp_path / "divergence.cu").write_text("#include <gpulab.cuh>\nGPULAB_TUNABLE(BLOCK_SIZE, 256)\n" + source)
+    loaded = Catalogue(EXERCISES).load("divergence")
+    return Grader(loaded, tmp_path / "divergence.cu", gpu, seed=3).run(checks_of(loaded.exercise)[0]).findings[0]
+
+
+PATH = "__global__ void NAME(const float *in, float *out, unsigned n) { out[0] = take_path(n % 8, in[0]); }\n"
+
+
+def test_the_header_of_an_exercise_is_asked_for(gpu: Device, tmp_path: Path) -> None:
+    found = divergence(gpu, tmp_path, PATH.replace("NAME", "transform8"))
+    assert found.what == 'The file does not compile: identifier "take_path" is undefined'
+    assert found.hint == 'Include the exercise\'s header: #include "paths.cuh"'
+
+
+def test_kernels_of_several_variants_are_chosen_at_once(gpu: Device, tmp_path: Path) -> None:
+    kernels = "".join(PATH.replace("NAME", name) for name in ("by_two", "by_eight"))
+    found = divergence(gpu, tmp_path, f'#include "paths.cuh"\n{kernels}')
+    assert found.what == "There is no kernel called `transform2`, and 2 kernels have its parameters."
+    assert found.hint.endswith("such as: GPULAB_KERNEL(transform2, by_two) and GPULAB_KERNEL(transform8, by_eight)")
+
+
 def test_a_kernel_of_another_variant_is_not_taken_for_the_missing_one(gpu: Device, tmp_path: Path) -> None:
     """The divergence exercise launches `transform2` and, in other checks, `transform8`, with the same parameters."""
-    source = """#include <gpulab.cuh>
-    #include "paths.cuh"
-    GPULAB_TUNABLE(BLOCK_SIZE, 256)
-    __global__ void transform2(const float *in, float *out, unsigned n)
-    {
-        const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
-        if (i < n)
-            out[i] = take_path(i % 2, in[i]);
-    }
-    """
-    (tmp_path / "divergence.cu").write_text(source)
-    loaded = Catalogue(EXERCISES).load("divergence")
-    result = Grader(loaded, tmp_path / "divergence.cu", gpu, seed=3).run(checks_of(loaded.exercise)[0])
-    assert result.findings[0].what.endswith("There is no kernel called `transform8`.")
+    found = divergence(gpu, tmp_path, f'#include "paths.cuh"\n{PATH.replace("NAME", "transform2")}')
+    assert found.what.endswith("There is no kernel called `transform8`.")

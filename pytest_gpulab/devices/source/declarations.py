@@ -268,11 +268,20 @@ class _Parser:
         tops = [token.text for token in head.top]
         if head.body is not None and self._is_marked([t.text for t in found[head.body : end]], ("__global__",)):
             return "device", "unclear"
+        if head.classes is not None and "__global__" in texts and self._has_kernel(found[head.start : end]):
+            return "device", "class"
         if self._is_marked(texts) and (head.classes is None or self._is_marked(tops)):
             is_template = texts[:2] == ["template", "<"] and texts[2:3] != [">"] and head.parameters is not None
             is_kernel = self._is_marked(texts, ("__global__",))
             return "device", "kernel template" if is_template and is_kernel else "marked"
         return _type_or_directive(head, texts[0], tops) or self._unmarked(head, tops)
+
+    def _has_kernel(self, definition: Sequence[Token]) -> bool:
+        """Return whether a class has a kernel as a member, which the compiler must refuse."""
+        return any(
+            "__global__" in member.words - {"friend"} and "friend" not in member.top
+            for member in members(definition, self._macros)
+        )
 
     def _unmarked(self, head: Head, tops: Sequence[str]) -> tuple[Kind, str]:
         """Classify a function or a variable."""

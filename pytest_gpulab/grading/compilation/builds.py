@@ -29,6 +29,7 @@ from .tunables import TUNABLE_BYTES, read_tunables
 
 _UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
 TODO_PREFIX = "gpulab_todo_"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 Defines = tuple[tuple[str, str], ...]
 VariantKey = tuple[str, Defines]
 Key = TypeVar("Key", bound=Hashable)
@@ -109,6 +110,7 @@ class Builds:
             self.sha256 = hashlib.sha256(contents).hexdigest()
             self._source = _checked(_decoded(contents), path.name)
         if isinstance(self._source, str):
+            self._lines = self._source.count("\n") + 1
             names = [tunable.name for tunable in loaded.exercise.tunables]
             self._source = with_defined_tunables(self._source, names)
 
@@ -124,12 +126,20 @@ class Builds:
 
     def notes(self) -> tuple[Finding, ...]:
         """Return notes on the file; all variants must be compiled."""
-        from .compile_notes import chosen_kernels, host_code_note, other_constants, own_type, unread_tunables
+        from .compile_notes import (
+            chosen_kernels,
+            host_code_note,
+            other_constants,
+            own_type,
+            unread_macros,
+            unread_tunables,
+        )
 
         exercise, found = self._loaded.exercise, host_code_note(self.code, self._path.name)
         built = [made for made in self._made.values() if isinstance(made, Build)]
         if built:
             found += chosen_kernels([build.chosen for build in built])
+            found += unread_macros(self.code, _headers(self._loaded), variants_of(exercise))
             found += unread_tunables(self.code, _headers(self._loaded), exercise, built[0].tunables)
             found += other_constants(self.code, exercise, built[0].tunables)
         unfit = [failed for failed in self._made.values() if isinstance(failed, BuildFailed) and failed.fits_others]
@@ -241,14 +251,14 @@ class Builds:
 
     def _fitted(self, source: str, module: Module, variant: Variant) -> Build:
         """Return the build of a module that the plans can launch, if need be by other names of its kernels."""
-        tunables, problems = read_tunables(module, self._loaded.exercise.tunables)
+        tunables, problems = read_tunables(module, self._loaded.exercise.tunables, self.code.host_names)
         plans, names = _plans(self._loaded.exercise, variant, tunables), parameter_names(source)
         elsewhere, is_first = partial(_kernels, self._loaded.exercise, tunables), source == self._source
         compared = compare(module, plans, self.code, names, elsewhere, has_all_instances=not is_first)
         if is_first and compared.lacks_kernel and self.code.kernel_templates:
             return self._fitted(*self._instantiated(source, variant, plans, module), variant)
         if problems or compared.problems:
-            raise BuildFailed("failed", joined((*problems, *compared.problems)))
+            raise BuildFailed("failed", _with_include(joined((*problems, *compared.problems)), source))
         for asked, kernel in compared.chosen.items():
             module.alias(asked, kernel)
         check_limits(module, plans)
@@ -256,14 +266,15 @@ class Builds:
         return Build(module, tunables, {**names, **own}, source, vector_arrays(source), compared.chosen)
 
     def _why_not_compiled(self, error: CompileError, source: str) -> tuple[Verdict, Finding]:
-        from .compile_errors import lacks_header, of_compile_error
+        from .compile_errors import lacks_header, messages_of_file, of_compile_error
         from .missing_headers import cudas_missing_header
 
         texts = (self.code.text, *_headers(self._loaded).values())
         missing = cudas_missing_header(error.diagnostics, texts, partial(self._device.compile, filename="trial.cu"))
         if missing is not None:
             return "not gradable", lacks_header(missing, error)
-        return of_compile_error(error, self.code, source, self._path.name)
+        error = CompileError(messages_of_file(error.diagnostics, self._path.name, self._lines))
+        return of_compile_error(error, self.code, source, self._path.name, _headers(self._loaded))
 
     def _compile(self, source: str, variant: Variant) -> Module:
         """Return the module of a variant; variants that differ only in their launches share one."""
@@ -272,6 +283,14 @@ class Builds:
             headers = _headers(self._loaded)
             self._compiled[defines] = self._device.compile(source, self._path.name, dict(variant.defines), headers)
         return self._compiled[defines]
+
+
+def _with_include(found: Finding, source: str) -> Finding:
+    """Return a finding that names a macro of `gpulab.cuh` with the include that nvcc needs for it."""
+    if "GPULAB_" not in found.what + found.hint or "gpulab.cuh" in source + found.hint:
+        return found
+    hint = f"With nvcc, the macros need `#include <gpulab.cuh>`. {found.hint}".rstrip()
+    return replace(found, hint=hint)
 
 
 def _kernels(exercise: Exercise, tunables: Mapping[str, int]) -> set[str]:
@@ -310,6 +329,8 @@ def source_text(contents: bytes, filename: str) -> str:
 
 def _decoded(contents: bytes) -> str | BuildFailed:
     text = contents.decode(encoding_of(contents)).removeprefix(BYTE_ORDER_MARK)
+    if contents.startswith(_UTF_16):
+        return BuildFailed("failed", finding("not-utf8", "The file is UTF-16 text, which compilers cannot read."))
     if "\0" in text:
         what = f"The file is not text: character {text.index(chr(0))} is a NUL."
         return BuildFailed("failed", finding("not-utf8", what))

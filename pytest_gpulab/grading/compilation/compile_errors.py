@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.source.host_code import DeviceText
-from pytest_gpulab.devices.source.tokens import tokens
+from pytest_gpulab.devices.source.tokens import tokens, words_of
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 
@@ -21,6 +23,7 @@ _NAMES = {
     "\u2212": "a typographic minus sign", "\u037e": "a Greek question mark, no semicolon",
     "\u00d7": "a multiplication sign",
 }  # fmt: skip
+_ADDED = "gpulab_"  # the beginning of names in lines that the grader adds
 _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
 
 
@@ -31,7 +34,15 @@ def lacks_header(header: str, error: CompileError) -> Finding:
     return finding("not-graded", what, "", error.diagnostics.splitlines(), hint)
 
 
-def of_compile_error(error: CompileError, code: DeviceText, source: str, filename: str) -> tuple[Verdict, Finding]:
+def messages_of_file(diagnostics: str, filename: str, lines: int) -> str:
+    """Return the compiler's messages without those on lines after the file's end, which the grader has added."""
+    message = re.compile(rf"^{re.escape(filename)}\((\d+)\): [^\n]*\n(?:[ \t]*\n|[ \t][^\n]*\n)*", re.M)
+    return message.sub(lambda found: found[0] if int(found[1]) <= lines or _ADDED not in found[0] else "", diagnostics)
+
+
+def of_compile_error(
+    error: CompileError, code: DeviceText, source: str, filename: str, headers: Mapping[str, str]
+) -> tuple[Verdict, Finding]:
     """Return the verdict and the finding of a file that does not compile.
 
     Args:
@@ -39,6 +50,7 @@ def of_compile_error(error: CompileError, code: DeviceText, source: str, filenam
         code: the device code that was compiled.
         source: the file's text.
         filename: its name.
+        headers: texts of the exercise's headers, by name.
     """
     verdict, found = of_error(error)
     unseen = strange_sign(source, filename)
@@ -48,10 +60,30 @@ def of_compile_error(error: CompileError, code: DeviceText, source: str, filenam
     if host is not None and verdict == "failed":
         unread = [f"not read: `{header}` (line {line})" for header, line in code.headers.items() if "/" not in header]
         return verdict, replace(host, evidence=(*host.evidence, *unread))
-    if "is called, but not defined" in found.what:
-        hint = "The grader compiles this file alone: define the function in it, marked `__device__`."
-        return verdict, replace(found, hint=hint)
-    return verdict, found
+    hint = _hint(error.diagnostics, source, headers)
+    return verdict, found if hint is None else replace(found, hint=hint)
+
+
+_UNDEFINED = re.compile(r'error: identifier "(\w+)" is undefined')
+_UNOPENED = re.compile(r'(?:could not|cannot) open source file "([^"\n]+)"|fatal error: ([^:\n]+): No such file')
+_UNCLOSED = re.compile(
+    r'^At end of source: error: expected a "}"\n(?:[^\n]*\((\d+)\): note [^\n]*to match this "{")?', re.M
+)
+
+
+def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | None:
+    """Return a hint for a mistake that the compiler's first message does not explain."""
+    if "is called, but not defined" in diagnostics:
+        return "The grader compiles this file alone: define the function in it, marked `__device__`."
+    if unclosed := _UNCLOSED.search(diagnostics):
+        begin = f"in line {unclosed[1]} or after it" if unclosed[1] else "in the file"
+        return f"A closing brace is missing: a `{{` {begin} has no `}}`."
+    if (unopened := _UNOPENED.search(diagnostics)) and f'"{unopened[1] or unopened[2]}"' in source:
+        name = unopened[1] or unopened[2]
+        return f"The grader compiles this file alone: move the code of `{name}` that the kernels need into it."
+    undefined = set(_UNDEFINED.findall(diagnostics))
+    needed = (name for name, text in headers.items() if f'"{name}"' not in source and undefined & words_of(text))
+    return next((f'Include the exercise\'s header: #include "{name}"' for name in needed), None)
 
 
 def strange_sign(source: str, filename: str) -> Finding | None:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_gpulab.devices.source.host_code import DeviceText
-from pytest_gpulab.devices.source.tokens import Token, tokens
-from pytest_gpulab.exercise import Case, Exercise, Launch, Plan
+from pytest_gpulab.devices.source.tokens import Token, tokens, words_of
+from pytest_gpulab.exercise import Case, Exercise, Launch, Plan, Variant
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
@@ -54,6 +54,20 @@ def own_type(misfit: Finding, variants: Sequence[str]) -> list[Finding]:
     """
     what = f"The kernel fits some variants only: {', '.join(variants)}. {misfit.what}"
     return [finding("own-type", what, evidence=misfit.evidence, hint=misfit.hint)]
+
+
+def unread_macros(code: DeviceText, headers: Mapping[str, str], variants: Iterable[Variant]) -> list[Finding]:
+    """Return a note on a file that uses none of the macros by which the variants differ, such as GPULAB_OP."""
+    values: dict[str, set[str]] = {}
+    for variant in variants:
+        for macro, value in variant.defines.items():
+            values.setdefault(macro.partition("(")[0], set()).add(value)
+    different = {macro for macro, found in values.items() if len(found) > 1}
+    if not different or any(not different.isdisjoint(words_of(text)) for text in (code.text, *headers.values())):
+        return []
+    what = f"The file uses no {', no '.join(sorted(different))}, so it computes the same in each variant."
+    hint = "The grader defines them for each type and operation: write them in place of a type, `+` and 0."
+    return [finding("macro-unread", what, hint=hint)]
 
 
 def unread_tunables(

@@ -114,7 +114,14 @@ class KernelChoice:
             what = f"There are {len(kernels)} kernels called `{named}`: the grader cannot tell which one to launch."
         else:
             what = f"There is no kernel called `{asked}`, and {len(kernels)} kernels have its parameters."
-        hint = f"Choose one with a line at file scope, after the kernel: GPULAB_KERNEL({asked}, {kernels[-1]})"
+        others = [] if named else sorted({*self._elsewhere()} - {asked, *self._module.kernels})
+        if others and len(others) < len(kernels):
+            chosen = (
+                f"GPULAB_KERNEL({each}, {kernel})" for each, kernel in zip((asked, *others), kernels, strict=False)
+            )
+            hint = f"Choose them with lines at file scope, after the kernels, such as: {' and '.join(chosen)}"
+        else:
+            hint = f"Choose one with a line at file scope, after the kernel: GPULAB_KERNEL({asked}, {kernels[-1]})"
         return finding("missing-kernel", what, evidence=(f"they are: {', '.join(kernels)}",), hint=hint)
 
     def _unknown(self, asked: str, named: str) -> Finding:
@@ -149,7 +156,7 @@ class KernelChoice:
             return None
         what = f"`{name}` (line {line}) is a template that is not instantiated."
         hint = (
-            f"Choose its arguments by a line at file scope, after the kernel: GPULAB_KERNEL({asked}, "
+            f"Choose its arguments with a line at file scope, after the kernel: GPULAB_KERNEL({asked}, "
             f"{name.partition('<')[0]}<...>)"
         )
         return finding("missing-kernel", what, evidence=(self._listed(),) if self._module.kernels else (), hint=hint)

@@ -5,7 +5,7 @@ Macros and constants, `#define BLOCK_SIZE 256` and `const int BLOCK_SIZE = 256;`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.devices.source.host_code import file_constants
@@ -17,14 +17,21 @@ TUNABLE_PREFIX = "gpulab_tunable_"
 TUNABLE_BYTES = 4
 
 
-def read_tunables(module: Module, tunables: Sequence[Tunable]) -> tuple[dict[str, int], list[Problem]]:
+def read_tunables(
+    module: Module, tunables: Sequence[Tunable], host_names: Mapping[str, int]
+) -> tuple[dict[str, int], list[Problem]]:
     """Return the values by name, and a problem per tunable without an accepted value.
 
     Such a tunable gets one of its accepted values, so that the rest of the file can be compared with the plans.
+
+    Args:
+        module: the compiled file.
+        tunables: the exercise's tunables.
+        host_names: names that are declared in host code, to their lines.
     """
     values, problems = dict[str, int](), list[Problem]()
     for tunable in tunables:
-        value = _value_or_problem(module, tunable)
+        value = _value_or_problem(module, tunable, host_names.get(tunable.name))
         if isinstance(value, Problem):
             problems.append(value)
             value = tunable.allowed[len(tunable.allowed) // 2]
@@ -32,13 +39,18 @@ def read_tunables(module: Module, tunables: Sequence[Tunable]) -> tuple[dict[str
     return values, problems
 
 
-def _value_or_problem(module: Module, tunable: Tunable) -> int | Problem:
+def _value_or_problem(module: Module, tunable: Tunable, line: int | None) -> int | Problem:
     symbol, name, accepted = (
         TUNABLE_PREFIX + tunable.name,
         tunable.name,
         f"accepted for {tunable.name}: {_listed(tunable.allowed)}",
     )
     if symbol not in module.symbols:
+        if line is not None:
+            what = f"`{name}` (line {line}) is no constant at file scope, so the grader cannot read the tunable."
+            hint = f"Write `const int {name} = value;` at file scope."
+            request = f"make `{name}` (line {line}) a constant"
+            return Problem(finding("tunable-missing", what, "", (accepted,), hint), request, is_complete=True)
         if tunable.default is not None:
             return tunable.default
         hint = f"Write GPULAB_TUNABLE({name}, value) at file scope, after #include <gpulab.cuh>."
