@@ -92,6 +92,8 @@ def _copy_exercises(catalogue: Catalogue, copy: Path, handout: Handout) -> None:
     }
     for name, exercise in kernels.items():
         _compare(exercise, Catalogue(copy / "exercises"), name)
+    for bytecode in sorted(copy.rglob("__pycache__")):  # of the copies, which were loaded to be compared
+        shutil.rmtree(bytecode)
     for name, exercise in kernels.items():
         handout.notes += _traces(exercise, name, copy)
 

@@ -106,6 +106,7 @@ def test_nothing_of_hidden_cases_is_handed_out(cases: str, tmp_path: Path, capsy
     assert capsys.readouterr().out.startswith("shift: 3 of ")
     with zipfile.ZipFile(tmp_path / "out" / "copy.zip") as archive:
         archive.extractall(tmp_path / "students")
+        assert not [name for name in archive.namelist() if "__pycache__" in name]
     written = texts(tmp_path / "students" / "copy")
     assert set(written) == {
         *("README.md", "exercises/shift/README.md", "exercises/shift/exercise.py"),
