@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 os.environ.pop("COLUMNS", None)  # readline puts it there, and reports would be that wide
+# Without bytecode, each of the hundreds of processes would compile pytest's plugins again, for a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest_plugins = ["pytester"]
 

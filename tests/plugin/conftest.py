@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from importlib import import_module
+from pkgutil import iter_modules
 
 import pytest
 from course import BROKEN, EXERCISE, NAIVE, RIGHT, WRONG, Course
@@ -26,12 +28,18 @@ def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
     import pytest_gpulab.plugin.parallel_run
     import pytest_gpulab.reports.files.calibration
     import pytest_gpulab.reports.files.json_report  # noqa: F401
+    from pytest_gpulab import plugin
     from pytest_gpulab.devices import open_device
+    from pytest_gpulab.grading import correctness, diagnosis
     from pytest_gpulab.grading.catalogue import Catalogue
     from pytest_gpulab.grading.grader import Grader
+    from pytest_gpulab.reports import terminal
     from pytest_gpulab.reports.gradebook import Gradebook, result_properties
     from pytest_gpulab.reports.instructor.page import page
 
+    for package in (plugin, correctness, diagnosis, terminal):
+        for module in iter_modules(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
     folder = tmp_path_factory.mktemp("warm") / "twice"
     folder.mkdir()
     for name, text in (("exercise.py", EXERCISE), ("naive.cu", NAIVE), ("twice.cu", RIGHT)):
