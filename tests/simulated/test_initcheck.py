@@ -212,6 +212,27 @@ def test_padding_that_is_computed_with(run: Run) -> None:
     assert hazard.where == marked(source)
 
 
+POPPED = """__device__ __noinline__ bool pop(int *top, int &e) {
+    int at = atomicAdd(top, -1);
+    if (at >= 0) e = at;
+    return at >= 0;
+}
+__global__ void f(int *top, int *out) {
+    int v, w;
+    bool found = pop(top, v); pop(top, w);
+    out[threadIdx.x] = USE; // HERE
+}
+"""
+
+
+def test_a_local_variable_is_read_ahead_of_the_selection_that_discards_it(run: Run) -> None:
+    top, out = np.array([9], np.int32), np.zeros(32, np.int32)
+    assert run(POPPED.replace("USE", "found ? v : -1"), top, out, options=CHECKED).hazards == ()
+    for use in ("found ? v : w", "v", "found ? v + 1 : v"):
+        profile = run(POPPED.replace("USE", use), top, out, options=CHECKED)
+        assert [hazard.where for hazard in uninitialised(profile)] == [marked(POPPED)], use
+
+
 MEMBERS = """struct alignas(16) P {{ int a, b, c, d; }};
 __global__ void f(P *out, P *kept, int n) {{
     __shared__ P tile[64], more[64];

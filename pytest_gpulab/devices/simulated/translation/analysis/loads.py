@@ -70,7 +70,8 @@ def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
     """Return the loads, by number, with values that are only moved: to registers, to other lanes, to memory.
 
     Copies of a struct include its padding, which is never written. They use vector loads, or several loads of one line;
-    some of these may read only padding.
+    some of these may read only padding. A load of a local variable ahead of a selection belongs to a branch that the
+    compiler has removed: the value may be discarded.
 
     Returns:
         Bytes per load of such a copy: at least one of them must have been written. 0 if none need be.
@@ -90,7 +91,24 @@ def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
     }
     at_line = Counter(load.where for load in loads if load.number in kept)
     units = {load.number: _unit(load, at_line[load.where]) for load in loads if load.number in kept}
-    return _async_copies(statements) | {number: unit for number, unit in units.items() if unit is not None}
+    copies = {number: unit for number, unit in units.items() if unit is not None}
+    return _async_copies(statements) | copies | dict.fromkeys(_selected(statements, loads), 0)
+
+
+def _selected(statements: Sequence[Instruction | Call], loads: Sequence[Instruction]) -> list[int]:
+    """Return the loads of local memory, by number, with values that only selections read, against values of others."""
+    local = {load.number: set(defined_and_used(load, {})[0]) for load in loads if "local" in load.op}
+    if not local:
+        return []
+    loaded = set[str]().union(*local.values())
+    chosen, used = set[str](), set[str]()
+    for statement in statements:
+        is_selection = isinstance(statement, Instruction) and statement.op[0] == "selp"
+        values = loaded.intersection(_moved_by(statement)) if is_selection else set()
+        values = values if len(values) == 1 else set()
+        chosen.update(values)
+        used.update(name for name in defined_and_used(statement, {})[1] if name not in values)
+    return [number for number, names in local.items() if names <= chosen - used]
 
 
 class Carried(NamedTuple):
