@@ -154,8 +154,8 @@ def _compiled(loaded: LoadedExercise, device: Device, path: Path, what: str) -> 
             yield Defect(f"{what} does not fit the plan: {found.what}", place, shown)
         return
     yield from _undeclared(loaded, path)
-    for asked, kernel in sorted({pair for build in made for pair in build.chosen.items()}):
-        what = f"{what} does not fit the plan: there is no kernel called `{asked}`"
+    for missing, kernel in sorted({pair for build in made for pair in build.chosen.items()}):
+        what = f"{what} does not fit the plan: there is no kernel called `{missing}`"
         yield Defect(what, str(path), f"Its kernel `{kernel}` has the parameters: rename it, or the plan's launch.")
 
 

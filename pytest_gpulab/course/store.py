@@ -148,9 +148,9 @@ class Store:
         grade = None if row is None else _grade(row[0])
         if grade is None:
             return
-        asked = (_blob(submission), grade.exercise, grade.provenance.source_sha256)
+        place = (_blob(submission), grade.exercise, grade.provenance.source_sha256)
         stood = "SELECT points FROM standing WHERE submission = ? AND exercise = ? AND source_sha256 = ?"
-        row = connection.execute(stood, asked).fetchone()
+        row = connection.execute(stood, place).fetchone()
         after = _points(grade)
         before = after if row is None else json.loads(row[0])
         for check in dict.fromkeys((*after, *before)):

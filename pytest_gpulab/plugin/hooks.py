@@ -326,14 +326,14 @@ class GradingHooks:
 
         more = [("gpulab: calibration", self.files.calibration)] if self.files.calibration else []
         more += listing_sections(self.gradebook.grades) if self.config.getoption("gpulab_annotate") else []
-        asked = (self.config.get_verbosity(), self.class_run is not None)
+        detail = (self.config.get_verbosity(), self.class_run is not None)
         painter = Painter(self.config.get_terminal_writer().markup)
         shows_output = self.config.getoption("capture", "") == "no"
-        for title, lines in (*sections(self.gradebook, *asked, shows_output), *more):
+        for title, lines in (*sections(self.gradebook, *detail, shows_output), *more):
             terminalreporter.section(title)
             for line in lines:
                 terminalreporter.line(painter.painted(line))
-        notes = (part for line in (*footnotes(self.gradebook, *asked), *self._last_words()) for part in wrapped(line))
+        notes = (part for line in (*footnotes(self.gradebook, *detail), *self._last_words()) for part in wrapped(line))
         for line in (*notes, *self.files.written_lines()):
             terminalreporter.line(line)
 

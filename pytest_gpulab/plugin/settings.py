@@ -269,21 +269,21 @@ def _timeout_s(text: str | None) -> float | None:
 def _class(option: Callable[[str], Any], working_folder: Path) -> ClassSettings:
     given = {name: option(f"gpulab_{name}") for name in ("submissions", "roster", "store", "adjust")}
     paths = {name: working_folder / path if path else None for name, path in given.items()}
-    asked = ClassSettings(
+    chosen = ClassSettings(
         **paths,
         workers=_workers(option("gpulab_workers")),
         regrade=bool(option("gpulab_regrade")),
         scheduler=option("gpulab_scheduler") or None,
     )
-    if asked.scheduler and asked.workers:
+    if chosen.scheduler and chosen.workers:
         raise SettingsError("--gpulab-workers starts processes on this machine: leave it out with --gpulab-scheduler")
-    if asked.roster and not asked.submissions:
+    if chosen.roster and not chosen.submissions:
         raise SettingsError("--gpulab-roster lists the students of a class: it needs --gpulab-submissions")
-    if asked.adjust and not asked.submissions:
+    if chosen.adjust and not chosen.submissions:
         raise SettingsError("--gpulab-adjust changes points of a class: it needs --gpulab-submissions")
-    if asked.regrade and not (asked.submissions or asked.store):
+    if chosen.regrade and not (chosen.submissions or chosen.store):
         raise SettingsError("--gpulab-regrade needs a store of grades: --gpulab-submissions has one, or --gpulab-store")
-    return asked
+    return chosen
 
 
 def _workers(text: str | None) -> int | None:

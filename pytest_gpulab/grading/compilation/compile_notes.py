@@ -35,12 +35,12 @@ def chosen_kernels(choices: Iterable[Mapping[str, str]]) -> list[Finding]:
     """
     kernels: dict[str, dict[str, None]] = {}
     for chosen in choices:
-        for asked, kernel in chosen.items():
-            kernels.setdefault(asked, {})[kernel] = None
+        for required, kernel in chosen.items():
+            kernels.setdefault(required, {})[kernel] = None
     found = []
-    for asked, others in kernels.items():
+    for required, others in kernels.items():
         listed = " and ".join(f"`{kernel}`" for kernel in others)
-        what = f"{listed} {'is' if len(others) == 1 else 'are'} graded as `{asked}`."
+        what = f"{listed} {'is' if len(others) == 1 else 'are'} graded as `{required}`."
         found.append(finding("kernel-chosen", what, hint=""))
     return found
 

@@ -104,7 +104,7 @@ class Scene:
         if place is not None and (elements := self._elements(launch, place)):
             clause = f": {elements} was never written"
             what += "" if what.endswith(clause) else clause  # keep the original: a fault may be raised again
-        return replace(hazard, what=what, launch=self._told(launch, place))
+        return replace(hazard, what=what, launch=self._position(launch, place))
 
     def fault(self, launch: int, fault: KernelFault) -> KernelFault:
         """Return a fault of the plan's launch of that index, with names."""
@@ -115,7 +115,7 @@ class Scene:
             what = what.replace(str(place), named)
         elif place is not None and place.symbol in self._vectors:
             what = what.replace(str(place), place.named(place.symbol, self._vectors[place.symbol]))
-        fault.what, fault.launch = what, self._told(launch, place)
+        fault.what, fault.launch = what, self._position(launch, place)
         fault.hazards = tuple(self.hazard(launch, hazard) for hazard in fault.hazards)
         return fault
 
@@ -142,7 +142,7 @@ class Scene:
             return place.elements(self.called(launch, buffer.name), np.dtype(buffer.dtype).itemsize)
         return place.elements(place.symbol, self._vectors.get(place.symbol, place.element)) if place.symbol else ""
 
-    def _told(self, launch: int, place: Location | None) -> str:
+    def _position(self, launch: int, place: Location | None) -> str:
         """Name one of several launches, and another launch with the same array."""
         launches = self._plan.launches
         if len(launches) == 1:

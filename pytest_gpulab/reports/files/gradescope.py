@@ -133,11 +133,11 @@ def _summary(row: Row, points: Points) -> str:
 
 
 def _test(name: str, check: CheckResult) -> dict[str, Any]:
-    tells_of_hidden = check.hidden or any(finding.hidden for finding in check.findings)
+    shows_hidden = check.hidden or any(finding.hidden for finding in check.findings)
     test: dict[str, Any] = {
         "name": cleaned(name),
         "output": check_text(check),
-        "visibility": UNTIL_PUBLISHED if tells_of_hidden else "visible",
+        "visibility": UNTIL_PUBLISHED if shows_hidden else "visible",
         "tags": [check.kind],
         "extra_data": {"verdict": check.verdict, "findings": [finding.code for finding in check.findings]},
     }

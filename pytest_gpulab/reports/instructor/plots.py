@@ -111,10 +111,12 @@ def _short(text: str, most: int) -> str:
 
 def _description(series: Series) -> str:
     speedups = [point.speedup for point in series.points]
-    asked = "; ".join(
+    reached = "; ".join(
         f"{sum(speedup >= each.speedup for speedup in speedups)} reach {each.speedup:g}x" for each in series.thresholds
     )
-    return f"{len(speedups)} submissions from {min(speedups):.2f}x to {max(speedups):.2f}x over the baseline; {asked}."
+    return (
+        f"{len(speedups)} submissions from {min(speedups):.2f}x to {max(speedups):.2f}x over the baseline; {reached}."
+    )
 
 
 def _tip(point: Point, called: Names) -> str:
@@ -171,8 +173,8 @@ def _called(points: Sequence[Point], names: Names) -> dict[str, str]:
 
 def _speedup_scale(axis: Axes, series: Series, which: Literal["x", "y"]) -> None:
     _logarithmic(axis, which, "{:g}x")
-    asked = [threshold.speedup for threshold in series.thresholds]
-    ends = [*asked, 1.0, *(end for point in series.points for end in point.interval)]
+    thresholds = [threshold.speedup for threshold in series.thresholds]
+    ends = [*thresholds, 1.0, *(end for point in series.points for end in point.interval)]
     (axis.set_xlim if which == "x" else axis.set_ylim)(min(ends) / 1.12, max(ends) * 1.12)
 
 

@@ -111,7 +111,7 @@ def all_series(grades: Iterable[Grade]) -> list[Series]:
         for label, measurement in usable_timings(grade).items():
             group = groups.setdefault((grade.exercise, label), _Group())
             group.points.append(Point(grade, measurement))
-            for speedup, required in _asked(grade, measurement):
+            for speedup, required in _required_speedups(grade, measurement):
                 group.thresholds[speedup] = required or group.thresholds.get(speedup, False)
     return [
         Series(exercise, label, tuple(group.points), group.sorted_thresholds)
@@ -119,7 +119,7 @@ def all_series(grades: Iterable[Grade]) -> list[Series]:
     ]
 
 
-def _asked(grade: Grade, timed: Measurement) -> Iterator[tuple[float, bool]]:
+def _required_speedups(grade: Grade, timed: Measurement) -> Iterator[tuple[float, bool]]:
     for check in grade.checks:
         measured = check.measurement
         if measured is not None and _what(measured) == _what(timed):

@@ -108,9 +108,9 @@ def _notes(c: Counters) -> Iterator[str]:
     divergent = c.get("smsp__sass_branch_targets_threads_divergent.sum", 0.0)
     if divergent > 0:
         yield f"divergence: at {compact(divergent)} of {compact(c['smsp__sass_branch_targets.sum'])} branches"
-    asked = c.get("gpulab__constant_requests.sum", 0.0)
-    if asked and c.get("idc__requests.sum", 0.0) > asked:
-        yield f"constant memory: {c['idc__requests.sum'] / asked:.1f} addresses per request, one pass each"
+    reads = c.get("gpulab__constant_requests.sum", 0.0)
+    if reads and c.get("idc__requests.sum", 0.0) > reads:
+        yield f"constant memory: {c['idc__requests.sum'] / reads:.1f} addresses per request, one pass each"
     for space in ("global", "shared"):
         passes = c.get(f"gpulab__atomic_passes_{space}.sum", 0.0)
         if passes:

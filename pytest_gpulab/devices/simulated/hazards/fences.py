@@ -132,18 +132,18 @@ class Fences:
         after the first.
         """
         each = list(zip(*(array.tolist() for array in (*first, second.block)), strict=True))
-        asked: dict[int, set[_Thread]] = defaultdict(set)
+        strong: dict[int, set[_Thread]] = defaultdict(set)
         for block, thread, time, _ in each:
-            asked[time].add((block, thread))
+            strong[time].add((block, thread))
         overtaken = {
-            is_near: self._overtaken(("fence", "block fence") if is_near else ("fence",), asked)
+            is_near: self._overtaken(("fence", "block fence") if is_near else ("fence",), strong)
             for is_near in np.unique(first.block == second.block).tolist()
         }
         found = [(time, (block, thread)) in overtaken[block == other] for block, thread, time, other in each]
         return np.array(found, np.bool_)
 
-    def _overtaken(self, fences: tuple[str, ...], asked: Mapping[int, set[_Thread]]) -> set[tuple[int, _Thread]]:
-        """Return the asked writes, by time and thread, with a later write of their block and no fence between."""
+    def _overtaken(self, fences: tuple[str, ...], strong: Mapping[int, set[_Thread]]) -> set[tuple[int, _Thread]]:
+        """Return the strong writes, by time and thread, with a later write of their block and no fence between."""
         # per block: the location of its last write, and the unfenced writes to it, as times by thread
         pending: dict[int, tuple[Any, dict[_Thread, list[int]]]] = defaultdict(lambda: (None, {}))
         found: set[tuple[int, _Thread]] = set()
@@ -152,7 +152,7 @@ class Fences:
                 for block, thread in threads_of(record.lanes).tolist():
                     pending[block][1].pop((block, thread), None)
             elif record.what in _WRITES:
-                wanted = asked.get(record.time, ())
+                wanted = strong.get(record.time, ())
                 for block, threads, location in record.by_block():
                     last, waiting = pending[block]
                     if last != location:
