@@ -123,7 +123,7 @@ def _buffer(buffer: Buffer) -> Iterator[str]:
     """Yield the violations of a plan's buffer."""
     yield from field_problems(buffer, f"buffer {buffer.name!r}")
     if buffer.role not in ROLES:
-        yield f"buffer {buffer.name!r} has the role {buffer.role!r}; roles: {_listed(ROLES)}"
+        yield f"buffer {buffer.name!r} has the role {buffer.role!r}; roles: {', '.join(ROLES)}"
     try:
         np.dtype(buffer.dtype)
     except TypeError:
@@ -248,13 +248,9 @@ def _not_of_type(values: Iterable[Any], wanted: type, what: str) -> Iterator[str
 def _all_points(exercise: AnyExercise) -> Iterator[tuple[str, Any]]:
     yield "compile_points", exercise.compile_points
     yield "hidden_points", exercise.hidden_points
-    for group, label in ((exercise.cases, "name"), (exercise.safe, "kind"), (exercise.uses, "name")):
-        for check in group:
-            if hasattr(check, "points"):
-                yield f"{type(check).__name__}({getattr(check, label)!r})", check.points
-    for tier in exercise.speed:
-        if hasattr(tier, "points"):
-            yield f"SpeedTier({tier.threshold!r})", tier.points
+    for check in (*exercise.cases, *exercise.safe, *exercise.uses, *exercise.speed):
+        if is_dataclass(check) and hasattr(check, "points"):  # entries of another type have a message of their own
+            yield _called(check), check.points
 
 
 def _values(exercise: Exercise) -> Iterator[str]:
@@ -281,7 +277,7 @@ def _cases(exercise: Exercise) -> Iterator[str]:
 def _safe(exercise: Exercise) -> Iterator[str]:
     for check in exercise.safe:
         if check.kind not in SAFE_KINDS:
-            yield f"SafeCheck({check.kind!r}): there is no such kind; kinds: {_listed(SAFE_KINDS)}"
+            yield f"SafeCheck({check.kind!r}): there is no such kind; kinds: {', '.join(SAFE_KINDS)}"
 
 
 def _uses(exercise: Exercise) -> Iterator[str]:
@@ -390,7 +386,3 @@ def size_problem(size: Any) -> str:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
