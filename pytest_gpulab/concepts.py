@@ -28,7 +28,7 @@ GLOBAL_SECTORS = (
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
 )
 INSTRUCTIONS, WORKING_LANES = "smsp__inst_executed.sum", "smsp__thread_inst_executed_pred_on.sum"
-ADDITIONS = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
+ADDITIONS = tuple(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "ffma", "dadd", "dfma"))
 BARRIERS, WARPS = "gpulab__barriers.sum", "gpulab__warps.sum"
 SECTOR_BYTES = 32
 
@@ -135,10 +135,13 @@ def global_traffic(at_most: float) -> Bound:
 
 
 def additions(at_most: float) -> Bound:
-    """A maximum of floating-point additions per element, over all threads: a work-efficient algorithm needs few."""
+    """A maximum of floating-point additions per element, over all threads: a work-efficient algorithm needs few.
+
+    Fused multiply-adds and additions of doubles count as well.
+    """
 
     def measure(usage: Usage) -> float:
-        return _ratio(usage.counters[ADDITIONS], math.prod(np.atleast_1d(usage.problem.size)))
+        return _ratio(_total(usage.counters, ADDITIONS), math.prod(np.atleast_1d(usage.problem.size)))
 
     hint = "How many additions does a step need, and how many steps are there? Can later steps have fewer?"
     return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many additions", none_is_good=True)

@@ -124,22 +124,27 @@ class LaunchProfile:
 Schedule = Literal["lockstep", "warps", "warps-reversed"]
 
 
+DisturbedSpace = Literal["constant", "shared"]
+
+
 @dataclass(eq=False)
 class DisturbedRead:
-    """A fault injected into one read of constant memory by a warp: the read returns changed values.
+    """A fault injected into one read of constant or shared memory by a warp: the read returns changed values.
 
     If no output changes, the kernel does not use the values.
 
     Attributes:
         nth: the index of the read, from 0, in the order of warps' reads; launches with the same object continue the
             count.
-        flipped: the mask of flipped bits per value, at most 64 bits. Variables that `Module.set_constant` has not set
-            keep their values.
+        flipped: the mask of flipped bits per value, at most 64 bits. `__constant__` variables that
+            `Module.set_constant` has not set keep their values.
+        space: the memory.
         seen: the number of reads so far.
     """
 
     nth: int
     flipped: int
+    space: DisturbedSpace = "constant"
     seen: int = 0
 
 
@@ -168,7 +173,7 @@ class LaunchOptions:
             and is stopped at once.
         cooperative: keep all blocks resident, so that they may wait for each other, as in `grid.sync()`.
         clustered: the launch asks for clusters of several blocks.
-        disturbed: a fault to inject into a read of constant memory.
+        disturbed: a fault to inject into a read of constant or shared memory.
         print_limit: the most characters that the kernel's printf calls print.
         trace: receives the events of some blocks; needs `check`.
     """

@@ -1,4 +1,4 @@
-"""Reads of constant memory that give other values: what follows from runs that take too long."""
+"""Reads that give other values: what follows from runs that take too long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.plans.replay import Run
-from pytest_gpulab.grading.usage import constant_reads
+from pytest_gpulab.grading.usage import used_reads
 
 pytestmark = pytest.mark.unit
 
@@ -37,9 +37,9 @@ def share(monkeypatch: pytest.MonkeyPatch, ended: int) -> tuple[float, list[floa
         undisturbed += 1
         return Run({"out": np.zeros(1)}) if undisturbed <= ended else Run(error=SLOW)
 
-    monkeypatch.setattr(constant_reads, "run_fresh", run)
+    monkeypatch.setattr(used_reads, "run_fresh", run)
     nothing: Any = None
-    return constant_reads.used_share(nothing, nothing, nothing, {}, np.random.default_rng(1)), limits_s
+    return used_reads.used_share(nothing, nothing, nothing, {}, np.random.default_rng(1), "shared"), limits_s
 
 
 def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own(
@@ -49,7 +49,7 @@ def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own
     assert used == 1
     assert limits_s[0] is None, "an undisturbed run has the time of the check"
     own_s = [limit_s for limit_s in limits_s if limit_s is not None]
-    assert own_s == [pytest.approx(constant_reads.LIMIT_S, abs=0.5)] * constant_reads.READS
+    assert own_s == [pytest.approx(used_reads.LIMIT_S, abs=0.5)] * used_reads.ALL_OF_THE_FIRST
 
 
 @pytest.mark.parametrize("ended", [0, 1])

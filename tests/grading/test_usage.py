@@ -119,8 +119,28 @@ def test_reads_of_constant_memory_count_if_their_values_are_used(gpu: Device, tm
     if (threadIdx.x == 0) out[blockIdx.x] = *(GPULAB_T*)&elsewhere * tile[0];"""
     source = changed(TREE, "if (threadIdx.x == 0) out[blockIdx.x] = weight * tile[0];", plain)
     found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
-    assert found.what == "Too few reads of constant memory: 0 per warp; this check requires 0.2."
+    assert found.what.endswith(": Too few reads of constant memory: 0 per warp; this check requires 0.2.")
     assert found.evidence[-1] == "reads of constant memory that affect an output: 0 of 12"
+
+
+@pytest.mark.parametrize(
+    ("bound", "stride", "what"),
+    [
+        (concepts.shared_reads(2), 1, "Too few reads of shared memory: 0 reads per warp; this check requires 2."),
+        (concepts.bank_conflicts(9), 1, "Shared memory is hardly used: 0 accesses per warp; this check requires 1."),
+        (concepts.shared_use(3), 32, "Shared memory is hardly used: 0 accesses per warp; this check requires 3."),
+    ],
+)
+def test_reads_of_shared_memory_count_if_their_values_are_used(
+    gpu: Device, tmp_path: Path, bound: Bound, stride: int, what: str
+) -> None:
+    assert graded(tmp_path, gpu, TREE, asking(bound))["uses[idea]"].verdict == "passed"
+    idle = f"""__shared__ volatile int idle[BLOCK_SIZE * {stride}];
+    for (int k = 0; k < 30; ++k) idle[threadIdx.x * {stride}] = k + idle[threadIdx.x * {stride}];
+    if (threadIdx.x"""
+    found, *_ = graded(tmp_path, gpu, changed(SERIAL, "if (threadIdx.x", idle), asking(bound))["uses[idea]"].findings
+    assert found.what.endswith(what)
+    assert found.evidence[-1] == "reads of shared memory that affect an output: 0 of 12"
 
 
 def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:
@@ -164,7 +184,8 @@ USAGE = Usage(
         concepts.BANK_CONFLICTS[0]: 60.0, concepts.BANK_CONFLICTS[1]: 20.0,
         concepts.GLOBAL_SECTORS[0]: 300.0, concepts.GLOBAL_SECTORS[1]: 100.0,
         concepts.INSTRUCTIONS: 100.0, concepts.WORKING_LANES: 1600.0,
-        concepts.ADDITIONS: 3000.0, concepts.BARRIERS: 50.0,
+        concepts.ADDITIONS[0]: 1000.0, concepts.ADDITIONS[1]: 500.0,
+        concepts.ADDITIONS[2]: 800.0, concepts.ADDITIONS[3]: 700.0, concepts.BARRIERS: 50.0,
         concepts.SHARED_ATOMICS: 5.0, concepts.ATOMIC_PASSES[0]: 500.0, concepts.ATOMIC_PASSES[1]: 2000.0,
     },
     {"paths.cuh": {concepts.INSTRUCTIONS: 10.0, concepts.WORKING_LANES: 40.0}},

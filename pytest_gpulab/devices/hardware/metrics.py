@@ -61,7 +61,7 @@ def _shared_memory() -> list[Metric]:
     return found
 
 
-_SUM = "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum"
+_SUM = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 _MET = "the maximum of lanes per address in a request, summed over requests"
 
 METRICS: tuple[Metric, ...] = (
@@ -97,8 +97,10 @@ METRICS: tuple[Metric, ...] = (
            "uniform branches: all lanes of the warp take the same path"),
     Metric("smsp__sass_branch_targets_threads_divergent.sum", "instructions", "modelled",
            "divergent branches: lanes of the warp take different paths"),
-    *(Metric(_SUM.format(op), "instructions", "modelled", f"{what} of 32-bit floats, by threads")
-      for op, what in (("add", "additions"), ("mul", "multiplications"), ("fma", "fused multiply-adds"))),
+    *(Metric(_SUM.format(op), "instructions", "modelled", f"{what}-bit floats, by threads")
+      for op, what in (("fadd", "additions of 32"), ("fmul", "multiplications of 32"),
+                       ("ffma", "fused multiply-adds of 32"),
+                       ("dadd", "additions of 64"), ("dfma", "fused multiply-adds of 64"))),
     Metric("gpulab__time_share.pct", "%", "estimated", "share of a source line in the launch's estimated time"),
     Metric("launch__registers_per_thread", "registers", "exact", "as the compiler reports them"),
     Metric("gpulab__local_bytes_per_thread", "bytes", "exact",

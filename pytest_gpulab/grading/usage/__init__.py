@@ -2,5 +2,5 @@
 
 - `checks`: compares the counters with the exercise's bounds.
 - `second_size`: a second problem size that a submission cannot know.
-- `constant_reads`: the share of constant memory reads that the outputs depend on.
+- `used_reads`: the share of reads from constant or shared memory that the outputs depend on.
 """

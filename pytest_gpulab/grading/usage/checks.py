@@ -11,7 +11,7 @@ from pathlib import PurePath
 import numpy as np
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
+from pytest_gpulab.devices.protocol import Device, DeviceError, DisturbedSpace, LaunchProfile
 from pytest_gpulab.exercise import Bound, Problem, Size, Usage, UsesCheck, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, cases_of, made_once, variant_key
@@ -22,8 +22,8 @@ from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_
 from pytest_gpulab.grading.speed.costs import min_bytes, pattern_of, size_text
 from pytest_gpulab.grading.speed.estimate import EstimatedCosts
 
-from .constant_reads import COUNTERS, READS, used_share
 from .second_size import jittered
+from .used_reads import COUNTERS, READS, used_share
 
 MAX_LINES_NAMED = 3  # the worst first
 MANY = 100  # figures from here on are shown without decimals
@@ -77,11 +77,10 @@ class Usages:
         """
         counted = self._usage(check.size, check.variant)
         found = _at(check.size, counted.wrong) or _broken(check.all_bounds, counted.whole, counted.lines)
-        found = found or self._broken_if_unused(check, check.size, counted.whole)
         return found or self._broken_elsewhere(check, counted.whole) or self._broken_when_costed(check, counted.whole)
 
     def _broken_elsewhere(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
-        """Return the findings at a smaller size, if one can be derived."""
+        """Return the findings at a smaller size, or about unused reads at its own size if none can be derived."""
         variant, tunables = check.variant, self._builds.of(check.variant).tunables
         rng = rng_for(self._seed, self._loaded.name, "near", size_text(check.size), self._builds.sha256)
         try:
@@ -89,23 +88,28 @@ class Usages:
             size = jittered(check.size, known, rng)
             counted = None if size is None else self._usage(size, variant)
         except (InstructorsMistake, IndexError):  # the exercise does not accept the derived size
-            return ()
+            size = counted = None
         if size is None or counted is None:
-            return ()
+            return self._broken_if_unused(check, check.size, own, 0.0)
         found = counted.wrong or _broken_per_element(check.all_bounds, size, counted.profiles, own)
         per_element = _per_element(size, counted.profiles, own)
         return _at(size, found or self._broken_if_unused(check, size, per_element, SLACK))
 
-    def _broken_if_unused(self, check: UsesCheck, size: Size, whole: Usage, slack: float = 0.0) -> tuple[Finding, ...]:
-        """Return the bounds that are broken without unused reads of constant memory, if bounds depend on such reads."""
+    def _broken_if_unused(self, check: UsesCheck, size: Size, whole: Usage, slack: float) -> tuple[Finding, ...]:
+        """Return the bounds that are broken without the unused reads of a memory, if bounds depend on such reads."""
         costed = self._usage(size, check.variant).costed
-        if not costed.plan.constants or not _broken(check.all_bounds, _with_constants(whole, 0.0), {}, slack):
-            return ()
         rng = rng_for(self._seed, self._loaded.name, "disturbed", size_text(size), self._builds.sha256)
-        share = used_share(self._device, self._builds.of(check.variant), costed.plan, costed.inputs, rng)
-        unused = f"reads of constant memory that affect an output: {READS * share:.0f} of {READS}"
-        broken = _broken(check.all_bounds, _with_constants(whole, share), {}, slack)
-        return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
+        for space in COUNTERS:
+            if space == "constant" and not costed.plan.constants:
+                continue
+            if not _broken(check.all_bounds, _with_used(whole, space, 0.0), {}, slack):
+                continue
+            build = self._builds.of(check.variant)
+            share = used_share(self._device, build, costed.plan, costed.inputs, rng, space)
+            unused = f"reads of {space} memory that affect an output: {READS * share:.0f} of {READS}"
+            if broken := _broken(check.all_bounds, _with_used(whole, space, share), {}, slack):
+                return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
+        return ()
 
     def _broken_when_costed(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
         """Return the findings at the sizes of the speed checks, from the launches that are costed anyway."""
@@ -184,10 +188,10 @@ def _scale(size: Size, own: Usage) -> float:
     return float(np.prod(own.problem.size, dtype=float) / np.prod(size, dtype=float))
 
 
-def _with_constants(usage: Usage, share: float) -> Usage:
-    """Return a usage with only a share of its reads of constant memory."""
-    constants = {name: share * usage.counters.get(name, 0.0) for name in COUNTERS}
-    return replace(usage, counters={**usage.counters, **constants})
+def _with_used(usage: Usage, space: DisturbedSpace, share: float) -> Usage:
+    """Return a usage with only a share of its accesses to a memory."""
+    used = {name: share * usage.counters.get(name, 0.0) for name in COUNTERS[space]}
+    return replace(usage, counters={**usage.counters, **used})
 
 
 def _at(size: Size, findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -21,7 +21,10 @@ from .counters import Counters
 from .requests import Traffic
 from .rules import by_rules, figures_of
 
-_FLOATS = {instructions.FADD: "fadd", instructions.FMUL: "fmul", instructions.FFMA: "ffma"}
+_FLOATS = {
+    instructions.FADD: "fadd", instructions.FMUL: "fmul", instructions.FFMA: "ffma",
+    instructions.DADD: "dadd", instructions.DFMA: "dfma",
+}  # fmt: skip
 _BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum"))
 _COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
 _TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]

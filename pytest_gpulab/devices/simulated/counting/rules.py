@@ -27,7 +27,10 @@ from pytest_gpulab.devices.simulated.translation.weights import PROLOGUE, weight
 from .counters import Counters
 
 SHORT_BODY = 7.0  # machine instructions, up to which the assembler guards a body
-_FLOATS = {("add", "f32"): "fadd", ("sub", "f32"): "fadd", ("mul", "f32"): "fmul", ("fma", "f32"): "ffma"}
+_FLOATS = {
+    ("add", "f32"): "fadd", ("sub", "f32"): "fadd", ("mul", "f32"): "fmul", ("fma", "f32"): "ffma",
+    ("add", "f64"): "dadd", ("sub", "f64"): "dadd", ("fma", "f64"): "dfma",
+}  # fmt: skip
 Figures = Mapping[str, float]
 Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
 

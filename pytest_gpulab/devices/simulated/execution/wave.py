@@ -176,12 +176,7 @@ class Wave:
     def load_const(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from constant memory."""
         values = self.load_global(lanes, site, address, dtype, count)
-        read = self.launch.options.disturbed
-        if read is None:
-            return values
-        from pytest_gpulab.devices.simulated.memory.disturbed_reads import disturb  # for `uses` checks only
-
-        return disturb(read, self.arena, lanes, address, values)
+        return self.launch.disturbed("constant", lanes, address, values)
 
     def store_global(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to global memory."""
@@ -192,7 +187,8 @@ class Wave:
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from shared memory."""
         self._access_shared(lanes, site, address, [])
-        return self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
+        values = self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
+        return self.launch.disturbed("shared", lanes, address, values)
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory."""

@@ -15,8 +15,9 @@ def disturb(read: DisturbedRead, arena: Arena, lanes: Lanes, address: Value, val
     """Count the reads per warp, and return the values; those of the chosen read are changed."""
     number = read.nth - read.seen
     read.seen += lanes.warp_count
-    memory = arena.find(int(address.item(0))) if 0 <= number < lanes.warp_count else None
-    if memory is None or not memory.is_set:
+    if not 0 <= number < lanes.warp_count:
+        return values
+    if read.space == "constant" and ((memory := arena.find(int(address.item(0)))) is None or not memory.is_set):
         return values
     chosen = _of_warp(lanes, number)
     return [_flipped(value, chosen, read.flipped) for value in values]

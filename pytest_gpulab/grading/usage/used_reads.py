@@ -1,6 +1,6 @@
-"""The share of constant memory reads that the outputs depend on.
+"""The share of reads from constant or shared memory that the outputs depend on.
 
-A kernel can read constant memory for show, and take the values from elsewhere. So some reads, chosen at random, give
+A kernel can read such memory for show, and take the values from elsewhere. So some reads, chosen at random, give
 other values, one per run. If the kernel uses the values, an output changes.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Device, DisturbedRead, KernelFault
+from pytest_gpulab.devices.protocol import Device, DisturbedRead, DisturbedSpace, KernelFault
 from pytest_gpulab.exercise import Plan
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed
 from pytest_gpulab.grading.correctness.checked_launches import run_fresh
@@ -24,42 +24,55 @@ from pytest_gpulab.grading.time_limits import TIME_LIMIT
 
 Array = npt.NDArray[Any]
 
-COUNTERS = ("gpulab__constant_requests.sum", "gpulab__constant_words.sum")
+COUNTERS: Mapping[DisturbedSpace, tuple[str, ...]] = {
+    "constant": ("gpulab__constant_requests.sum", "gpulab__constant_words.sum"),
+    "shared": tuple(f"gpulab__shared_requests_op_{op}.sum" for op in ("ld", "st", "atom")),
+}
+"""Counters that count only as far as the reads of a memory are used: without such reads, writes are useless, too."""
 READS = (
     12  # to disturb; if a kernel uses a quarter of its reads, 9 or more of them change an output once in 2,500 times
 )
 ENOUGH = 0.75  # enough of them: other reads may be of threads without an element, or cancel out
+ALL_OF_THE_FIRST = 5  # also enough: half of the runs of an honest kernel; a kernel that uses half has 1 chance in 32
 LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # time limit per run, in undisturbed runs: the value may end a loop
 
 
 def used_share(
-    device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], rng: np.random.Generator
+    device: Device,
+    build: Build,
+    plan: Plan,
+    inputs: Mapping[str, Array],
+    rng: np.random.Generator,
+    space: DisturbedSpace,
 ) -> float:
-    """Return the used share of a submission's constant memory reads; only reads of the plan's constants can be used.
+    """Return the used share of a submission's reads; of constant memory, only the plan's constants can be used.
 
     Args:
         device, build, plan, inputs: as in `replay`.
         rng: the generator that chooses the reads.
+        space: the memory that is read.
 
     Raises:
         BuildFailed: the runs take too long, or fail for another reason than the disturbed reads.
     """
-    none = DisturbedRead(nth=-1, flipped=0)
+    none = DisturbedRead(nth=-1, flipped=0, space=space)
     begin_s = time.perf_counter()
     undisturbed = _undisturbed(device, build, plan, inputs, none)
     limit_s = LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
     if not none.seen:
         return 1.0
     flipped = int.from_bytes(rng.integers(1, 256, 8, np.uint8).tobytes(), "little")
-    reads = (DisturbedRead(int(nth), flipped) for nth in rng.integers(none.seen, size=READS))
+    reads = (DisturbedRead(int(nth), flipped, space) for nth in rng.integers(none.seen, size=READS))
     used = 0
-    for read in reads:
+    for tried, read in enumerate(reads, start=1):
         run = _run(device, build, plan, inputs, read, limit_s)
         if (
             isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT
         ):  # ends the check if the budget is used up
             _undisturbed(device, build, plan, inputs, none)
         used += _differ(undisturbed, run)
+        if used == tried == ALL_OF_THE_FIRST:
+            return 1.0
     return 1.0 if used >= ENOUGH * READS else used / READS
 
 
