@@ -38,13 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Each input of the exercise has an option of its name: --in 1,2,3. A list may hold repeated values (0*256,1) "
         "and ranges (1..257). Without a size and values, the smallest failing input is shown. Exit code: 0 if the "
-        "result is right, 1 if not, 2 for wrong arguments."
+        "result is right, 1 if it is wrong, not safe, or a larger case was stopped, 2 for wrong arguments."
     )
     parser.set_defaults(more=[])
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the result of the submission on the chosen input and write its figures; return 1 if it is wrong."""
+    """Print the result of the submission on the chosen input and write its figures; return 1 for a mistake."""
     from pytest_gpulab.devices import open_device
     from pytest_gpulab.grading.compilation.builds import BuildFailed
     from pytest_gpulab.grading.correctness.requests import RequestError
@@ -83,25 +83,27 @@ def _request(arguments: argparse.Namespace) -> Request:
 
 def _report(arguments: argparse.Namespace, found: Drawn) -> int:
     from pytest_gpulab.reports.pages.explained_page import summary_lines
-    from pytest_gpulab.reports.terminal.explained import trial_lines
+    from pytest_gpulab.reports.terminal.explained import drawn_lines
     from pytest_gpulab.reports.terminal.text import wrapped
 
     trial = found.trial
-    summary = [f"{arguments.file}, case {trial.case.name}", *trial_lines(trial)]
+    summary = [f"{arguments.file}, case {trial.case.name}", *drawn_lines(found)]
     written = [] if arguments.format == "text" else [f"written: {_written(arguments, found, summary)}"]
     lines = [*summary, "", *wrapped(found.note), *summary_lines(found.figures), *written]
     sys.stdout.write("\n".join(lines) + "\n")
-    return FAILED if trial.outcome.verdict == "failed" else 0
+    return FAILED if trial.outcome.verdict == "failed" or found.hidden else 0
 
 
 def _written(arguments: argparse.Namespace, found: Drawn, summary: list[str]) -> Path:
     from pytest_gpulab.reports.pages.explained_page import Explained, single_page, svg
+    from pytest_gpulab.reports.terminal.explained import wrong_lines
 
     path: Path = arguments.output or Path(f"{arguments.file.stem}.{arguments.format}")
     try:
         if arguments.format == "html":
             source = arguments.file.read_text(encoding="utf-8", errors="replace")
-            text = single_page(Explained(summary[0], summary[1:], [found.note], source, found.figures))
+            lines = wrong_lines(found, arguments.file.name)
+            text = single_page(Explained(summary[0], summary[1:], [found.note], source, found.figures, lines))
         else:
             text = svg(found.figures)
         path.write_text(text, encoding="utf-8")

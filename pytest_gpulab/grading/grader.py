@@ -112,11 +112,7 @@ class Grader(CheckGrader):
         return self._guarded(check, partial(self._counted_use, check, check.subject))
 
     def rule(self, stopped: Callable[[], bool]) -> str:
-        """Return the rule of the sizes that fail as the first smallest input does, for limits that left it out.
-
-        Args:
-            stopped: returns True to end the search; the result is then empty, as it is without a rule.
-        """
+        """Return the rule of sizes that the limits left out; empty if there is none, or once `stopped` returns True."""
         return self._shrinker.rule(stopped) if self._shrinker is not None else ""
 
     def close(self) -> None:
@@ -383,15 +379,16 @@ SEARCHED = CaseLimits(TimeLimits(case_s=2.0, file_s=5.0), smallest="first")
 """Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
 
 
-def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | None:
-    """Return the smallest failing input of a submission's first failing check that has one."""
+def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | Finding | None:
+    """Return the smallest failing input of a submission's first check that has one, or the time limit before it."""
     grader = Grader(exercise, path, device, seed, limits=SEARCHED)
     for check in checks_of(exercise.exercise):
         if check.kind in ("compile", "correct", "safe") and not check.hidden:
-            findings = grader.run(check).findings
-            found = next((finding.smallest for finding in findings if finding.smallest is not None), None)
-            if found is not None or any(finding.code == TIME_LIMIT for finding in findings):
-                return found
+            for found in grader.run(check).findings:
+                if found.smallest is not None:
+                    return found.smallest
+                if found.code == TIME_LIMIT:
+                    return replace(found, what=f"{check.name}: {found.what}")
     return None
 
 

@@ -125,7 +125,7 @@ def _explained(session: GradingSession, wanted: Wanted, device: Device, path: Pa
     from pytest_gpulab.grading.correctness.requests import Request, request_of
     from pytest_gpulab.grading.explanation.drawing import Subject, drawn
     from pytest_gpulab.reports.pages.explained_page import Explained
-    from pytest_gpulab.reports.terminal.explained import trial_lines
+    from pytest_gpulab.reports.terminal.explained import drawn_lines, wrong_lines
 
     loaded = session.catalogue.load(wanted.grade.exercise)
     if isinstance(loaded, LoadedProgram):
@@ -133,4 +133,5 @@ def _explained(session: GradingSession, wanted: Wanted, device: Device, path: Pa
     request = request_of(wanted.command) if wanted.command else Request()
     found = drawn(Subject(loaded, path, device, session.settings.seed, None), request)
     source = path.read_text(encoding="utf-8", errors="replace")
-    return Explained(wanted.title, list(trial_lines(found.trial)), [found.note], source, found.figures)
+    lines = wrong_lines(found, path.name)
+    return Explained(wanted.title, list(drawn_lines(found)), [found.note], source, found.figures, lines)

@@ -10,6 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_gpulab.command import main
+from pytest_gpulab.grading import grader
+from pytest_gpulab.grading.correctness.cases import CaseLimits
+from pytest_gpulab.grading.time_limits import TimeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = ROOT / "solutions" / "reduction" / "08_shared_sequential.cu"
@@ -44,6 +47,22 @@ def test_a_wrong_result_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> No
 def test_without_an_input_the_smallest_failing_one_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = explain(capsys, WRONG)
     assert (code, "n = 2, in = [0 1] out should be [1], is [0]" in printed) == (1, True)
+
+
+def test_a_hazard_of_a_right_result_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = explain(capsys, ROOT / "tests/wrong/divergence/barrier_in_branch.cu", "--n", "40")
+    assert code == 1 and "as it should be barrier: Divergent threads in block" in printed
+
+
+def test_a_file_that_reaches_a_time_limit_is_not_right(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(grader, "SEARCHED", CaseLimits(TimeLimits(case_s=0.0, file_s=0.0), smallest="first"))
+    page = tmp_path / "page.html"
+    assert main.main(["explain", str(RIGHT), "--output", str(page)]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "out is [528], as it should be time-limit: correct[n=1]: Time limit: " in printed
+    assert "time-limit: correct[n=1]" in page.read_text()
 
 
 def test_without_an_input_a_right_kernel_runs_on_a_readable_one(capsys: pytest.CaptureFixture[str]) -> None:

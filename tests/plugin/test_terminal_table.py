@@ -54,6 +54,14 @@ def test_the_rows_figures_come_from_the_required_tier_against_the_naive_kernel()
     assert not any(line.startswith("+ 9x") for line in lines)
 
 
+def test_a_wide_terminal_has_room_for_the_word_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    grades = book(("a.cu", [speed(0.2, "missed", threshold=9, required=False)]))
+    monkeypatch.setenv("COLUMNS", "119")
+    assert " 9x (+20) " in report(grades)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert " 9x (+20 points) " in report(grades)
+
+
 def test_further_variants_and_baselines_have_their_own_rows() -> None:
     eight = replace(speed(0.2, threshold=3), name="speedup[3x eight-way]")
     more_of_the_same = speed(0.4, threshold=9)

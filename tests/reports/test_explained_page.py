@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import Browser
 from browser import browser as browser
@@ -17,15 +18,16 @@ from pytest_gpulab.grading.correctness.requests import Request
 from pytest_gpulab.grading.explanation.drawing import Subject, drawn
 from pytest_gpulab.grading.explanation.figure import Figure
 from pytest_gpulab.reports.gradebook import Drawing, Drawings
+from pytest_gpulab.reports.pages.dataflow import _short, dataflow_svg
 from pytest_gpulab.reports.pages.explained_page import Explained, page, section
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = ROOT / "solutions" / "reduction" / "08_shared_sequential.cu"
 
 
-def page_of(path: str, folder: Path) -> Path:
+def page_of(path: str, folder: Path, *words: str) -> Path:
     page = folder / "page.html"
-    main.main(["explain", str(ROOT / path), "--exercises", str(ROOT / "exercises"), "--output", str(page)])
+    main.main(["explain", str(ROOT / path), *words, "--exercises", str(ROOT / "exercises"), "--output", str(page)])
     return page
 
 
@@ -99,6 +101,8 @@ def test_colours_follow_the_scheme(browser: Browser, tree: Path) -> None:
 
 def test_mistakes_are_marked_in_the_figure(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of("tests/wrong/reduction/guard_off_by_one.cu", tmp_path))
+    (line,) = browser.find(".source .wrong")
+    assert "in[i]" in line.text
     assert len(browser.find(".bad .beyond")) == 1
     assert "`in[1]` read" in browser.find(".marks")[0].text
     browser.open(page_of("tests/wrong/reduction/missing_barrier.cu", tmp_path))
@@ -144,3 +148,30 @@ def test_long_values_stay_in_their_cells(browser: Browser, tmp_path: Path) -> No
     browser.open(page_of("tests/wrong/reduction/missing_barrier.cu", tmp_path))
     widths = "return [...document.querySelectorAll('text.value')].map(each => each.getBBox().width)"
     assert 20 < max(browser.run(widths)) <= 32
+
+
+def test_values_in_a_grid_stay_in_their_cells(browser: Browser, tmp_path: Path) -> None:
+    words = ("--size", "6x3", "--in", "0.806478977,-123456789,1e-30*16")
+    browser.open(page_of("solutions/transpose/02_padded_tile.cu", tmp_path, *words))
+    boxes = """const box = each => [each.getBBox().x, each.getBBox().x + each.getBBox().width];
+      return [...document.querySelectorAll('.flow rect.cell')].map(each => [box(each),
+        box(each.parentNode.querySelector('text.value'))])"""
+    found = browser.run(boxes)
+    assert found and all(cell[0] <= text[0] and text[1] <= cell[1] for cell, text in found)
+    assert {"0.8065", "-1.2e8", "1e-30"} <= {each.text for each in browser.find("text.value")}
+
+
+@pytest.mark.unit
+def test_values_in_few_letters() -> None:
+    assert [_short(np.int32(value)) for value in (-7, 123456, -123456, 2**31 - 1)] == [
+        "-7",
+        "123456",
+        "-1.2e5",
+        "2.1e9",
+    ]
+    assert [_short(value) for value in (0.806478977, -1e-30, 1e300)] == ["0.8065", "-1e-30", "1e300"]
+
+
+def test_a_figure_of_its_own_has_no_hover_texts() -> None:
+    figure = figures_of(RIGHT)[0]
+    assert dataflow_svg(figure).count("<title>") > 100 > dataflow_svg(figure, is_alone=True).count("<title>") == 1

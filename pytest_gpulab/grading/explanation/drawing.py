@@ -19,9 +19,10 @@ from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.compilation.swept_source import CannotSweep, swept
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.requests import Request, request_of, requested
+from pytest_gpulab.grading.correctness.safety import unsafe
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
-from pytest_gpulab.grading.grade import SmallestInput
+from pytest_gpulab.grading.grade import Finding, SmallestInput
 from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits
 
@@ -35,16 +36,22 @@ BASELINE = "naive.cu"
 MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 LIMITS = TimeLimits(case_s=1.0, file_s=1.0)  # a figure is of a small input
 
-Search = Callable[[LoadedExercise, Path, Device, int], "SmallestInput | None"]
+Search = Callable[[LoadedExercise, Path, Device, int], "SmallestInput | Finding | None"]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A trial with its figures; `note` says what differs from the submission."""
+    """A trial with its figures.
+
+    Attributes:
+        note: what differs from the submission.
+        hidden: what the outputs do not show: hazards of a right result, or a larger case that was stopped.
+    """
 
     trial: Trial
     figures: tuple[Figure, ...]
     note: str
+    hidden: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,8 @@ class Subject:
         loaded: the exercise.
         path: the submission.
         seed: the seed of random input data.
-        search: returns the smallest failing input of a file; None for a file that is known to be right.
+        search: returns the smallest failing input of a file, or the time limit that ended the search; None for a
+            file that is known to be right.
     """
 
     loaded: LoadedExercise
@@ -66,7 +74,7 @@ class Subject:
 
 
 def drawn(subject: Subject, request: Request) -> Drawn:
-    """Return the figures of a request, or of the smallest failing input, or of a readable one.
+    """Return the figures of a request, or of the smallest failing input, or of a readable one, with hidden mistakes.
 
     Raises:
         RequestError: the request does not fit the exercise.
@@ -75,6 +83,13 @@ def drawn(subject: Subject, request: Request) -> Drawn:
     """
     own = _Runner(subject, subject.path)
     trial = own.chosen(request)
+    found = _drawn(subject, request, own, trial)
+    seen = ((found.trial.case, found.trial.outcome),) if found.trial.outcome.verdict == "passed" else ()
+    hazards = (hazard for safe in subject.loaded.exercise.safe for hazard, _ in unsafe(safe.kind, seen))
+    return replace(found, hidden=(*hazards, *own.stopped))
+
+
+def _drawn(subject: Subject, request: Request, own: _Runner, trial: Trial) -> Drawn:
     if own.request is None:  # no input fails
         subject = replace(subject, search=None)
     elif prod(extents_of(trial.problem.size)) <= MAX_REUSED:  # a new search would take as long as the first one
@@ -127,9 +142,15 @@ def with_small_blocks(
 
 
 class _Runner:
-    """Trials of one file; `request` is that of its smallest failing input, once it was searched and found."""
+    """Trials of one file.
+
+    Attributes:
+        request: that of its smallest failing input, once it was searched and found.
+        stopped: the time limit that ended the search, if it did.
+    """
 
     request: Request | None = None
+    stopped: tuple[Finding, ...] = ()
 
     def __init__(self, subject: Subject, path: Path) -> None:
         self._subject, self._path = subject, path
@@ -149,7 +170,8 @@ class _Runner:
         if request.is_empty:
             search = subject.search
             found = search(subject.loaded, self._path, subject.device, subject.seed) if search else None
-            if found is None:
+            if not isinstance(found, SmallestInput):
+                self.stopped = () if found is None else (found,)
                 return self._readable()
             request = self.request = request_of(found.command)
         return self._trials.run(*requested(subject.loaded.exercise, self._trials, request))

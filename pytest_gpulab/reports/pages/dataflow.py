@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html import escape
 from math import prod
+from typing import Any
 
+import numpy as np
+
+from pytest_gpulab.grading.diagnosis.value_patterns import number as number_text
 from pytest_gpulab.grading.explanation.figure import Figure, Mark
 from pytest_gpulab.grading.explanation.rows import Arrow, Row
 from pytest_gpulab.reports.terminal.text import visible
@@ -13,6 +18,7 @@ from pytest_gpulab.reports.terminal.text import visible
 CELL, HEIGHT, LEFT, GAP, THREADS = 32, 24, 216, 46, 14
 LETTER = 7.5  # of a bold text
 MAX_COLUMNS = 64
+MAX_DIGITS = 6  # of an integer that is not rounded
 MAX_ARROWS = 400  # of a row
 
 STYLE = """
@@ -25,7 +31,7 @@ STYLE = """
 .flow .kept text.value { fill: var(--soft); }
 .flow .written .cell { fill: var(--own); stroke: var(--line); }
 .flow .lane { fill: var(--line); font-size: 8px; }
-.flow .arrow { fill: none; stroke: var(--line); stroke-width: 1.2; }
+.flow .arrow { fill: none; stroke: var(--line); stroke-width: 1.2; marker-end: url(#head); }
 .flow .head { fill: var(--line); }
 .flow .thread { fill: var(--line); }
 .flow .thread-id { fill: #ffffff; font-size: 9px; }
@@ -39,7 +45,7 @@ STYLE = """
 
 def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
     """Return the figure as an SVG element; `is_alone` adds the style, for a file of its own."""
-    layout = _Layout(figure)
+    layout = _Layout(figure, has_hover=not is_alone)
     parts = [part for number in range(len(figure.rows)) for part in layout.row(number)]
     style = f"<style>{STYLE}</style>" if is_alone else ""
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
@@ -53,10 +59,10 @@ def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
 
 
 class _Layout:
-    """Positions of rows and cells."""
+    """Positions of rows and cells; a file of its own is shown as an image, which has no hover texts."""
 
-    def __init__(self, figure: Figure) -> None:
-        self._figure, self._rows = figure, figure.rows
+    def __init__(self, figure: Figure, has_hover: bool) -> None:
+        self._figure, self._rows, self._has_hover = figure, figure.rows, has_hover
         self._columns = {id(row.array): self._shown(row) for row in figure.rows}
         self._marks: dict[int, list[Mark]] = {}
         for mark in figure.marks:
@@ -82,12 +88,12 @@ class _Layout:
         yield f'<text class="caption" x="4" y="{middle}">{_text(figure.captions[number])}</text>'
         yield f'<text class="note" x="4" y="{middle + 13}">{_text(figure.active(row))}</text>'
         if row.unordered is not None and figure.has_race:
-            y = top - 4
-            yield f'<line class="no-barrier" x1="4" x2="{self.width - 6}" y1="{y}" y2="{y}"/>'
-            a, b = row.unordered
-            yield f'<text class="bad-text" x="4" y="{y - 4}">no barrier here: threads {a} and {b}</text>'
+            yield f'<line class="no-barrier" x1="4" x2="{self.width - 6}" y1="{top - 4}" y2="{top - 4}"/>'
         for arrow in row.arrows[:MAX_ARROWS] if not self._is_grid(row) else ():
             yield from self._arrow(arrow, number)
+        if row.unordered is not None and figure.has_race:  # above the arrows
+            a, b = row.unordered
+            yield f'<text class="bad-text" x="4" y="{top - 9}">no barrier here: threads {a} and {b}</text>'
         bad = {mark.index: mark.what for mark in self._marks.get(number, ())}
         for index in self._columns[id(row.array)]:
             yield from self._cell(row, number, index, bad.get(index, ""))
@@ -137,21 +143,23 @@ class _Layout:
         x, y = place
         writers = row.writers.get(index, [])
         kind = ("written" if writers else "kept") + (" bad" if bad else "")
-        value = f"{row.values[index]:.4g}" if row.known[index] else "?"
+        value = _short(row.values[index]) if row.known[index] else "?"
         verb = "passed on" if row.array.is_register else "written"
         who = f", {verb} by thread {', '.join(map(str, writers))} in line {row.line}" if writers else ""
-        hover = f"{row.array.element(index)} = {value}{who}{'; ' + bad if bad else ''}"
-        yield f'<g class="{kind}"><title>{_text(hover)}</title>'
+        exact = number_text(row.values[index]) if row.known[index] else "?"
+        hover = f"{row.array.element(index)} = {exact}{who}{'; ' + bad if bad else ''}"
+        yield f'<g class="{kind}">{f"<title>{_text(hover)}</title>" if self._has_hover else ""}'
         yield f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
         small = ' font-size="9"' if len(value) > 4 else ""
         small += f' textLength="{CELL - 4}" lengthAdjust="spacingAndGlyphs"' if len(value) > 5 else ""
-        middle = x + CELL * (0.62 if self._is_grid(row) else 0.5)  # a grid's cells hold the thread, too
-        yield f'<text class="value" x="{middle}" y="{y + 17}"{small}>{_text(value)}</text>'
+        is_beside = self._is_grid(row) and not small  # a grid's cells hold the thread, too
+        middle, base = x + CELL * (0.62 if is_beside else 0.5), y + (20 if self._is_grid(row) and small else 17)
+        yield f'<text class="value" x="{middle:g}" y="{base}"{small}>{_text(value)}</text>'
         if not self._is_grid(row):
-            yield f'<text class="index" x="{x + CELL / 2}" y="{y + HEIGHT + 10}">{index}</text>'
+            yield f'<text class="index" x="{x + CELL / 2:g}" y="{y + HEIGHT + 10}">{index}</text>'
             if writers:
-                yield f'<circle class="thread" cx="{x + CELL / 2}" cy="{y - 7}" r="7"/>'
-                yield f'<text class="thread-id" x="{x + CELL / 2}" y="{y - 4}">{writers[0]}</text>'
+                yield f'<circle class="thread" cx="{x + CELL / 2:g}" cy="{y - 7}" r="7"/>'
+                yield f'<text class="thread-id" x="{x + CELL / 2:g}" y="{y - 4}">{writers[0]}</text>'
         else:
             threads = writers or self._readers(number, index)
             if threads:
@@ -169,7 +177,7 @@ class _Layout:
         x = LEFT + CELL * (self._width(row) + 0.5) if mark.index >= size else LEFT - CELL * 1.2
         y = self._tops[number] + THREADS
         yield f'<g class="bad"><rect class="cell beyond" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
-        yield f'<text x="{x + CELL / 2}" y="{y + 16}">[{mark.index}]</text></g>'
+        yield f'<text x="{x + CELL / 2:g}" y="{y + 16}">[{mark.index}]</text></g>'
 
     def _arrow(self, arrow: Arrow, number: int) -> Iterator[str]:
         begin, end = self._place(arrow.source.row, arrow.source.index), self._place(number, arrow.index)
@@ -177,7 +185,13 @@ class _Layout:
             return
         x1, y1 = begin[0] + CELL / 2, begin[1] + HEIGHT + 13
         x2, y2 = end[0] + CELL / 2, end[1] - 15
-        yield f'<path class="arrow" marker-end="url(#head)" d="M{x1} {y1} L{x2} {y2}"/>'
+        yield f'<path class="arrow" d="M{x1:g} {y1:g} {x2:g} {y2:g}"/>'
+
+
+def _short(value: Any) -> str:
+    """Return a value in a few letters, such as `-1.2e8`."""
+    text = str(value) if isinstance(value, np.integer) and len(str(value)) <= MAX_DIGITS else f"{value:.4g}"
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.2g}") if "e" in text else text
 
 
 def _text(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Explained:
         notes: lines about the figure, such as a smaller block.
         source: the submission.
         figures: one per launch and block.
+        wrong_lines: numbers of source lines that findings name.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Explained:
     notes: Sequence[str]
     source: str
     figures: Sequence[Figure]
+    wrong_lines: Container[int] = ()
 
 
 def check(path: Path, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""One trial of a submission as text: the input, the result, the findings."""
+"""A drawn trial as text: the input, the result, the findings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ from collections.abc import Iterator
 
 from pytest_gpulab.grading.correctness.trials import Trial, given_words, wrong_words
 from pytest_gpulab.grading.diagnosis.simple_inputs import shown
+from pytest_gpulab.grading.explanation.drawing import Drawn
 
 from .sections import failure_text
 from .text import wrapped
 
 
-def trial_lines(trial: Trial) -> Iterator[str]:
-    """Yield the lines of a trial."""
+def drawn_lines(drawn: Drawn) -> Iterator[str]:
+    """Yield the lines of a trial, and of mistakes that its outputs do not show."""
+    yield from _trial_lines(drawn.trial)
+    if drawn.hidden:
+        yield from failure_text(drawn.hidden, set()).splitlines()
+
+
+def wrong_lines(drawn: Drawn, file: str) -> frozenset[int]:
+    """Return the lines of a file that the findings name."""
+    places = (found.where.rpartition(":") for found in (*drawn.trial.outcome.findings, *drawn.hidden))
+    return frozenset(int(line) for name, _, line in places if name == file)
+
+
+def _trial_lines(trial: Trial) -> Iterator[str]:
     yield from wrapped(given_words(trial.problem, trial.prepared, trial.names))
     if trial.outcome.verdict == "passed":
         for name, values in trial.telling_run.outputs.items():

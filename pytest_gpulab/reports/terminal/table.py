@@ -25,6 +25,7 @@ _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "n
 LEAST_NEEDED = ("regs", "occup.", "step", "GB/s", "shared", "best", "next")
 """Columns of tables that a narrow terminal has no room for, in the order in which they are left out."""
 SHORT_NAME = 28  # columns of a submission's name
+WIDE = 120  # columns of a terminal with room for `(+8 points)` instead of `(+8)`
 _UNMEASURED = ("-",) * 7
 _TIER = re.compile(r"speedup\[[^ \]]* ?")
 WORST_FIRST: tuple[Verdict, ...] = ("failed", "not gradable", "inconclusive", "not started")
@@ -80,6 +81,9 @@ def table_lines(
         headers, rows = _without("step", headers, rows)
     if all(row[headers.index("next")] in ("", "-") for row in rows):
         headers, rows = _without("next", headers, rows)
+    elif width() >= WIDE:
+        at = headers.index("next")
+        rows = [(*row[:at], row[at].replace(")", " points)"), *row[at + 1 :]) for row in rows]
     for name in LEAST_NEEDED[:2]:  # before names are cut too short
         if max(map(len, _layout(headers, rows))) > width() + max(0, max(len(row[0]) for row in rows) - SHORT_NAME):
             headers, rows = _without(name, headers, rows)
