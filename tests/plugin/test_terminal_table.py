@@ -11,7 +11,7 @@ from pytest_gpulab.grading.grade import Finding, Grade, Verdict
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.terminal.sections import footnotes, sections
 from pytest_gpulab.reports.terminal.table import short_names
-from pytest_gpulab.reports.terminal.text import WIDTH
+from pytest_gpulab.reports.terminal.text import WIDTH, as_wide_as
 
 
 def test_the_classic_table() -> None:
@@ -54,12 +54,12 @@ def test_the_rows_figures_come_from_the_required_tier_against_the_naive_kernel()
     assert not any(line.startswith("+ 9x") for line in lines)
 
 
-def test_a_wide_terminal_has_room_for_the_word_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_terminal_has_room_for_the_word_points() -> None:
     grades = book(("a.cu", [speed(0.2, "missed", threshold=9, required=False)]))
-    monkeypatch.setenv("COLUMNS", "119")
-    assert " 9x (+20) " in report(grades)
-    monkeypatch.setenv("COLUMNS", "120")
-    assert " 9x (+20 points) " in report(grades)
+    with as_wide_as(119):
+        assert " 9x (+20) " in report(grades)
+    with as_wide_as(120):
+        assert " 9x (+20 points) " in report(grades)
 
 
 def test_further_variants_and_baselines_have_their_own_rows() -> None:
