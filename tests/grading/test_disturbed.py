@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,29 @@ def test_reads_that_no_time_is_left_for_do_not_count_as_used(monkeypatch: pytest
     with pytest.raises(BuildFailed) as blocked:
         share(monkeypatch, ended)
     assert (blocked.value.verdict, blocked.value.finding.code) == ("failed", "time-limit")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float32, np.float64])
+@pytest.mark.parametrize("reduction", [np.max, np.min])
+def test_a_maximum_and_a_minimum_use_their_reads(
+    monkeypatch: pytest.MonkeyPatch, reduction: Callable[[Any], Any], dtype: type
+) -> None:
+    values = np.linspace(0, 1 if issubclass(dtype, np.floating) else 50, 100).astype(dtype)
+
+    def run(device: Any, build: Any, plan: Any, inputs: Any, options: LaunchOptions) -> Run:
+        read, found = options.disturbed, values.copy()
+        assert read is not None
+        read.seen = 100
+        if read.nth >= 0:
+            found.view(np.uint8).reshape(100, -1)[read.nth] ^= np.frombuffer(
+                read.flipped.to_bytes(8, "little"), np.uint8
+            )[: found.itemsize]
+        return Run({"out": np.atleast_1d(reduction(found))})
+
+    monkeypatch.setattr(used_reads, "run_fresh", run)
+    nothing: Any = None
+    shares = [
+        used_reads.used_share(nothing, nothing, nothing, {}, np.random.default_rng(seed), "shared")
+        for seed in range(50)
+    ]
+    assert shares == [1.0] * 50

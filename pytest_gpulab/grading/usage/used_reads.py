@@ -1,7 +1,7 @@
 """The share of reads from constant or shared memory that the outputs depend on.
 
 A kernel can read such memory for show, and take the values from elsewhere. So some reads, chosen at random, give
-other values, one per run. If the kernel uses the values, an output changes.
+other values, one per run: first a larger one, then a smaller one. If the kernel uses the values, an output changes.
 """
 
 from __future__ import annotations
@@ -61,19 +61,32 @@ def used_share(
     limit_s = LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
     if not none.seen:
         return 1.0
-    flipped = int.from_bytes(rng.integers(1, 256, 8, np.uint8).tobytes(), "little")
-    reads = (DisturbedRead(int(nth), flipped, space) for nth in rng.integers(none.seen, size=READS))
+    masks = _masks(rng)
+
+    def is_used(nth: int) -> bool:
+        for flipped in masks:
+            run = _run(device, build, plan, inputs, DisturbedRead(nth, flipped, space), limit_s)
+            if isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT:
+                _undisturbed(device, build, plan, inputs, none)  # ends the check if the budget is used up
+            if _differ(undisturbed, run):
+                return True
+        return False
+
     used = 0
-    for tried, read in enumerate(reads, start=1):
-        run = _run(device, build, plan, inputs, read, limit_s)
-        if (
-            isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT
-        ):  # ends the check if the budget is used up
-            _undisturbed(device, build, plan, inputs, none)
-        used += _differ(undisturbed, run)
+    for tried, nth in enumerate(rng.integers(none.seen, size=READS).tolist(), start=1):
+        used += is_used(nth)
         if used == tried == ALL_OF_THE_FIRST:
             return 1.0
     return 1.0 if used >= ENOUGH * READS else used / READS
+
+
+def _masks(rng: np.random.Generator) -> tuple[int, ...]:
+    """Return two masks of flipped bits: most values grow by the one and fall by the other, whatever their size.
+
+    So a maximum changes as well as a minimum.
+    """
+    low = rng.integers(1, 64, 8, np.uint8)
+    return tuple(int.from_bytes((low | top).tobytes(), "little") for top in (0x40, 0xC0))
 
 
 def _undisturbed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], none: DisturbedRead) -> Run:
