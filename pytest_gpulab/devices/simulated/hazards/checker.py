@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard
-from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Shape, Value
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.analysis.origins import POINTER_BYTES
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # imported by the launches that need them
     from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
 
     from .fences import Fences
-    from .polls import FailedSwaps, Polls, StrongWrites
+    from .polls import FailedSwaps, LastWrites, Polls, Spins
 
 
 class LaunchHazardChecker:
@@ -54,7 +54,8 @@ class LaunchHazardChecker:
         self.program, self.changing = program, changing
         self.read_bytes: dict[Allocation, int] = defaultdict(int)
         self.fences = _fences() if program.communicates else None
-        self.strong_writes: StrongWrites | None = None
+        self.strong_writes: LastWrites | None = None
+        self.plain_writes: LastWrites | None = None  # all that are no atomics
         self.reporter = Reporter(hazards, self.fences, locate)
         self.inter_block = _inter_block(self.reporter) if blocks > 1 else None
 
@@ -94,6 +95,7 @@ class HazardChecker:
         self._polls = None if launch.fences is None else _polls(shape, launch)
         self._orders_seen = 0
         self._swaps: FailedSwaps | None = None
+        self._spins: Spins | None = None
         self._failed: Mask | None = None  # lanes of the compare-and-swap that is being recorded
         self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
         self.local = Written(local_bytes, shape.columns * shape.threads)
@@ -173,19 +175,49 @@ class HazardChecker:
         for k, mask in self._carried_gaps(site, lanes):
             initcheck.erase_global(memory, _plus(offset, k), mask)
 
-    def access_swap(
-        self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, failed: Mask
+    def access_atomic(
+        self,
+        lanes: Lanes,
+        site: Site,
+        memory: Allocation | None,
+        address: Value,
+        offset: Value,
+        unchanged: Mask,
+        failed: Mask | None,
     ) -> None:
-        """Check a compare-and-swap of global memory; `failed` is a mask of the lanes that changed nothing."""
-        self._failed = failed
-        self.access_global(lanes, site, memory, address, offset, [])
-        self._failed = None
+        """Check an atomic with a used result; see `access_global` and, for shared memory (None), `access_shared`.
 
-    def access_shared_swap(self, lanes: Lanes, site: Site, address: Value, failed: Mask) -> None:
-        """Check a compare-and-swap of shared memory; see `access_swap`."""
-        self._failed = failed
-        self.access_shared(lanes, site, address, [])
-        self._failed = None
+        Args:
+            lanes, site, memory, address, offset: the access.
+            unchanged: mask of the lanes that changed nothing.
+            failed: mask of the lanes with a failed compare-and-swap; None for other atomics.
+        """
+        access = MemoryAccess(site, lanes, offset, [], memory, self.launch.time)
+        for subset, reads in self._parts(access, unchanged):
+            part, inner = (lanes, offset) if subset is None else (subset.lanes, subset.take(offset))
+            if reads:
+                self._read_again(access._replace(lanes=part, address=inner, time=self.launch.tick()))
+                continue
+            self._failed = failed if subset is None or failed is None else subset.take(failed)
+            if memory is None:
+                self.access_shared(part, site, inner, [])
+            else:
+                self.access_global(part, site, memory, address if subset is None else subset.take(address), inner, [])
+            self._failed = None
+            if self._spins is not None:
+                self._spins.acted(access._replace(lanes=part, address=inner, time=self.launch.time))
+
+    def _parts(self, access: MemoryAccess, unchanged: Mask) -> list[tuple[Subset | None, bool]]:
+        if self.launch.fences is None:
+            return [(None, False)]
+        self._spins = self._spins or _spins(self.shape, self.launch)
+        return self._spins.parts(access, unchanged)
+
+    def _read_again(self, access: MemoryAccess) -> None:
+        """Record an atomic that repeats the last access of its threads and changes nothing; see `Spins`."""
+        assert self._spins is not None and self._polls is not None
+        self._spins.read(access)
+        self._polls.synchronised(access.lanes, access.time)
 
     def _check_banked(
         self, space: str, written: Written, lanes: Lanes, column: IndexArray, site: Site, address: Value
@@ -256,6 +288,10 @@ class HazardChecker:
 
     def _racing(self, access: MemoryAccess) -> MemoryAccess | None:
         """Return the lanes of an access that may race with others than an earlier access; see `FailedSwaps`."""
+        if self._spins is not None and (access.site.order == "weak" or access.site.modifies):
+            self._spins.interrupted(access.lanes)
+        if self.launch.plain_writes is not None and access.site.access == "write":
+            self.launch.plain_writes.add(access)
         if self._failed is None or access.site.releases:
             if self._swaps is not None and access.site.order != "weak":
                 self._swaps.synchronised(access.lanes)
@@ -269,6 +305,9 @@ class HazardChecker:
         if site.order == "weak" or fences is None:
             return
         self.launch.orders += site.modifies
+        if self._spins is not None and site.access == "read":
+            self._spins.read(access)
+            return
         if site.releases:
             fences.add(access.time, "fence", access.lanes)
         what = site.access if site.access != "atomic" else "exchange" if site.returns else "update"
@@ -281,6 +320,8 @@ class HazardChecker:
             self._polls.synchronised(lanes, time)
         if self._swaps is not None:
             self._swaps.synchronised(lanes)
+        if self._spins is not None:
+            self._spins.interrupted(lanes)
 
     def warp_sync(self, lanes: Lanes, mask: Value) -> None:
         """Record that lanes have waited for the lanes of a mask in their warp."""
@@ -339,10 +380,18 @@ class HazardChecker:
 
 
 def _polls(shape: Shape, launch: LaunchHazardChecker) -> Polls:
-    from .polls import Polls, StrongWrites
+    from .polls import LastWrites, Polls
 
-    launch.strong_writes = launch.strong_writes or StrongWrites()
+    launch.strong_writes = launch.strong_writes or LastWrites()
     return Polls(shape, launch.strong_writes)
+
+
+def _spins(shape: Shape, launch: LaunchHazardChecker) -> Spins:
+    from .polls import LastWrites, Spins
+
+    assert launch.fences is not None and launch.strong_writes is not None
+    launch.plain_writes = launch.plain_writes or LastWrites()
+    return Spins(shape, launch.fences, launch.strong_writes, launch.plain_writes)
 
 
 def _failed_swaps(shape: Shape) -> FailedSwaps:

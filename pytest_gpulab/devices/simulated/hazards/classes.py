@@ -115,6 +115,8 @@ class _Timeline:
 
 def threads_of(lanes: Lanes) -> npt.NDArray[np.int64]:
     """Return (block, thread in it) of each lane, block by block."""
+    if lanes.n == 1:  # as in a lock
+        return np.array([[lanes.wave.block_ids[lanes.columns[0]], lanes.threads.flat[0]]], np.int64)
     shape = lanes.shape
     block = np.broadcast_to(lanes.wave.block_ids[lanes.column], shape).ravel(order="F")
     thread = np.broadcast_to(lanes.threads.reshape(-1, 1), shape).ravel(order="F")

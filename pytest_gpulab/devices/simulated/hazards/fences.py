@@ -73,14 +73,14 @@ class Record(NamedTuple):
     def by_block(self) -> Iterator[tuple[int, list[int], Any]]:
         """Yield block, threads and location of the lanes, in order; lanes of a block at one location at once."""
         threads = threads_of(self.lanes)
-        offsets = np.unique(self.address)
-        if len(offsets) > 1:
+        first = self.address.flat[0]
+        if self.address.size > 1 and not (self.address == first).all():
             for (block, thread), location in zip(threads.tolist(), self.locations(), strict=True):
                 yield block, [thread], location
             return
         for block in dict.fromkeys(threads[:, 0].tolist()):
             base = -1 - block if self.memory is None else self.memory.base
-            yield block, threads[threads[:, 0] == block, 1].tolist(), (base, int(offsets[0]))
+            yield block, threads[threads[:, 0] == block, 1].tolist(), (base, int(first))
 
     def locations(self) -> list[Any]:
         """Return the location in memory of each lane."""
@@ -110,6 +110,22 @@ class Fences:
         self._lanes += lanes.n
         self.times.append(time)
         self._records.append(Record(time, what, lanes, address, memory))
+
+    def keep(self, time: int, positions: list[npt.NDArray[np.intp]]) -> None:
+        """Remove all lanes from the record of a time, but those at some positions in their wave."""
+        at = bisect_left(self.times, time)
+        if at == len(self.times) or self.times[at] != time:  # it was not kept
+            return
+        record = self._records[at]
+        mask = np.isin(record.lanes.position, np.concatenate([*positions, np.zeros(0, np.intp)]))
+        if mask.all():
+            return
+        self._classes, self._lanes = None, self._lanes - np.count_nonzero(~mask)
+        if not mask.any():
+            del self.times[at], self._records[at]
+            return
+        subset = record.lanes.subset(mask)
+        self._records[at] = record._replace(lanes=subset.lanes, address=subset.take(record.address))
 
     def of_different_blocks(self) -> tuple[Fences, IndexArray | None]:
         """Return the records of one block per group of alike blocks, and the replayed block for each block.

@@ -11,26 +11,34 @@ Then both read the same write, and know the same order before and after. So they
 A compare-and-swap that fails changes nothing, so no thread can be ordered after it before its own thread's next
 synchronisation. After one that failed, further ones of the same thread at the same location race with no other
 accesses, whatever they read.
+
+An atomic that changes nothing and repeats the last access of its thread, as in a spin lock, is a read: what it could
+publish, the one before has published. Only the last of such reads in a row counts, because it acquires as much as all
+of them. So a lock that n threads wait for costs a record per owner, not n.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.translation.sites import SHARED_WINDOW
 
-from .accesses import MemoryAccess
+from .accesses import Mask, MemoryAccess
 
-MAX_WRITES = 64  # strong writes since the repeated access; with more, an access counts as new
+if TYPE_CHECKING:
+    from .fences import Fences
+
+MAX_WRITES = 64  # since the repeated access; with more, an access counts as new
 
 
-class StrongWrites:
-    """The last strong writes of a launch: time, allocation and addresses."""
+class LastWrites:
+    """The last writes of a launch, of a kind: time, allocation and addresses."""
 
     def __init__(self) -> None:
         self._last: deque[tuple[int, Allocation | None, npt.NDArray[np.uint64]]] = deque(maxlen=MAX_WRITES)
@@ -61,7 +69,7 @@ class Polls:
         writes: the strong writes of the launch.
     """
 
-    def __init__(self, shape: Shape, writes: StrongWrites) -> None:
+    def __init__(self, shape: Shape, writes: LastWrites) -> None:
         self._lanes, self._writes = shape.threads * shape.columns, writes
         self._changed = np.zeros(self._lanes, np.int64)  # time of each lane's last synchronisation
         # per instruction and lane: address and time of the last access
@@ -127,6 +135,118 @@ class FailedSwaps:
         self._site[where] = np.where(failed, access.site.index, -1)
         self._location[where] = location
         return _chosen(access, is_new) if is_new.any() else None
+
+
+class Spins:
+    """The strong reads and atomics of one wave at the same location as the last access of their thread.
+
+    Args:
+        shape: the shape of the wave.
+        fences: the launch's record of synchronisations.
+        strong: the strong writes of the launch, without atomics that are reads.
+        plain: the writes of the launch that are no atomics.
+    """
+
+    def __init__(self, shape: Shape, fences: Fences, strong: LastWrites, plain: LastWrites) -> None:
+        self._fences, self._strong, self._plain = fences, strong, plain
+        lanes = shape.threads * shape.columns
+        # per lane: location and time of its last access if that was a strong read or an atomic (location 0: it was not)
+        self._location, self._time = np.zeros(lanes, np.uint64), np.zeros(lanes, np.int64)
+        self._read = np.full(lanes, -1)  # per lane: time of the record if it was recorded as a read
+        # per such record: the lanes that have not read again or gone on, and those that have gone on
+        self._left: dict[int, int] = {}
+        self._kept: dict[int, list[npt.NDArray[np.intp]]] = defaultdict(list)
+
+    def interrupted(self, lanes: Lanes) -> None:
+        """Record that lanes have executed something else."""
+        times = self._read[lanes.position]
+        if times.max() >= 0:
+            self._leave(times.ravel(), lanes.position.ravel())
+        self._location[lanes.position], self._read[lanes.position] = 0, -1
+
+    def parts(self, access: MemoryAccess, unchanged: Mask) -> list[tuple[Subset | None, bool]]:
+        """Return the lanes of an atomic (None: all) in the order in which they act; True for those that are reads.
+
+        Lanes that read the same write as before are left out.
+
+        Args:
+            access: the atomic.
+            unchanged: mask of the lanes that changed nothing.
+        """
+        where, shape = access.lanes.position, access.lanes.shape
+        same = self._is_repeated(access)
+        full = ~(same & unchanged)
+        new = full if full.all() else full | self._strong.since(self._time[where], access)
+        if not new.any():
+            return []
+        changing = same & full
+        self._supersede(self._read[where][changing])
+        self._read[where[changing]] = -1
+        if new.all() and (not full.any() or full.all()):
+            return [(None, not full.any())]
+        before, after = _around(_location(access), shape, full.ravel(order="F"))
+        is_new = new.ravel(order="F")
+        masks = (before & is_new, True), (~(before | after), False), (after & is_new, True)
+        return [(access.lanes.subset(mask.reshape(shape, order="F")), reads) for mask, reads in masks if mask.any()]
+
+    def _is_repeated(self, access: MemoryAccess) -> Mask:
+        """Return a mask of the lanes with their last access here; atomics have made all changes since then."""
+        where = access.lanes.position
+        same: Mask = self._location[where] == _location(access)
+        if same.any():
+            same &= ~self._plain.since(self._time[where], access)
+        return same
+
+    def acted(self, access: MemoryAccess) -> None:
+        """Record an atomic."""
+        self._location[access.lanes.position], self._time[access.lanes.position] = _location(access), access.time
+
+    def read(self, access: MemoryAccess) -> None:
+        """Record a strong read, or an atomic that is one."""
+        self._supersede(self._read[access.lanes.position][self._is_repeated(access)])
+        self.acted(access)
+        self._fences.add(access.time, "read", access.lanes, access.address, access.memory)
+        self._read[access.lanes.position], self._left[access.time] = access.time, access.lanes.n
+
+    def _supersede(self, times: npt.NDArray[np.int64]) -> None:
+        """Record that lanes have read again since these times."""
+        self._leave(times, None)
+
+    def _leave(self, times: npt.NDArray[np.int64], where: npt.NDArray[np.intp] | None) -> None:
+        """Remove lanes from records, or keep them for good, by position. Once all have left, the rest is removed."""
+        while len(times):  # most often all lanes have the same one
+            time, mine = int(times[0]), times == times[0]
+            if time >= 0:
+                if where is not None:
+                    self._kept[time].append(where[mine])
+                self._left[time] -= np.count_nonzero(mine)
+                if not self._left[time]:
+                    del self._left[time]
+                    self._fences.keep(time, self._kept.pop(time, []))
+            times, where = times[~mine], None if where is None else where[~mine]
+
+
+def _location(access: MemoryAccess) -> npt.NDArray[np.uint64]:
+    """Return a number of each lane's location in global memory or in the shared memory of its block."""
+    base: npt.NDArray[np.uint64] | np.uint64
+    if access.memory is not None:
+        base = np.uint64(access.memory.base)
+    else:
+        base = np.uint64(SHARED_WINDOW) * (np.uint64(2) + access.lanes.column.astype(np.uint64))
+    return np.asarray(access.address + base)
+
+
+def _around(location: npt.NDArray[np.uint64], shape: tuple[int, ...], chosen: Mask) -> tuple[Mask, Mask]:
+    """Return masks of the lanes before the first chosen one at their location, and after the last one."""
+    order = np.arange(len(chosen))
+    if location.size == 1:
+        mine = np.flatnonzero(chosen)
+        return (order < mine[0], order > mine[-1]) if len(mine) else (order >= 0, order < 0)
+    number = np.unique(np.broadcast_to(location, shape).ravel(order="F"), return_inverse=True)[1]
+    first, last = np.full(len(order), len(order)), np.full(len(order), len(order))
+    np.minimum.at(first, number[chosen], order[chosen])
+    last[number[chosen]] = order[chosen]  # NumPy keeps the last value of an index
+    return order < first[number], order > last[number]
 
 
 def _are_distinct(access: MemoryAccess) -> bool:

@@ -91,6 +91,11 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], retu
     return _by_rank(view, address, order, operation, operands)
 
 
+def is_unchanged(old: Array, operation: str, operands: list[Array]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the lanes that an operation on the old value leaves unchanged."""
+    return np.broadcast_to(_NEW[operation](old, *operands) == old, old.shape)
+
+
 def _is_one(values: Array) -> bool:
     return bool(values[0] == values[-1] and (values == values[0]).all())
 

@@ -1,4 +1,4 @@
-"""Pairs of accesses by different blocks to the same word that race unless fences order them.
+"""Pairs of accesses by different threads to the same word that race unless fences order them.
 
 An access after a weak write is also ordered after the accesses before that write, or a race was found already. So each
 access is compared with the last weak write before it and the next one after it. Between two weak writes, weak reads
@@ -28,12 +28,22 @@ class Pairing:
 
     Attributes:
         is_complete: False if pairs were skipped; valid after `pairs`.
+
+    Args:
+        pieces: the pieces.
+        unit_bytes: size of a word.
+        classes: the classes of accesses.
+        across_blocks: True for pairs of different blocks, False for pairs of threads of one block.
     """
 
-    def __init__(self, pieces: Sequence[AccessPiece], unit_bytes: int, classes: Classes) -> None:
-        self.is_complete = True
+    def __init__(
+        self, pieces: Sequence[AccessPiece], unit_bytes: int, classes: Classes, across_blocks: bool = True
+    ) -> None:
+        self.is_complete, self._across = True, across_blocks
         self._pieces, self._classes = pieces, classes
         unit = np.concatenate([piece.unit for piece in pieces])
+        if not across_blocks:  # each block has words of its own
+            unit = unit * pieces[0].access.lanes.wave.columns + np.concatenate([piece.column for piece in pieces])
         order = np.argsort(unit, kind="stable")
         self._word, self._piece = unit[order], np.repeat(np.arange(len(pieces)), [len(p.unit) for p in pieces])[order]
         block = np.concatenate([piece.access.lanes.wave.block_ids[piece.column] for piece in pieces])
@@ -102,7 +112,8 @@ class Pairing:
 
     def _of(self, first: IndexArray, second: IndexArray) -> Iterator[Pairs]:
         """Yield pairs of rows, grouped by instruction."""
-        apart = self._accessors.block[first] != self._accessors.block[second]
+        who = self._accessors.block if self._across else self._accessors.thread
+        apart = who[first] != who[second]
         first, second = first[apart], second[apart]
         harmless = self._writes[first] & self._writes[second] & (self._bits[first] == self._bits[second])
         harmless &= self._bits[first] >= 0

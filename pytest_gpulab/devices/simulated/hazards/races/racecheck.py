@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # number and size of the race-free sequences that are kept
 MAX_WORDS = 1 << 16  # words per sweep
 MAX_SWEEP_KEY = 4096  # lanes of suspects, up to which the result of their sweep is kept
-_WEAK, _CHANGED = np.uint8(1), np.uint8(2)  # flags of a word: a weak access, a write
+_WEAK, _CHANGED, _PLAIN = map(np.uint8, (1, 2, 4))  # flags of a word: weak in some pairs, changed, weak in all pairs
 
 
 class Racecheck:
@@ -206,6 +206,8 @@ class Racecheck:
         key = (is_global, unit, one_block, _sweep_key(events, suspects)) if is_short else None
         if key is not None and key in self.clean:
             return True
+        if self._only_fences_order(suspects, events):
+            return self._is_ordered(suspects, unit)
         any_order = self.reporter.fences is not None or any(
             isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events
         )
@@ -220,6 +222,31 @@ class Racecheck:
                 break
         if is_clean and key is not None:
             self._keep_clean(key, MAX_SWEEP_KEY * WORD_BYTES)
+        return is_clean
+
+    def _only_fences_order(self, suspects: list[AccessPiece], events: list[Event]) -> bool:
+        """Return True if nothing but fences orders threads, and no access counts as weak in some pairs only."""
+        is_global = suspects[0].access.memory is not None
+        return (
+            self.reporter.fences is not None
+            and is_global
+            and all(isinstance(event, MemoryAccess) for event in events)
+            and not any(piece.access.site.is_volatile for piece in suspects)
+        )
+
+    def _is_ordered(self, suspects: list[AccessPiece], unit: int) -> bool:
+        """Report the pairs that only fences can order; return True if there is none."""
+        from .pairing import Pairing
+
+        assert self.reporter.fences is not None
+        is_clean = True
+        for pieces in in_batches(suspects, MAX_WORDS):
+            pairing = Pairing(pieces, unit, self.reporter.fences.classes(), across_blocks=False)
+            for pairs in pairing.pairs():
+                self.reporter.pairs(pairs)
+                is_clean = False
+            if not pairing.is_complete:
+                self.reporter.add_unchecked("all pairs of accesses of a block to the same array")
         return is_clean
 
     def _keep_clean(self, key: object, nbytes: int) -> None:
@@ -253,12 +280,19 @@ def _contested(pieces: list[AccessPiece], key: IndexArray, met: IndexArray, size
     keys = [key[end - len(piece.unit) : end] for piece, end in zip(pieces, ends.tolist(), strict=True)]
     for piece, mine in zip(pieces, keys, strict=True):
         site = piece.access.site
-        flags[mine] |= _WEAK * (not site.is_strong) | _CHANGED * site.modifies
-    hot = shared & (flags == _WEAK | _CHANGED)
+        is_weak = not site.is_strong and not _waits(piece.access)
+        flags[mine] |= _WEAK * is_weak | _PLAIN * site.is_weak | _CHANGED * site.modifies
+    hot = shared & (flags & (_WEAK | _CHANGED) == _WEAK | _CHANGED)
     if not hot.any():
         return []
-    chosen = [(piece, hot[mine]) for piece, mine in zip(pieces, keys, strict=True)]
+    plain = hot & (flags & _PLAIN > 0)
+    chosen = [(piece, (plain if _waits(piece.access) else hot)[mine]) for piece, mine in zip(pieces, keys, strict=True)]
     return [piece.where(mask) for piece, mask in chosen if mask.any()]
+
+
+def _waits(access: MemoryAccess) -> bool:
+    """Return True for a read that waits for a volatile flag: it may race with weak accesses only."""
+    return access.site.is_awaited and access.site.is_volatile and access.memory is not None
 
 
 class _PermittedPairs:
@@ -266,13 +300,15 @@ class _PermittedPairs:
 
     Volatile accesses count as strong between different warps in global memory, because flags need that. In shared
     memory they do so only with a fence before the write: without one they are a tree reduction that lacks its barriers.
-    Within a warp `volatile` orders nothing, although kernels from before Volta relied on it.
+    Within a warp `volatile` orders nothing, although kernels from before Volta relied on it. But also there, a thread
+    may wait until a volatile flag changes.
     """
 
     def __init__(self, events: Sequence[Event], is_global: bool) -> None:
         sites = [event.site if isinstance(event, MemoryAccess) else None for event in events]
         self._strong = np.array([site is not None and site.is_strong for site in sites])
         self._volatile = np.array([site is not None and site.is_volatile for site in sites])
+        self._awaited = np.array([site is not None and site.is_awaited for site in sites])
         self._announces = np.array([isinstance(event, MemoryAccess) and event.announces for event in events])
         self._global = is_global
 
@@ -280,7 +316,7 @@ class _PermittedPairs:
         site = piece.access.site
         both: Mask = self._strong[at] & site.is_strong
         if site.order != "weak":
-            apart = thread // WARP != mine // WARP
+            apart = (thread // WARP != mine // WARP) | self._awaited[at] | site.is_awaited
             allowed = self._strong[at] | self._volatile[at]
             if not self._global and not piece.access.announces:
                 allowed &= self._announces[at]
