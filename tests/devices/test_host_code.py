@@ -290,6 +290,9 @@ REFERENCES = {
     "__global__ void k(P *p) { *p = P{m}; }",
 }
 VALUES = (
+    "const float pi = 3.14f, m = 2 * pi;\n__global__ void k(float *p) { *p = m + pi; }",
+    "static const double pi = 3.14; float const two = pi * 2;\nconst int m = two + 1; const int n = m * 2;\n"
+    "__global__ void k(int *p) { __shared__ int a[n]; *p = a[0] = m; }",
     "const int m = 4;\n__global__ void k(int *p) { int x = m, y(m); *p = max(x, m) + min(m, y) + p[m]; p[1] = m; }",
     "constexpr int m = 4;\n__global__ void k(int *p) { int a[2] = {m, m}; atomicAdd(p, m); *p = a[p[1]]; }",
     "struct C { static constexpr int m = 4; };\n__global__ void k(int *p) { int x = C::m; *p = max(C::m, x); }",

@@ -311,17 +311,20 @@ def test_a_note_names_macros_that_a_kernel_of_one_operation_lacks(run: Run) -> N
 
 
 @pytest.mark.parametrize(
-    ("before", "old", "hint"),
+    ("source", "hint"),
     [
-        ("", "out[blockIdx.x] = tile[0];\n}", "A closing brace is missing: a `{` in line 3 or after it has no `}`."),
-        ('#include "mine.cuh"\n', "",
+        (kernel("reduce").replace("tile[0];\n}", "tile[0];\n"),
+         "A closing brace is missing: a `{` in line 3 or after it has no `}`."),
+        ('#include "mine.cuh"\n' + kernel("reduce"),
          "The grader compiles this file alone: move the code of `mine.cuh` that the kernels need into it."),
+        ("const double PI = acos(-1.0);\n" + kernel("reduce").replace("= tile[0]", "= PI"),
+         "A kernel can use only a constant of known value: write it as a number, or pass it to the kernel."),
     ],
 )  # fmt: skip
-def test_mistakes_that_the_compiler_does_not_explain_have_a_hint(run: Run, before: str, old: str, hint: str) -> None:
-    (finding,) = run(before + kernel("reduce").replace(old, old[:-1]), "compile")["compile"].findings
+def test_mistakes_that_the_compiler_does_not_explain_have_a_hint(run: Run, source: str, hint: str) -> None:
+    (finding,) = run(source, "compile")["compile"].findings
     assert (finding.code, finding.hint) == ("compile-error", hint)
-    assert "gpulab_tunable" not in "".join(finding.evidence)  # behind the end of the file
+    assert "gpulab_tunable" not in "".join(finding.evidence)  # after the end of the file
 
 
 def divergence(gpu: Device, tmp_path: Path, source: str) -> Finding:

@@ -134,6 +134,7 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     for declaration in kept:
         if declaration.what == "class":
             edits += _without_host_members(declaration, parsed.macros)
+    edits += _constant_expressions(text, [each for each in kept if each.what == "constant" and each.kind == "neutral"])
     device_code = _edited(text, edits)
     constants, references = _host_constants(device_code, kept)
     return DeviceText(
@@ -196,6 +197,14 @@ def _host_constants(
     found, lines = (tokens(device_code), named["constant"], named["class"]), _Lines(device_code)
     references = tuple((lines.of(at), name) for name, at in local_references(*found))
     return frozenset(named["array"]) | bound_to_references(*found), references
+
+
+def _constant_expressions(text: str, constants: Collection[Declaration]) -> Iterable[Edit]:
+    if not any({"float", "double"} & each.top for each in constants):
+        return ()
+    from .host_constants import constant_expressions
+
+    return constant_expressions(text, constants)
 
 
 def file_constants(source: str) -> frozenset[str]:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from pytest_gpulab.devices.errors import CompileError
 
+from .declarations import Declaration
 from .names import unmangle
-from .tokens import Token
+from .tokens import Token, tokens
 
 _BEFORE, _BEHIND = ("(", ",", "{"), (")", ",", "}")
 _PLACE = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
@@ -61,6 +62,22 @@ def _places(
             is_known = token.text in constants or (first < at and found[first].text in classes)
             if is_known and first > 0:
                 yield first, at
+
+
+def constant_expressions(text: str, constants: Collection[Declaration]) -> Iterator[tuple[int, int, str]]:
+    """Yield the edits that make floating-point constants, and those that depend on them, constant expressions.
+
+    As in `const double PI = 3.14; const double RAD = PI / 180;`. nvcc computes such a value, NVRTC does not.
+    """
+    floating = [each for each in constants if {"float", "double"} & each.top]
+    pairs = ((one, other) for one in floating for other in constants if other is not one or "," in one.top)
+    needed = {one for one, other in pairs if not one.names.isdisjoint(other.words)}
+    names = frozenset[str]().union(*(each.names for each in needed))
+    for each in constants:
+        if "constexpr" not in each.top and (each in needed or not each.words.isdisjoint(names)):
+            mark = next((token for token in tokens(text[each.start : each.end]) if token.text == "const"), None)
+            if mark is not None:
+                yield each.start + mark.start, each.start + mark.end, "constexpr"
 
 
 def check_host_constants(ptx: str, filename: str, constants: Collection[str]) -> None:
