@@ -87,7 +87,7 @@ class LaunchProfile:
         output: the kernel's printf output (capped).
         kernel_occupancy: the theoretical occupancy in full, if known.
         instruction_source: the source of the counts of issued instructions: the compiler's machine code, `rules` if it
-            cannot be read, `rules for large code` if it is too large; empty if nothing was counted.
+            cannot be read or followed, `rules for large code` if it is too large; empty if nothing was counted.
         counted_share: the share of the grid's blocks that were counted.
         representative: True if the counted blocks issued as many instructions per block as all blocks on average.
         order_free: True if no order of warps can change the results: a check (`LaunchOptions.check`) found no hazards,

@@ -199,7 +199,7 @@ def _by_rules(profiles: Iterable[LaunchProfile]) -> str:
     sources = {profile.kernel: profile.instruction_source for profile in profiles}
     unread = ", ".join(kernel for kernel, source in sources.items() if source == "rules")
     large = ", ".join(kernel for kernel, source in sources.items() if source == "rules for large code")
-    reasons = [f"that of {unread} cannot be read"] if unread else []
+    reasons = [f"that of {unread} cannot be read or followed"] if unread else []
     reasons += [f"that of {large} is too large to follow"] if large else []
     return f"Instructions are counted by rules, without machine code: {'; '.join(reasons)}." if reasons else ""
 

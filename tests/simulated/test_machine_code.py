@@ -150,6 +150,30 @@ def test_an_unrolled_loop_does_not_hide_how_often_it_ran(n: int) -> None:
     assert 2 * n + 8 <= issued <= 5 * n + 60
 
 
+CALLS = """
+__device__ float root(float x) { for (int k = 0; k < 64; k++) x = x * 1.5f + sqrtf(x); return x; }
+__device__ float product(float x) { return x * x; }
+__device__ float (*const functions[])(float) = {root, product};
+__device__ float nested(float x, int n) { return n ? 0.5f * sqrtf(nested(x, n - 1)) : x; }
+__global__ void plain(float *x, int which) { x[threadIdx.x] = which ? product(x[threadIdx.x]) : root(x[threadIdx.x]); }
+__global__ void pointer(float *x, int which) { x[threadIdx.x] = functions[which](x[threadIdx.x]); }
+__global__ void recursion(float *x, int which) { x[threadIdx.x] = nested(x[threadIdx.x], 32 - which); }
+"""
+
+
+def test_called_functions_count_also_if_machine_code_does_not_show_how_often() -> None:
+    """A call through a pointer leads to code of its own; with the kernel's code alone it would cost nothing."""
+    device = SimulatedDevice()
+    x, module = device.array(np.ones(32, np.float32)), device.compile(CALLS, "calls.cu")
+    issued = {}
+    for kernel in module.kernels:
+        profile = module.launch(kernel, (1,), (32,), (x, np.int32(0)), options=LaunchOptions(count=True))
+        issued[kernel] = profile.counters["smsp__inst_executed.sum"]
+        assert profile.instruction_source == ("machine code" if kernel == "plain" else "rules")
+    assert issued["pointer"] == pytest.approx(issued["plain"], rel=0.3)
+    assert issued["recursion"] > 32 * 10
+
+
 def test_lanes_flow_past_a_slow_path() -> None:
     """Evidence for the blocks around a division decides; its slow path, which nothing speaks for, gets no lanes."""
     source = "__global__ void divide(float *x, float y) { x[threadIdx.x] = x[threadIdx.x] / y; }"

@@ -202,14 +202,19 @@ class SimulatedModule:
         return machine_code(self._binary(architecture).cubin, architecture, self._module)
 
     def _machine_kernel(self, kernel: str) -> MachineKernel | None:
-        """Return a kernel's machine code for the modelled GPU, or None if it cannot be read."""
+        """Return a kernel's machine code for the modelled GPU, or None if it cannot be read, or only in part.
+
+        The code does not show where a call through a pointer leads, nor how often a recursive function calls itself.
+        """
         if kernel not in self._machine_kernels:
             from pytest_gpulab.devices.simulated.sass.code import kernel_blocks
             from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
+            from pytest_gpulab.devices.simulated.translation.calls.recursion import calls_by_pointer
             from pytest_gpulab.devices.simulated.translation.weights import is_corrected
 
-            blocks = kernel_blocks(self._machine_code, self._entry(kernel).name)
             statements = [(s, block) for block, step in enumerate(self.program(kernel).steps) for s in step.statements]
+            is_complete = self.program(kernel).stack is None and not calls_by_pointer(self._module, self._entry(kernel))
+            blocks = kernel_blocks(self._machine_code, self._entry(kernel).name) if is_complete else []
             homes = {s.number: block for s, block in statements if s.number >= 0}
             corrected = frozenset(s.number for s, _ in statements if is_corrected(s))
             self._machine_kernels[kernel] = MachineKernel(blocks, homes, corrected) if blocks else None

@@ -139,6 +139,19 @@ def candidates(module: PtxModule, caller: Function, call: Call) -> list[str]:
     ]
 
 
+def calls_by_pointer(module: PtxModule, kernel: Function) -> bool:
+    """Return True if a kernel, or a function that it calls, calls a function through a pointer."""
+    reached, new = {kernel.name}, [kernel]
+    while new:
+        for call in (statement for statement in new.pop().body if isinstance(statement, Call)):
+            if isinstance(call.callee, Reg):
+                return True
+            if call.callee.name not in reached and call.callee.name in module.functions:
+                reached.add(call.callee.name)
+                new.append(module.functions[call.callee.name])
+    return False
+
+
 def recursive(module: PtxModule) -> frozenset[str]:
     """Return the functions that are called through the stack.
 
