@@ -26,6 +26,8 @@ COMPILER_WARNING = "compiler-warning"
 """The code of a finding with the compiler's warnings, beside the reason why a check failed."""
 EXERCISES_MISTAKE = "reference-mismatch"
 """The code of a finding on the exercise's own code or baseline."""
+PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
+"""Codes of the simulated GPU that prove that a correct result on a real GPU is luck."""
 NOT_ENABLED = "not-enabled"
 """The code of a finding on checks that need an option of the instructor."""
 MIN_SHOWN_PCT = 0.05  # of an error: less would read 0.0 %

@@ -137,6 +137,8 @@ class Grader(CheckGrader):
         """Return a result with the source lines that its findings name, and with compiler warnings."""
         if result.verdict == "passed" and not result.findings:
             return result
+        if result.verdict == "failed" and "compile" in (result.kind, result.findings[0].because):
+            result = self._cases.blame.of_build(result)
         from pytest_gpulab.grading.compilation.source_quotes import Quotes
 
         self._quotes = self._quotes or Quotes(self._path.name, self._builds.source)
@@ -210,6 +212,9 @@ class Grader(CheckGrader):
         outcomes = self._outcomes()
         found = unsafe(safe.kind, outcomes)
         if found:
+            pattern = self._cases.failing_pattern(found[0][1])
+            if mistake := self._cases.blame.of_hazard(safe.kind, found[0][1], pattern):
+                return check.result("not gradable", (mistake,))
             return check.result("failed", tuple(self._with_smallest(case, each, safe.kind) for each, case in found))
         if all(outcome.verdict == "failed" for _, outcome in outcomes):
             return _dependent(check, *outcomes[0])
@@ -292,6 +297,7 @@ class Grader(CheckGrader):
         return self._with_rereads(self._measured(check, tier) if dependent is None else dependent)
 
     def _measured(self, check: Check, tier: SpeedTier) -> CheckResult:
+        from pytest_gpulab.grading.speed.costs import pattern_of, timed_size
         from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
 
         try:
@@ -302,7 +308,9 @@ class Grader(CheckGrader):
         except BuildFailed as blocked:
             return self._uncounted(check, blocked)
         if wrong:
-            return check.result("failed", wrong, measurement)
+            timed = timed_size(tier, self._device), tier.variant, pattern_of(self._loaded.exercise, tier.variant)
+            mistake = self._cases.blame.of_timed(*timed)
+            return check.result(*(("not gradable", (mistake,)) if mistake else ("failed", wrong)), measurement)
         if decided == "passed":
             return check.result("passed", (), measurement)
         if decided == "undecided":

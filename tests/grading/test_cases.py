@@ -54,7 +54,7 @@ def test_a_wrong_result_names_the_input_pattern_and_no_other_is_tried(bench: Ben
     assert finding.evidence[-1] == "input pattern: large"
     assert not finding.by_luck
     n_decoys, n_right, n_wrong = 2, 2 + 2, 1 + 1  # once more, to see whether it is wrong by luck
-    n_baseline = 1  # to see whether the exercise is at fault
+    n_baseline = 1 + 2  # with its decoy, to see whether the exercise is at fault
     assert len(bench.device.launches) == n_decoys + n_right + n_wrong + n_baseline
 
 

@@ -27,7 +27,7 @@ from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 from .includes import moved_line, unaccepted_include
 from .tunables import TUNABLE_BYTES, read_tunables
 
-_UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
+UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
 TODO_PREFIX = "gpulab_todo_"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 Defines = tuple[tuple[str, str], ...]
@@ -92,11 +92,12 @@ class Builds:
     """The builds of one source file, each compiled once.
 
     Attributes:
+        path: the file.
         sha256: hash of the file's bytes; empty if it cannot be read.
     """
 
     def __init__(self, path: Path, loaded: LoadedExercise, device: Device, budget: TimeBudget | None = None) -> None:
-        self._path, self._loaded, self._device = path, loaded, device
+        self.path, self._loaded, self._device = path, loaded, device
         self._budget = budget or TimeBudget(TimeLimits())
         self._made: dict[VariantKey, Build | BuildFailed] = {}
         self._compiled: dict[Defines, Module] = {}
@@ -135,7 +136,7 @@ class Builds:
             unread_tunables,
         )
 
-        exercise, found = self._loaded.exercise, host_code_note(self.code, self._path.name)
+        exercise, found = self._loaded.exercise, host_code_note(self.code, self.path.name)
         built = [made for made in self._made.values() if isinstance(made, Build)]
         if built:
             found += chosen_kernels([build.chosen for build in built])
@@ -166,7 +167,7 @@ class Builds:
         try:
             return made_once(self._made, variant_key(variant), partial(self._make, variant))
         except BuildFailed as failed:
-            if failed.finding.code not in _UNFIT or failed.fits_others:
+            if failed.finding.code not in UNFIT or failed.fits_others:
                 raise
             fits_others = self._fits_another(variant)
             first = self._made[variant_key(variants_of(self._loaded.exercise)[0])]
@@ -218,7 +219,7 @@ class Builds:
         unmade = [defines for key, defines in missing.items() if key not in self._compiled]
         if unmade and isinstance(self._source, str) and isinstance(self._device, PrefetchingDevice):
             try:
-                self._device.compile_ahead(self._source, self._path.name, unmade, _headers(self._loaded))
+                self._device.compile_ahead(self._source, self.path.name, unmade, _headers(self._loaded))
             except DeviceError as error:
                 raise BuildFailed(*of_error(error)) from error
 
@@ -227,7 +228,7 @@ class Builds:
             raise self._source
         try:
             module = self._compile(self._source, variant)
-            _check_started(module, self._path.name)
+            _check_started(module, self.path.name)
             build = self._fitted(self._source, module, variant)
         except CompileError as error:
             raise BuildFailed(*self._why_not_compiled(error, self._source)) from error
@@ -247,7 +248,7 @@ class Builds:
             {each.kernel: (plan, each) for plan in plans for each in plan.launches},
         )
         more = with_instances(source, headers, launches.values(), named_kernels(module, launches))
-        return more, self._device.compile(more, self._path.name, dict(variant.defines), headers)
+        return more, self._device.compile(more, self.path.name, dict(variant.defines), headers)
 
     def _fitted(self, source: str, module: Module, variant: Variant) -> Build:
         """Return the build of a module that the plans can launch, if need be by other names of its kernels."""
@@ -273,15 +274,15 @@ class Builds:
         missing = cudas_missing_header(error.diagnostics, texts, partial(self._device.compile, filename="trial.cu"))
         if missing is not None:
             return "not gradable", lacks_header(missing, error)
-        error = CompileError(messages_of_file(error.diagnostics, self._path.name, self._lines))
-        return of_compile_error(error, self.code, source, self._path.name, _headers(self._loaded))
+        error = CompileError(messages_of_file(error.diagnostics, self.path.name, self._lines))
+        return of_compile_error(error, self.code, source, self.path.name, _headers(self._loaded))
 
     def _compile(self, source: str, variant: Variant) -> Module:
         """Return the module of a variant; variants that differ only in their launches share one."""
         _, defines = variant_key(variant)
         if defines not in self._compiled:
             headers = _headers(self._loaded)
-            self._compiled[defines] = self._device.compile(source, self._path.name, dict(variant.defines), headers)
+            self._compiled[defines] = self._device.compile(source, self.path.name, dict(variant.defines), headers)
         return self._compiled[defines]
 
 

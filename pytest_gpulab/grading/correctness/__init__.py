@@ -1,6 +1,7 @@
 """Correctness checks: replay the plan of each case, compare the outputs and collect the hazards.
 
 - `cases`, `judging`: the runs of each case, and their verdict.
+- `blame`: failures that the exercise's own baseline shares: then the exercise is at fault.
 - `safety`: the `safe` checks, from the hazards of all runs.
 - `shrinking`: the smallest failing inputs.
 - `trials`, `requests`: runs at other sizes and on other inputs, chosen by the search or by a user.

@@ -1,4 +1,4 @@
-"""The outputs of a baseline: a wrong one makes kernels look slow or fast, or shows that the exercise is wrong."""
+"""The outputs of a baseline: a wrong one makes kernels look slow or fast."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, cases_of
-from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
-from pytest_gpulab.grading.findings import finding, of_error
-from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
-from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan, prepare, rng_for
+from pytest_gpulab.grading.findings import of_error
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.plans.prepare import instructors_code, make_plan, prepare, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST
-from pytest_gpulab.grading.time_limits import TIME_LIMIT
 
 from .checked_launches import run_fresh
 from .judging import wrong_with
@@ -42,34 +40,6 @@ def check_baseline(loaded: LoadedExercise, builds: Builds, device: Device, varia
     rng = rng_for(seed, loaded.name, "baseline", case.name, pattern)
     if found := _failure(loaded, build, device, case, pattern, rng):
         raise BuildFailed("failed", replace(found, what=f"in case {case.name!r}, {found.what}"))
-
-
-def shared_failure(
-    loaded: LoadedExercise, device: Device, sha256: str, seed: int, case: Case, pattern: str, found: Finding
-) -> Finding | None:
-    """Return the exercise's mistake if its baseline fails a case as a submission does; None if it does not.
-
-    Args:
-        loaded: the exercise.
-        device: a simulated GPU.
-        sha256: hash of the submission; the baseline itself is not compared.
-        seed: the seed of the input data.
-        case: the case that the submission fails.
-        pattern: the input pattern with which it fails.
-        found: the submission's finding.
-    """
-    builds = Builds(loaded.folder / "naive.cu", loaded, device)
-    if found.code == TIME_LIMIT or builds.sha256 in ("", sha256):
-        return None
-    try:
-        rng = rng_for(seed, loaded.name, case.name, pattern)
-        own = _failure(loaded, builds.of(case.variant), device, case, pattern, rng)
-    except (BuildFailed, InstructorsMistake):  # speed checks report it
-        return None
-    if own is None or (own.code != found.code and not {own.code, found.code} <= {*WRONG_RESULTS}):
-        return None
-    what = f"The exercise's own baseline naive.cu fails here, too: {own.what}"
-    return finding(EXERCISES_MISTAKE, what, evidence=own.evidence)
 
 
 def _failure(

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -46,6 +46,9 @@ from pytest_gpulab.grading.plans.replay import (
 from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TIME_LIMIT, TimeBudget, TimeLimits
 
 from .judging import differ, judged, same, wrong_with
+
+if TYPE_CHECKING:
+    from .blame import Blame
 
 MAX_PRINTED_CHARS = 4000
 MAX_STOPPED = 3  # cases that may reach their time limit; then the rest is not run
@@ -141,8 +144,7 @@ class CaseRuns:
         self._outcomes: dict[str, CaseOutcome] = {}
         self._limits, self._budget = limits, budget
         self._stopped: list[tuple[Case, Finding]] = []
-        self._has_hung = self._has_own_failure = False
-        self._shared: dict[str, Finding] = {}  # failures that the baseline shares, by code
+        self._has_hung = False
         self.rereads = Rereads()
 
     def outcome(self, case: Case) -> CaseOutcome:
@@ -157,7 +159,8 @@ class CaseRuns:
             # Only the runs of a case count, not the time of its build.
             outcome = self._given_up() or self._run(case, build)
             self._budget.begin()
-            self._outcomes[case.name] = self._blamed(case, self._noted(case, outcome))
+            outcome = self._noted(case, outcome)
+            self._outcomes[case.name] = self.blame.of_case(case, outcome) if outcome.verdict == "failed" else outcome
         return self._outcomes[case.name]
 
     def _given_up(self) -> CaseOutcome | None:
@@ -183,24 +186,12 @@ class CaseRuns:
         self._budget.be_short()
         return outcome
 
-    def _blamed(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
-        """Return the outcome to report: the exercise is at fault if its baseline fails in the same way.
+    @cached_property
+    def blame(self) -> Blame:
+        """The comparison of failures with those of the exercise's own baseline."""
+        from .blame import Blame
 
-        Only on the simulated GPU, which survives faults. After a failure of its own, a submission is not compared
-        again: so a failing submission costs one run of the baseline.
-        """
-        is_alone = self._is_simulated and not self._limits.beside_a_gpu
-        if outcome.verdict != "failed" or self._has_own_failure or not is_alone:
-            return outcome
-        from .baselines import shared_failure
-
-        pattern, (found, *_) = outcome.pattern or case.patterns[0], outcome.findings
-        mistake = shared_failure(self._loaded, self._device, self._builds.sha256, self._seed, case, pattern, found)
-        mistake = mistake or self._shared.get(found.code)  # in other cases, the baseline's blocks may hide it
-        self._has_own_failure = mistake is None
-        if mistake is not None:
-            self._shared[found.code] = mistake
-        return outcome if mistake is None else CaseOutcome("not gradable", (mistake,), pattern=pattern)
+        return Blame(self._loaded, self._device, self._builds, self._seed, self._limits)
 
     def with_likely_cause(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Add the likely cause that another case of the variant reveals to a wrong result without one.

@@ -95,6 +95,11 @@ def run_counted(device: Device, build: Build, plan: Plan, inputs: Mapping[str, A
     return CostedRun(plan, inputs, run, True)
 
 
+def run_whole(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
+    """Replay a plan without counts, as on a real GPU."""
+    return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options()), True)
+
+
 def run_again(
     device: Device, build: Build, first: CostedRun, others: Mapping[str, Array], rng: np.random.Generator
 ) -> CostedRun:

@@ -28,14 +28,13 @@ from pytest_gpulab.exercise import Case, Exercise, SpeedTier, UsesCheck
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
 from pytest_gpulab.grading.compilation.builds import cases_of
 from pytest_gpulab.grading.findings import because_of, finding
-from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
+from pytest_gpulab.grading.grade import COMPILER_WARNING, PROOF, CheckResult, Finding, Verdict
 from pytest_gpulab.grading.time_limits import TIME_LIMIT
 
 from .worker_process import Crashed, Hung, ProcessScope, Worker, WorkerError
 
 LIMIT_S = 30.0  # total wait per submission; the exercises' kernels take one or two seconds
 
-PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
 OVERFLOW = "stack-overflow"
 STOPPED = (
     "out-of-bounds",
@@ -96,11 +95,14 @@ class CrossCheck:
         for case in visible_first(cases_of(self._exercise, check.subject.variant) or self._exercise.cases):
             simulated = self._simulated(correct_name(case))
             if simulated is not None and proves_luck(simulated):
-                return check.result("failed", (because_of(simulated.name, simulated.findings[0], case.hidden),))
+                verdict: Verdict = "not gradable" if simulated.is_exercises_mistake else "failed"
+                return check.result(verdict, (because_of(simulated.name, simulated.findings[0], case.hidden),))
         return None
 
     def combined_with(self, result: CheckResult) -> CheckResult:
         """Return the real GPU's result, combined with the simulated GPU's."""
+        if (mistake := self._exercises_mistake(result)) is not None:
+            return replace(result, verdict="not gradable", points=0.0, findings=(mistake,))
         if was_stopped(result):
             return replace(result, findings=self._traced(result))
         if result.verdict not in ("passed", "failed"):
@@ -131,6 +133,20 @@ class CrossCheck:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+
+    def _exercises_mistake(self, result: CheckResult) -> Finding | None:
+        """Return the exercise's mistake behind a result: on the simulated GPU its baseline fails as the submission."""
+        because = result.findings[0].because if result.findings else ""
+        name = because if result.verdict == "failed" and because else result.name
+        if self._checks[name].kind not in ("correct", "safe") or result.verdict not in ("passed", "failed"):
+            return None
+        simulated = self._simulated(name)
+        if simulated is None or not simulated.is_exercises_mistake:
+            return None
+        if result.verdict == "passed" and result.kind == "correct" and not proves_luck(simulated):
+            return None
+        first = simulated.findings[0]
+        return first if name == result.name else because_of(name, first, result.findings[0].hidden)
 
     def _explained(self, result: CheckResult, simulated: CheckResult | None) -> tuple[Finding, ...]:
         which, seen = "the same case", simulated
@@ -243,7 +259,7 @@ def was_stopped(result: CheckResult) -> bool:
 
 def proves_luck(simulated: CheckResult) -> bool:
     """Return whether a `correct` check on the simulated GPU shows that the case's results depend on luck."""
-    if simulated.verdict != "failed" or simulated.kind != "correct":
+    if simulated.kind != "correct" or not (simulated.verdict == "failed" or simulated.is_exercises_mistake):
         return False
     return any(found.code in PROOF or found.by_luck for found in simulated.findings)
 

@@ -215,10 +215,19 @@ class EstimatedCosts(Costs):
             try:
                 builds = Builds(folder / tier.baseline, self._loaded, self._device)
                 check_baseline(self._loaded, builds, self._device, tier.variant, self._seed)
-                cache[key] = self._time(run_unread_sample, self._replayed(builds, size, tier.variant))[0]
+                timing = self._time(run_unread_sample, self._replayed(builds, size, tier.variant))[0]
+                self._compare_with_min_bytes(Problem(size, builds.of(tier.variant).tunables, tier.variant), timing)
+                cache[key] = timing
             except BuildFailed as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
         return cache[key]
+
+    def _compare_with_min_bytes(self, problem: Problem, timing: Timing) -> None:
+        """Raise BuildFailed if the baseline, which is correct, moves less than `min_bytes`: no kernel would do."""
+        least = min_bytes(self._loaded, problem)
+        if least is not None and timing.moved_bytes is not None and timing.moved_bytes < MOVED_SHARE * least:
+            what = f"it touches {timing.moved_bytes / 1e6:.3g} MB of memory, but `min_bytes` is {least / 1e6:.3g} MB."
+            raise BuildFailed("failed", finding("wrong-result", f"at size {size_text(problem.size)}, {what}"))
 
     def _own_timing(self, size: Size, variant: Variant) -> Timing:
         key = (size, variant_key(variant))

@@ -1,0 +1,169 @@
+"""Failures that an exercise's own baseline shares with a submission: then the exercise is at fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Case, Problem, Size, Variant
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, variants_of
+from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
+from pytest_gpulab.grading.findings import because_of, finding
+from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, PROOF, CheckResult, Finding
+from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
+
+from .cases import CaseLimits, CaseOutcome, CaseRuns
+from .checked_launches import run_costed, run_whole, wrong_outputs
+from .safety import unsafe
+
+BASELINE = "naive.cu"
+BUILT = (*UNFIT, "compile-error", "launch-error", "tunable-range")
+"""Codes of failures to build that an exercise can cause."""
+MERELY_WRONG = ("wrong-result", "not-written", "input-changed")
+
+
+class Blame:
+    """The failures of one submission, compared with those of the exercise's baseline on the same device."""
+
+    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, limits: CaseLimits) -> None:
+        """Keep references; the baseline is compiled for the first failure.
+
+        Args:
+            loaded: the exercise.
+            device: the device that runs the submission.
+            builds: the submission's builds.
+            seed: the seed of the input data.
+            limits: those of the submission's cases.
+        """
+        self._loaded, self._device, self._builds = loaded, device, builds
+        self._seed, self._limits = seed, limits
+        self._has_own_failure = False
+        self._shared: dict[str, Finding] = {}  # failures that the baseline shares, by code
+
+        self._timed: dict[tuple[Size, str], Finding | None] = {}
+
+    def of_build(self, result: CheckResult) -> CheckResult:
+        """Return the result to report for a submission without a build."""
+        mistake = self._build_mistake
+        if mistake is None:
+            return result
+        shown = because_of("compile", mistake) if result.findings[0].because else mistake
+        return replace(result, verdict="not gradable", points=0.0, findings=(shown,))
+
+    def of_case(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
+        """Return the outcome to report for a failed case.
+
+        After a failure of its own, a submission is not compared again: so it costs one case of the baseline.
+        """
+        pattern, found = outcome.pattern or case.patterns[0], outcome.findings[0]
+        if self._has_own_failure or not self._is_comparable(found):
+            return outcome
+        own = self._of_baseline(case, pattern)
+        mistake = _shared_failure(found, own) if own is not None and own.verdict == "failed" else None
+        mistake = mistake or self._shared.get(found.code)  # in other cases, the baseline's blocks may hide it
+        self._has_own_failure = mistake is None
+        if mistake is None:
+            return outcome
+        self._shared[found.code] = mistake
+        return CaseOutcome("not gradable", (mistake,), pattern=pattern)
+
+    def of_hazard(self, kind: str, case: Case, pattern: str) -> Finding | None:
+        """Return the exercise's mistake if its baseline has a hazard of the kind in a case, too."""
+        own = self._of_baseline(case, pattern) if self._is_simulated else None
+        found = () if own is None else unsafe(kind, [(case, own)])
+        return _shared(found[0][0]) if found else None
+
+    def of_timed(self, size: Size, variant: Variant, pattern: str) -> Finding | None:
+        """Return the exercise's mistake if its baseline gives wrong results at a timed size, too."""
+        key = size, variant.name
+        if key not in self._timed:
+            found = self._wrong_at(size, variant, pattern)
+            self._timed[key] = _shared(found[0]) if found else None
+        return self._timed[key]
+
+    def _wrong_at(self, size: Size, variant: Variant, pattern: str) -> tuple[Finding, ...]:
+        exercise = self._loaded.exercise
+        if self._baseline is None:
+            return ()
+        try:
+            build = self._baseline.of(variant)
+            problem = Problem(size, build.tunables, variant)
+            plan = make_plan(exercise, problem)
+            inputs = make_inputs(exercise, problem, plan, pattern, rng_for(self._seed, self._loaded.name, "blame"))
+            how = run_costed if self._device.info.estimates else run_whole
+            return wrong_outputs(exercise, problem, how(self._device, build, plan, inputs, self._seed))
+        except BuildFailed:
+            return ()
+
+    @cached_property
+    def _baseline(self) -> Builds | None:
+        """The baseline's builds; None if there is no baseline, or if it is the submission itself."""
+        path = self._loaded.folder / BASELINE
+        is_another = path.is_file() and path.resolve() != self._builds.path.resolve()
+        return Builds(path, self._loaded, self._device) if is_another else None
+
+    @cached_property
+    def _build_mistake(self) -> Finding | None:
+        baseline = self._baseline
+        if baseline is None:
+            return None
+        for variant in variants_of(self._loaded.exercise):
+            if found := _why_not_built(self._builds, variant):
+                own = _why_not_built(baseline, variant) if found.code in BUILT else None
+                return _shared(own) if own and _reason(own) == _reason(found) else None
+        return None
+
+    @property
+    def _is_simulated(self) -> bool:
+        return self._device.info.kind == "simulated"
+
+    def _is_comparable(self, found: Finding) -> bool:
+        """Return whether the baseline may run for a comparison with a failure.
+
+        A real GPU does not survive faults: the simulated one beside it compares those. That one leaves results that
+        are merely wrong to the GPU, because the simulator could be wrong.
+        """
+        if found.code == TIME_LIMIT:
+            return False
+        is_wrong = found.code in MERELY_WRONG and not found.by_luck
+        return is_wrong if not self._is_simulated else not (is_wrong and self._limits.beside_a_gpu)
+
+    def _of_baseline(self, case: Case, pattern: str) -> CaseOutcome | None:
+        """Return the baseline's outcome in a case with one input pattern; None if it is not run."""
+        if self._baseline is None:
+            return None
+        budget = TimeBudget(self._limits.time)
+        runs = CaseRuns(self._loaded, self._device, self._baseline, self._seed, budget, self._limits)
+        try:
+            return runs.outcome(replace(case, patterns=(pattern,)))
+        except BuildFailed:  # `compile` and speed checks report it
+            return None
+
+
+def _shared_failure(found: Finding, outcome: CaseOutcome) -> Finding | None:
+    own = outcome.findings[0]
+    if own.code != found.code and not {own.code, found.code} <= {*WRONG_RESULTS}:
+        return None
+    return replace(_shared(own), by_luck=found.by_luck or found.code in PROOF)
+
+
+def _shared(own: Finding) -> Finding:
+    what = f"The exercise's own baseline {BASELINE} fails here, too: {own.what}"
+    return finding(EXERCISES_MISTAKE, what, evidence=own.evidence)
+
+
+def _why_not_built(builds: Builds, variant: Variant) -> Finding | None:
+    try:
+        builds.of(variant)
+    except BuildFailed as failed:
+        return failed.finding if failed.verdict == "failed" and not failed.fits_others else None
+    return None
+
+
+def _reason(found: Finding) -> str:
+    if found.code in UNFIT:  # the plan may fit each of the files in another way
+        return UNFIT[0]
+    return found.what if found.code == "compile-error" else found.code
