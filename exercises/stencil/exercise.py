@@ -7,6 +7,7 @@ from pytest_gpulab.exercise import Tunable, UsesCheck
 from pytest_gpulab.single_kernel import EDGES, single_kernel
 
 RADIUS = 5
+TILE = concepts.shared_reads(4), concepts.global_traffic(6)
 
 
 def sums_of_rows(x):
@@ -28,7 +29,7 @@ exercise = single_kernel(
         Tunable("TILE_Y", EDGES[1]),
         Tunable("ITEMS_PER_THREAD", (1, 2, 4, 8), default=1),
     ),
-    uses=[UsesCheck("shared-tile", (concepts.shared_reads(4), concepts.global_traffic(6)), 10, (256, 256))],
+    uses=[UsesCheck("shared-tile", TILE, 10, (256, 256))],
     speed={1.4: 10, 3.2: 5, 6.6: 5},
     dimensions=2,
 )

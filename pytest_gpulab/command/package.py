@@ -30,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the package and print its files."""
     from pytest_gpulab.authoring.handout import HandoutError
     from pytest_gpulab.deployment.package import write_package
+    from pytest_gpulab.deployment.weights import WeightError
     from pytest_gpulab.grading.catalogue import BrokenExercise
 
     folders = exercises_in(arguments.exercises)
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         files = write_package(arguments.platform, folders, arguments.out, arguments.image)
     except BrokenExercise as broken:
         raise CommandError(f"{broken.name}: {broken.problems[0]}") from None
-    except HandoutError as error:
+    except (HandoutError, WeightError) as error:
         raise CommandError(str(error)) from None
     except FileExistsError as error:
         raise CommandError(f"{error.filename} exists already") from None

@@ -16,7 +16,7 @@ from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.files.github import SUMMARY
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import Points, points_text, the_only_row
+from pytest_gpulab.reports.students import points_text, the_only_row
 
 from . import child
 from .platforms import PLATFORMS
@@ -90,7 +90,7 @@ def grade(request: Request) -> Outcome:
         text = error.text if isinstance(error, NotGraded) else _as_sentence(request, error)
         formats.write_not_graded(request.platform, request.result, text, context)
         return Outcome(platform.not_graded, f"not graded: {text}", error.log if isinstance(error, NotGraded) else log)
-    points = Points.of(the_only_row(book).checks)
+    points = the_only_row(book).points
     line = f"{points_text(points.earned)} of {points_text(points.graded)} points"
     code = 0 if _has_passed(book) else platform.failed
     return Outcome(code, line, log if platform.is_log_private else "", book.problems)

@@ -18,6 +18,7 @@ from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import listed
 
+from .weights import KEY, WEIGHTS_FILE, text_of, weights_of_course
 from .wheel import constraints, python_version, wheel, wheel_name
 
 PLATFORM_S = 600
@@ -67,18 +68,26 @@ def write_package(platform: str, exercises: Sequence[Path], out: Path, image: st
         OSError: it cannot be written.
         BrokenExercise: an exercise cannot be loaded.
         HandoutError: a hidden case cannot be removed, or an exercise asks for a whole program.
+        WeightError: the course's weights cannot be read.
     """
     if out.exists():
         raise FileExistsError(17, "exists already", str(out))
     catalogue = Catalogue(exercises[0].parent)
     chosen = [_kernels_of(catalogue, folder.name) for folder in exercises]
-    values, layout = _values(chosen, image), LAYOUTS[platform]
+    of_course = weights_of_course(exercises[0].absolute().parents[1])
+    weights = {each.name: of_course[each.name] for each in chosen if of_course.get(each.name, 1) != 1}
+    values, layout = _values(chosen, image, weights), LAYOUTS[platform]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "package"
         _fill(folder, _TEMPLATES / platform, values)
         place = {part: folder / _filled(getattr(layout, part), values) for part in ("grader", "exercises", "skeletons")}
         _write_grader(place["grader"])
         _write_exercises(place["exercises"], chosen, layout)
+        if weights:
+            (place["exercises"] / WEIGHTS_FILE).write_text(text_of(weights), encoding="utf-8")
+        if weights and platform == "docker":  # students run pytest itself
+            lines = text_of(weights).replace("\n", "\n    ").rstrip()
+            (folder / "pytest.ini").write_text(f"[pytest]\n{KEY} =\n    {lines}\n", encoding="utf-8")
         for each in chosen if layout.skeletons else ():
             place["skeletons"].mkdir(parents=True, exist_ok=True)
             shutil.copyfile(_skeleton(each), place["skeletons"] / f"{each.name}.cu")
@@ -97,9 +106,9 @@ def _kernels_of(catalogue: Catalogue, name: str) -> LoadedExercise:
     return loaded
 
 
-def _values(chosen: Sequence[LoadedExercise], image: str) -> dict[str, str]:
+def _values(chosen: Sequence[LoadedExercise], image: str, weights: Mapping[str, float]) -> dict[str, str]:
     names = [each.name for each in chosen]
-    points = sum(check.max_points for each in chosen for check in checks_of(each.exercise))
+    points = sum(check.max_points * weights.get(each.name, 1) for each in chosen for check in checks_of(each.exercise))
     downloads = [f'  <pl-file-download file-name="{name}.cu"></pl-file-download>' for name in names]
     return {
         "TITLE": listed([each.exercise.title for each in chosen], "and"),

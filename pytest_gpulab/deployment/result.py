@@ -18,6 +18,7 @@ from pytest_gpulab.reports.students import Row, graded_points, points_text, the_
 from pytest_gpulab.reports.visibility import for_student
 
 from .child import Ended
+from .weights import weights_of_package
 
 MISSING = "nothing-handed-in"
 
@@ -46,7 +47,7 @@ def gradebook(
         NotGraded: the process wrote no report, an exercise is broken, or too little could be graded for a score.
     """
     data = _read(report, ended, limit_s)
-    book, there = Gradebook(), {each.exercise for each in files.submissions}
+    book, there = Gradebook(weights=weights_of_package(catalogue.folder)), {each.exercise for each in files.submissions}
     grades = list(map(Grade.from_dict, data["grades"]))
     if data["interrupted"]:
         grades = [_completed(grades, _loaded(catalogue, name, ended), limit_s) for name in exercises]

@@ -160,7 +160,7 @@ class Settings:
             seed_given=bool(either("seed")),
             programs=bool(either("programs")),
             course=_class(option, working_folder),
-            weights=dict(map(_weight, ini("gpulab_weights"))),
+            weights=_weights(ini("gpulab_weights")),
             sweep=_sweep(option("gpulab_sweep")),
         )
         _refuse_with_sweep(settings)
@@ -251,11 +251,15 @@ def _seed(text: str | None) -> int:
     return int(text)
 
 
-def _weight(line: str) -> tuple[str, float]:
-    name, equals, number = map(str.strip, line.partition("="))
-    if not name or not equals or not re.fullmatch(r"\d+(\.\d+)?", number, re.ASCII):
-        raise SettingsError(f"gpulab_weights: {line!r} is no weight: write EXERCISE = NUMBER, such as scan = 1.5")
-    return name, float(number)
+def _weights(lines: Sequence[str]) -> Mapping[str, float]:
+    if not lines:
+        return {}
+    from pytest_gpulab.deployment.weights import WeightError, parsed
+
+    try:
+        return parsed(lines)
+    except WeightError as error:
+        raise SettingsError(str(error)) from None
 
 
 def _timeout_s(text: str | None) -> float | None:

@@ -308,3 +308,50 @@ def test_a_wheel_has_every_file_that_is_installed() -> None:
     root = package._TEMPLATES.parents[2]
     assert {path.relative_to(root).as_posix() for path in templates} <= names
     assert not [name for name in names if name.endswith(".pyc")] and os.sep == "/"
+
+
+CONFIGURATIONS = [
+    ("pyproject.toml", '[tool.pytest.ini_options]\ngpulab_weights = ["twice = 2.5", "scan = 3"]\n'),
+    ("pytest.ini", "[pytest]\ngpulab_weights =\n    twice = 2.5\n    scan = 3\n"),
+    ("setup.cfg", "[tool:pytest]\ngpulab_weights = twice = 2.5\n"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), CONFIGURATIONS, ids=[name for name, _ in CONFIGURATIONS])
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_package_carries_the_weights_of_its_exercises(course: Path, platform: str, name: str, text: str) -> None:
+    write(course / name, text)
+    assert packaged(platform) == 0
+    (carried,) = Path("out").rglob("weights.txt")
+    assert carried.read_text() == "twice = 2.5\n" and (carried.parent / "twice/exercise.py").is_file()
+    if platform == "gradescope":
+        assert "with 250 points" in Path("out/NOTES.md").read_text()
+    if platform == "docker":
+        assert Path("out/pytest.ini").read_text() == "[pytest]\ngpulab_weights =\n    twice = 2.5\n"
+
+
+def test_a_grade_on_a_platform_has_the_weight(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(course / "pyproject.toml", CONFIGURATIONS[0][1])
+    assert packaged("gradescope") == 0
+    write(course / "in/twice.cu", RIGHT)
+    command = ["grade", "in", "--for", "gradescope", "--exercises", "out/exercises", "--result", "result.json"]
+    assert main([*command, "--device", "sim"]) == 0
+    result = json.loads(Path("result.json").read_text())
+    assert result["score"] == 225 and "twice x 2.5" in result["output"]
+    assert "225 of 250 points" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("pytest.ini", "[pytest]\ngpulab_weights = twice\n", "gpulab_weights: 'twice' is no weight: write EXERCISE = "),
+        ("pyproject.toml", "[tool", "pyproject.toml: "),
+        ("pytest.ini", "gpulab_weights = 1\n", "pytest.ini: File contains no section headers."),
+    ],
+)
+def test_weights_that_cannot_be_read(
+    course: Path, name: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(course / name, text)
+    assert packaged("gradescope") == 2
+    assert message in capsys.readouterr().err and not Path("out").exists()

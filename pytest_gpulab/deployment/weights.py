@@ -1,0 +1,86 @@
+"""Weights of exercises in totals: as pytest's configuration of a course has them, and as a package carries them."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+WEIGHTS_FILE = "weights.txt"
+"""The file of a package, beside the exercises' folders: a weight per line, as in the configuration."""
+KEY = "gpulab_weights"
+_CONFIGURATIONS = {
+    "pytest.ini": "pytest",
+    ".pytest.ini": "pytest",
+    "pyproject.toml": "tool.pytest.ini_options",
+    "tox.ini": "pytest",
+    "setup.cfg": "tool:pytest",
+}
+"""The files that pytest reads the settings of a course from: the first with the section."""
+
+
+class WeightError(ValueError):
+    """A weight is not written as EXERCISE = NUMBER, or a configuration cannot be read."""
+
+
+def parsed(lines: Iterable[str]) -> dict[str, float]:
+    """Return the weight of each exercise.
+
+    Raises:
+        WeightError: a line is no weight.
+    """
+    found: dict[str, float] = {}
+    for line in filter(None, map(str.strip, lines)):
+        name, equals, number = map(str.strip, line.partition("="))
+        if not name or not equals or not re.fullmatch(r"\d+(\.\d+)?", number, re.ASCII):
+            raise WeightError(f"{KEY}: {line!r} is no weight: write EXERCISE = NUMBER, such as scan = 1.5")
+        found[name] = float(number)
+    return found
+
+
+def weights_of_course(folder: Path) -> dict[str, float]:
+    """Return the weights in pytest's configuration of a course; empty if it has none.
+
+    Raises:
+        WeightError: the configuration cannot be read.
+    """
+    for name, section in _CONFIGURATIONS.items():
+        path = folder / name
+        if path.is_file() and (settings := _section(path, section)) is not None:
+            lines = settings.get(KEY, [])
+            return parsed(lines.splitlines() if isinstance(lines, str) else lines)
+    return {}
+
+
+def weights_of_package(exercises: Path) -> dict[str, float]:
+    """Return the weights that a package carries; empty if it has none."""
+    path = exercises / WEIGHTS_FILE
+    return parsed(path.read_text(encoding="utf-8").splitlines()) if path.is_file() else {}
+
+
+def text_of(weights: Mapping[str, float]) -> str:
+    """Return weights as lines."""
+    return "".join(f"{name} = {weight:g}\n" for name, weight in sorted(weights.items()))
+
+
+def _section(path: Path, section: str) -> Mapping[str, Any] | None:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix == ".toml":
+            found: Any = tomllib.loads(text)
+            for name in section.split("."):
+                found = found.get(name) if isinstance(found, dict) else None
+            return found if isinstance(found, dict) else None
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string(text)
+        return parser[section] if parser.has_section(section) else None
+    except (OSError, ValueError, configparser.Error) as error:
+        raise WeightError(f"{path}: {' '.join(str(error).split())}") from error
