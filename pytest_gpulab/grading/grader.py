@@ -13,7 +13,6 @@ import pytest_gpulab
 from pytest_gpulab.devices.protocol import (
     CannotSimulate,
     Device,
-    DeviceError,
     DeviceInfo,
     DeviceUnavailable,
     OutOfMemory,
@@ -76,7 +75,11 @@ class Grader(CheckGrader):
         self._smallest = limits.smallest if device.info.kind == "simulated" else "none"
         self._shrinker: Shrinker | None = None
         self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
-        self._annotator = self._new_annotator() if annotate else None
+        self._annotator: Annotator | None = None
+        if annotate:
+            from .annotate import Annotator
+
+            self._annotator = Annotator(exercise, path, device, seed, self._budget)
         self._provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
 
     @property
@@ -169,11 +172,6 @@ class Grader(CheckGrader):
 
         return EstimatedCosts(self._loaded, self._device, self._builds, self._seed)
 
-    def _new_annotator(self) -> Annotator:
-        from .annotate import Annotator
-
-        return Annotator(self._loaded, self._path, self._device, self._seed, self._budget)
-
     def _compile(self, check: Check) -> CheckResult:
         try:
             self._builds.of_all(variants_of(self._loaded.exercise))
@@ -212,8 +210,7 @@ class Grader(CheckGrader):
         outcomes = self._outcomes()
         found = unsafe(safe.kind, outcomes)
         if found:
-            pattern = self._cases.failing_pattern(found[0][1])
-            if mistake := self._cases.blame.of_hazard(safe.kind, found[0][1], pattern):
+            if mistake := self._cases.blame.of_hazard(safe.kind, found[0][1], self._cases.failing_pattern(found[0][1])):
                 return check.result("not gradable", (mistake,))
             return check.result("failed", tuple(self._with_smallest(case, each, safe.kind) for each, case in found))
         if all(outcome.verdict == "failed" for _, outcome in outcomes):
@@ -309,8 +306,7 @@ class Grader(CheckGrader):
             return self._uncounted(check, blocked)
         if wrong:
             timed = timed_size(tier, self._device), tier.variant, pattern_of(self._loaded.exercise, tier.variant)
-            mistake = self._cases.blame.of_timed(*timed)
-            return check.result(*(("not gradable", (mistake,)) if mistake else ("failed", wrong)), measurement)
+            return check.result(*self._cases.blame.of_timed(*timed, wrong), measurement)
         if decided == "passed":
             return check.result("passed", (), measurement)
         if decided == "undecided":
@@ -356,15 +352,11 @@ def _verdict_and_finding(error: BaseException) -> tuple[Verdict, Finding] | None
         return error.verdict, error.finding if error.fits_others else because_of("compile", error.finding)
     if isinstance(error, DeviceUnavailable):  # for example, other processes fill the GPU's memory
         return of_error(error)
-    if isinstance(error, (MemoryError, RecursionError)):
-        return of_error(_beyond_python(error))
-    return None
-
-
-def _beyond_python(error: MemoryError | RecursionError) -> DeviceError:
     if isinstance(error, RecursionError):
-        return CannotSimulate("code nested this deeply")
-    return OutOfMemory(f"there is not enough memory to grade this check: {error}".rstrip(": "))
+        return of_error(CannotSimulate("code nested this deeply"))
+    if isinstance(error, MemoryError):
+        return of_error(OutOfMemory(f"there is not enough memory to grade this check: {error}".rstrip(": ")))
+    return None
 
 
 def provenance_of(exercise: Loaded, info: DeviceInfo, seed: int, source_sha256: str) -> Provenance:

@@ -30,7 +30,8 @@ def written(folder: Path, change: tuple[str, str] = ("", ""), naive: str = NAIVE
     """Return the exercise with a mistake."""
     bench = Class(folder)
     assert change[0] in EXERCISE
-    (bench.exercise.folder / "exercise.py").write_text(EXERCISE.replace(*change) if change[0] else EXERCISE)
+    text = EXERCISE.replace(*change) if change[0] else EXERCISE
+    (bench.exercise.folder / "exercise.py").write_text(f"{text}# changed\n")  # its length tells Python that it is new
     (bench.exercise.folder / "naive.cu").write_text(naive)
     bench.exercise = Catalogue(bench.exercise.folder.parent).load("twice")
     return bench
@@ -53,7 +54,7 @@ def blamed(found: dict[str, CheckResult]) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (("np.int32(n))", "np.int64(n))"), "Parameter 3 of `twice` is 4 bytes wide"),
+        (("np.int32(n))", "np.int64(n))"), "Parameter 3 (`n`) of `twice` is `int`"),
         (("np.int32(n))),", "np.int32(n)), 1 << 20),"), "1048576 bytes of shared memory per block"),
         (("cases=(Case(", "headers=('none.cuh',),\n    cases=(Case("), ""),
     ],

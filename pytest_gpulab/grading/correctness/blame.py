@@ -11,7 +11,7 @@ from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, variants_of
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
 from pytest_gpulab.grading.findings import because_of, finding
-from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, PROOF, CheckResult, Finding
+from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, PROOF, CheckResult, Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
 
@@ -43,7 +43,7 @@ class Blame:
         self._has_own_failure = False
         self._shared: dict[str, Finding] = {}  # failures that the baseline shares, by code
 
-        self._timed: dict[tuple[Size, str], Finding | None] = {}
+        self._timed: dict[tuple[Size, str], Finding | None] = {}  # by size and variant
 
     def of_build(self, result: CheckResult) -> CheckResult:
         """Return the result to report for a submission without a build."""
@@ -76,13 +76,16 @@ class Blame:
         found = () if own is None else unsafe(kind, [(case, own)])
         return _shared(found[0][0]) if found else None
 
-    def of_timed(self, size: Size, variant: Variant, pattern: str) -> Finding | None:
-        """Return the exercise's mistake if its baseline gives wrong results at a timed size, too."""
+    def of_timed(
+        self, size: Size, variant: Variant, pattern: str, wrong: tuple[Finding, ...]
+    ) -> tuple[Verdict, tuple[Finding, ...]]:
+        """Return the verdict on wrong results at a timed size, and the findings to report."""
         key = size, variant.name
         if key not in self._timed:
             found = self._wrong_at(size, variant, pattern)
             self._timed[key] = _shared(found[0]) if found else None
-        return self._timed[key]
+        mistake = self._timed[key]
+        return ("not gradable", (mistake,)) if mistake else ("failed", wrong)
 
     def _wrong_at(self, size: Size, variant: Variant, pattern: str) -> tuple[Finding, ...]:
         exercise = self._loaded.exercise
