@@ -231,7 +231,7 @@ def test_a_listing_says_where_instructions_are_counted_by_rules(monkeypatch: pyt
         patch.setattr(flow, "LARGEST", 1)
         assert re.fullmatch(counted_by_rules + r"is too large to follow\.", note())
     monkeypatch.setattr(sass_code, "kernel_blocks", lambda *_: [])
-    assert re.fullmatch(counted_by_rules + r"cannot be read\.", note())
+    assert re.fullmatch(counted_by_rules + r"cannot be read or followed\.", note())
 
 
 def test_every_figure_is_in_the_table_of_metrics(profiles: dict[str, LaunchProfile]) -> None:
