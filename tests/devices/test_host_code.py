@@ -151,6 +151,17 @@ def test_a_kernel_within_a_program_is_the_same_kernel(path: Path) -> None:
     assert device_text(source, HEADERS | headers).host_lines == () or path.parts[-3] == "wrong"
 
 
+MEASURED = sorted(path for folder in ("h200", "benchmarks") for path in (ROOT / "tests" / folder).glob("*.cu"))
+
+
+@pytest.mark.parametrize("path", MEASURED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_measured_kernels_within_a_program_are_the_same(path: Path) -> None:
+    source = path.read_text()
+    program, alone = BEFORE + mixed(source, path.name) + AFTER, "\n" * BEFORE.count("\n") + source
+    found = [[line for line in ptx_of(text, {}) if "_ZNSt17integral" not in line] for text in (program, alone)]
+    assert found[0] == found[1]  # but for constants of headers that no kernel reads
+
+
 def left(source: str) -> str:
     """Return what is left of a text, with single blanks."""
     found = device_text(source, HEADERS).text
@@ -181,13 +192,15 @@ def left(source: str) -> str:
         'extern "C" int f() { return 1; }',
         "void f() try { g(); } catch (...) { }",
         "TEST(reduction, works) { EXPECT_EQ(1, 1); }",
+        "#define BEGIN {\n#define END }\nint f() BEGIN return 1; END\n#undef END",
         "int f()\n#ifdef A\n{ return 1; }\n#else\n{ return 2; }\n#endif",
     ],
 )  # fmt: skip
 def test_host_code_is_taken_out(source: str) -> None:
     kernel = "__global__ void k(int *p) { *p = 1; }"
     text = left(f"{source}\n{kernel}\n{source}\n")
-    text = re.sub(r"#(ifdef A|else|endif)|namespace a::b \{ *\}|extern \"C\" \{ *\}|catch \(...\) \{ \}", "", text)
+    text = re.sub(r"#(ifdef A|else|endif|define BEGIN \{|define END \}|undef END)", "", text)
+    text = re.sub(r"namespace a::b \{ *\}|extern \"C\" \{ *\}|catch \(...\) \{ \}", "", text)
     assert text.strip() == kernel
 
 

@@ -141,12 +141,14 @@ class Macro:
         is_function: whether it has parameters.
         is_complete: whether its body ends with a semicolon or a closing brace, so that a call is a whole declaration.
         pasted: the fixed parts of words that its body pastes together, such as `size_` of `size_##of`.
+        brace: its body if that is a brace, as in `#define BEGIN {`; else empty.
     """
 
     words: frozenset[str]
     is_function: bool
     is_complete: bool
     pasted: frozenset[str] = frozenset()
+    brace: str = ""
 
 
 def define(macros: dict[str, Macro], found: Iterable[Token]) -> None:
@@ -163,7 +165,8 @@ def define(macros: dict[str, Macro], found: Iterable[Token]) -> None:
             if before is not None:  # defined twice, under conditions: both count
                 words, is_complete = words | before.words, is_complete and before.is_complete
                 pasted |= before.pasted
-            macros[name.text] = Macro(words, is_function, is_complete, pasted)
+            brace = body[0].text if len(body) == 1 and body[0].text in ("{", "}") and not is_function else ""
+            macros[name.text] = Macro(words, is_function, is_complete, pasted, brace)
 
 
 def _pasted(body: Sequence[Token]) -> frozenset[str]:
