@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_gpulab.devices.hardware.metrics import LEVELS
+from pytest_gpulab.devices.hardware.metrics import METRICS
 from pytest_gpulab.devices.protocol import LaunchOptions, LineCounters, SourceLine
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.cost.line_shares import ISSUED, TIME_SHARE, with_shares
@@ -55,7 +55,7 @@ def test_nothing_has_no_shares() -> None:
 
 
 def test_the_share_is_called_an_estimate() -> None:
-    assert LEVELS[TIME_SHARE] == "estimated"
+    assert [metric.level for metric in METRICS if metric.name == TIME_SHARE] == ["estimated"]
 
 
 def test_a_conflicting_line_takes_most_of_the_time(device: SimulatedDevice) -> None:

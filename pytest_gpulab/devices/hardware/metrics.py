@@ -109,8 +109,6 @@ METRICS: tuple[Metric, ...] = (
 )  # fmt: skip
 """All metrics, each name once, in the order of the documentation."""
 
-LEVELS: Mapping[str, Level] = {metric.name: metric.level for metric in METRICS}
-
 _ISSUED = "smsp__inst_executed.sum"
 _RATIOS = {
     "smsp__thread_inst_executed_per_inst_executed.ratio": "smsp__thread_inst_executed.sum",
