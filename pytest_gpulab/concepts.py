@@ -121,6 +121,28 @@ def working_lanes(at_least: float, file: str | None = None) -> Bound:
     )
 
 
+def file_share(at_least: float, file: str) -> Bound:
+    """A minimum share of all instructions, by active lanes, that a source file must hold: none is done elsewhere."""
+
+    def measure(usage: Usage) -> float:
+        return _ratio(usage.files.get(file, {}).get(WORKING_LANES, 0.0), usage.counters[WORKING_LANES])
+
+    hint = f"Which code repeats what {file} has? Call its functions instead."
+    return Bound(
+        f"of all instructions are in {file}", measure, at_least=at_least, hint=hint, title="Too much other code"
+    )
+
+
+def instructions(at_most: float) -> Bound:
+    """A maximum of instructions per element, over all active lanes: no work is done twice, or for nothing."""
+
+    def measure(usage: Usage) -> float:
+        return _ratio(usage.counters[WORKING_LANES], math.prod(np.atleast_1d(usage.problem.size)))
+
+    hint = "Which results does no element need? Compute each of them once."
+    return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many instructions", none_is_good=True)
+
+
 def global_traffic(at_most: float) -> Bound:
     """A maximum of global memory traffic, relative to the exercise's `min_bytes`, which it must define."""
 

@@ -128,8 +128,18 @@ def tier(variant: Variant, threshold: float, points: float, required: bool = Fal
     return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**18, variant=variant)
 
 
-def uses(name: str, bound: Bound, points: float, variant: Variant) -> UsesCheck:
-    return UsesCheck(name, (bound,), points, 2**16, required=False, variant=variant)
+def uses(name: str, points: float, variant: Variant, *bounds: Bound) -> UsesCheck:
+    return UsesCheck(name, bounds, points, 2**16, required=False, variant=variant)
+
+
+# A path has 750 to 860 instructions per element. More than FEW, or other code beside the paths: calls for show, which
+# fill the warps.
+FEW = 1300
+FULL_WARPS = (
+    concepts.working_lanes(28, "paths.cuh"),
+    concepts.file_share(0.75, "paths.cuh"),
+    concepts.instructions(FEW),
+)
 
 
 exercise = Exercise(
@@ -145,9 +155,9 @@ exercise = Exercise(
     ),
     safe=(SafeCheck("memory", 2), SafeCheck("barrier", 1), SafeCheck("race", 1), SafeCheck("uninitialised", 1)),
     uses=(
-        uses("full warps two-way", concepts.working_lanes(28, "paths.cuh"), 2, TWO_WAY),
-        uses("full warps eight-way", concepts.working_lanes(28, "paths.cuh"), 3, EIGHT_WAY),
-        uses("coalesced eight-way", concepts.global_traffic(1.5), 3, EIGHT_WAY),
+        uses("full warps two-way", 2, TWO_WAY, *FULL_WARPS),
+        uses("full warps eight-way", 3, EIGHT_WAY, *FULL_WARPS),
+        uses("coalesced eight-way", 3, EIGHT_WAY, concepts.global_traffic(1.5)),
     ),
     speed=(
         tier(TWO_WAY, 1.5, 12, required=True),
