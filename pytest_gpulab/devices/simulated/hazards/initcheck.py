@@ -46,7 +46,7 @@ class Written:
         if alike and self._bits.shape[1] == 1:
             column = np.zeros((1, 1), np.intp)
         elif self._bits.shape[1] != self._columns:
-            self._bits = np.repeat(self._bits, self._columns, axis=1)
+            self._widen()
         flat = self._bits.reshape(-1)
         if nbytes == 4 and len(flat) == len(self._bits):
             flat[address >> address.dtype.type(2)] = _ALL_BYTES
@@ -59,12 +59,18 @@ class Written:
             else:
                 np.bitwise_or.at(flat, index, np.broadcast_to(bits, index.shape))
 
+    def _widen(self) -> None:
+        """Give each column bits of its own. Rows without a written byte take no memory until they are used."""
+        narrow, self._bits = self._bits, np.zeros((len(self._bits), self._columns), np.uint8)
+        rows = np.flatnonzero(narrow[:, 0])
+        self._bits[rows] = narrow[rows]
+
     def reset(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> None:
         """Mark memory that is reused as unwritten."""
         if address.ndim == 0 and lanes.full and self._bits.shape[1] == 1:
             column = np.zeros((1, 1), np.intp)
         elif self._bits.shape[1] != self._columns:
-            self._bits = np.repeat(self._bits, self._columns, axis=1)
+            self._widen()
         flat, first = self._bits.reshape(-1), (address >> address.dtype.type(2)).astype(np.intp)
         for k in range(-(-nbytes // 4)):
             flat[(first + k) * self._bits.shape[1] + column] = 0
@@ -72,7 +78,7 @@ class Written:
     def erase(self, column: IndexArray, address: Value, mask: Mask) -> None:
         """Mark the byte at each address as unwritten, in the lanes of a mask."""
         if self._bits.shape[1] != self._columns:
-            self._bits = np.repeat(self._bits, self._columns, axis=1)
+            self._widen()
         self._complete = False
         index = np.broadcast_to((address >> address.dtype.type(2)) * self._columns + column, mask.shape)[mask]
         inner = np.broadcast_to(address & address.dtype.type(3), mask.shape)[mask].astype(np.uint8)

@@ -55,8 +55,7 @@ def bytes_at(memories: Memories, columns: ThreadColumns, address: int, nbytes: i
         memory = memories.shared if window == SHARED_WINDOW else memories.local
         start, column = address - window, columns.shared if window == SHARED_WINDOW else columns.local
         end = min(start + nbytes, memory.nbytes)
-        words = memory.words[start // 4 : -(-end // 4), column] if start < end else None
-        return None if words is None else words.tobytes()[start % 4 :][: end - start]
+        return memory.column_bytes(start, end, column) if start < end else None
     allocation = memories.arena.find(address)
     if allocation is None:
         return None

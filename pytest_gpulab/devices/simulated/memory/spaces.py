@@ -301,6 +301,7 @@ def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
 
 Range = tuple[int, int]
 """Start and end of a variable in bytes; the end is exclusive."""
+LAZY_BYTES = 16 << 20  # from this size on, memory is filled where it is accessed
 
 
 class Banked:
@@ -308,12 +309,13 @@ class Banked:
 
     def __init__(self, space: str, nbytes: int, columns: int, fill: int) -> None:
         self.space, self.nbytes, self.columns = space, nbytes, columns
-        self._checked: tuple[Value | None, int, Range | None] = (
-            None,
-            0,
-            None,
-        )  # the last checked address: values never change, so it is checked once
-        self.words = np.full((-(-nbytes // 8) * 2, columns), fill * 0x01010101, np.uint32)
+        # the last checked address: values never change, so it is checked once
+        self._checked: tuple[Value | None, int, Range | None] = (None, 0, None)
+        self.words = np.zeros((-(-nbytes // 8) * 2, columns), np.uint32)
+        # The operating system provides zeroed pages on their first use. So large memory holds each byte xor the fill.
+        self._xor = fill if self.words.nbytes >= LAZY_BYTES else 0
+        if not self._xor:
+            self.words.fill(fill * 0x01010101)
 
     def check(self, lanes: Lanes, site: Site, address: Value, bounds: Range | None = None) -> None:
         """Raise KernelFault if any lane is misaligned or outside of `bounds` (default: the whole memory)."""
@@ -359,6 +361,20 @@ class Banked:
             low = self.load(lanes, column, address, unsigned)
             high = self.load(lanes, column, address + address.dtype.type(4), unsigned)
             return (low.astype(U64) | (high.astype(U64) << np.uint64(32))).view(dtype)
+        value = self._load(lanes, column, address, dtype)
+        return self._decoded(value.view(f"u{size}")).view(dtype) if self._xor else value
+
+    def _decoded(self, value: Value) -> Value:
+        """Return stored unsigned values as those that the kernel sees, or the reverse."""
+        return value ^ value.dtype.type(self._xor * 0x01010101 & (1 << 8 * value.dtype.itemsize) - 1)
+
+    def column_bytes(self, start: int, end: int, column: int) -> bytes:
+        """Return the bytes in a range of one column."""
+        raw: bytes = self._decoded(self.words[start // 4 : -(-end // 4), column]).tobytes()
+        return raw[start % 4 :][: end - start]
+
+    def _load(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, dtype: np.dtype[Any]) -> Value:
+        size = dtype.itemsize
         if self._rows(lanes, address, size):
             if address.ndim == 0:
                 return self.words[int(address) >> 2].reshape(1, -1).copy().view(dtype)
@@ -375,6 +391,8 @@ class Banked:
             self.store(lanes, column, address + address.dtype.type(4), (bits >> np.uint64(32)).astype(np.uint32))
             return
         value = value.view(f"u{size}")
+        if self._xor:
+            value = self._decoded(value)
         if self._rows(lanes, address, size):
             if address.size == 1:  # the same for all threads; it may be an array if there is only one block
                 address = address.reshape(())[()]
