@@ -123,8 +123,9 @@ class Shrinker:
         words += ["--size", "x".join(map(str, size))] if isinstance(size, tuple) else ["--n", str(size)]
         for name, values in trial.prepared.inputs.items():
             words += [f"--{name}", as_option(values) or pattern]
-        words += [] if all(map(as_option, trial.prepared.inputs.values())) else ["--seed", str(self._seed)]
-        return shlex.join(words)
+        is_random = not all(map(as_option, trial.prepared.inputs.values()))
+        has_state = self._builds.of(case.variant).module.has_state  # another input runs before, of random values
+        return shlex.join([*words, "--seed", str(self._seed)] if is_random or has_state else words)
 
 
 class _Search:
@@ -261,9 +262,11 @@ class _Search:
         def fails(inputs: Mapping[str, Array]) -> bool:
             nonlocal best
             tried = self._trial(trial.problem.size, inputs)
-            is_failing = tried is not None and self._same(tried) is not None
-            best = tried if tried is not None and is_failing else best
-            return is_failing
+            if tried is None or self._same(tried) is None:
+                return False
+            if all(values is own[name] or as_option(values) is not None for name, values in inputs.items()):
+                best = tried  # a command can repeat it
+            return True
 
         found = next((inputs for inputs in simple_inputs(own, bounds) if fails(inputs)), None)
         small = sum(values.size for values in own.values()) <= MAX_SIMPLIFIED

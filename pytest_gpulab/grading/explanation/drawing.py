@@ -44,6 +44,7 @@ class Drawn:
     """A trial with its figures.
 
     Attributes:
+        trial: with the declared block size if its input is the one of the figures.
         note: what differs from the submission.
         hidden: what the outputs do not show: hazards of a right result, or a larger case that was stopped.
     """
@@ -108,15 +109,20 @@ def _drawn(subject: Subject, request: Request, own: _Runner, trial: Trial) -> Dr
                 if _codes(like) == _codes(trial) and is_readable:
                     values = ", ".join(f"{name} = {value}" for name, (value, _) in changed.items())
                     declared = ", ".join(str(value) for _, value in changed.values())
-                    return runner.figures(
-                        like, f"Drawn with {values} instead of {declared}, where it behaves the same."
-                    )
+                    note = f"Drawn with {values} instead of {declared}, where it behaves the same."
+                    return replace(runner.figures(like, note), trial=trial if _is_same_input(like, trial) else like)
     return own.figures(trial, "")
 
 
 def _is_full(trial: Trial) -> bool:
     """Return True if the threads of a block have an element each."""
     return prod(extents_of(trial.problem.size)) >= prod(trial.prepared.plan.launches[0].block)
+
+
+def _is_same_input(one: Trial, other: Trial) -> bool:
+    mine, theirs = one.prepared.inputs, other.prepared.inputs
+    is_same_size = one.problem.size == other.problem.size
+    return is_same_size and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
 def _codes(trial: Trial) -> list[str]:
