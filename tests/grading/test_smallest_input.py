@@ -18,6 +18,7 @@ from pytest_gpulab.exercise import Case, Exercise, Expected, SafeCheck
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import shrinking
+from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import CheckResult, SmallestInput
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.reports.visibility import for_student
@@ -33,6 +34,23 @@ def device() -> Device:
 
 def correct_and_safe(grader: Grader, exercise: Exercise) -> list[CheckResult]:
     return [grader.run(check) for check in checks_of(exercise) if check.kind in ("compile", "correct", "safe")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "hint"),
+    [
+        ("fails for every n tried", shrinking.EVERY_SIZE),
+        ("fails for every size tried", shrinking.EVERY_SIZE),
+        ("fails for every n tried but n = 256", HINTS["wrong-result"]),
+        ("fails for every n that is at least 2; right for all others tried", HINTS["wrong-result"]),
+        ("", HINTS["wrong-result"]),
+    ],
+)
+def test_sizes_are_to_be_compared_only_if_some_are_right(rule: str, hint: str) -> None:
+    found = finding("wrong-result", "`out`: the only element is wrong.")
+    assert shrinking.with_smallest(found, SmallestInput("n = 1", rule, "gpulab explain")).hint == hint
+    told = replace(found, hint="Usual cause: a lost sign.")
+    assert shrinking.with_smallest(told, SmallestInput("n = 1", rule, "gpulab explain")).hint == told.hint
 
 
 def smallest(device: Device, path: Path, seed: int = 20) -> SmallestInput:

@@ -6,6 +6,7 @@ limit is for kernels that are slow at every size.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
 from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
+from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding, SmallestInput
 from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
@@ -39,6 +41,11 @@ SHRUNK = (
     "uninitialised", "assert", "trap",
 )  # fmt: skip
 """Codes of failures that are shrunk."""
+
+EVERY_SIZE = (
+    "Every size fails. The command above shows what each thread reads and writes for the smallest input: which step "
+    "differs from what you planned?"
+)
 
 Same = Callable[[Trial], "Finding | None"]
 """Returns a trial's finding if the trial fails in the same way."""
@@ -63,6 +70,13 @@ def same_hazard(kind: str, found: Finding) -> Same:
         return next((other for other in seen if (other.code, other.where) == (found.code, found.where)), None)
 
     return same
+
+
+def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
+    """Return a finding with its smallest input; if every size fails, its hint compares no sizes."""
+    every = smallest is not None and re.fullmatch(r"fails for every \w+ tried", smallest.rule)
+    hint = EVERY_SIZE if every and found.hint == HINTS["wrong-result"] else found.hint
+    return replace(found, smallest=smallest, hint=hint)
 
 
 class Shrinker:
@@ -94,7 +108,7 @@ class Shrinker:
             if len(self._found) >= (1 if self._is_first else MAX_SEARCHES):
                 return found
             self._found[key] = self._search(case, found, same or same_failure(found))
-        return replace(found, smallest=self._found[key])
+        return with_smallest(found, self._found[key])
 
     def _search(self, case: Case, found: Finding, same: Same) -> SmallestInput | None:
         try:
