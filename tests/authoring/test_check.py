@@ -108,7 +108,7 @@ FUNCTIONS = {
         "no launch of the plan uses the buffer 'in'",
     ),
     "a misspelt buffer": (('("in", "out", np', '("in", "output", np'), "no buffer is called 'output'"),
-    "a scalar of 8 bytes": (("np.int32(n)", "np.int64(n)"), "Parameter 3 of `shift` is 4 bytes wide"),
+    "a scalar of 8 bytes": (("np.int32(n)", "np.int64(n)"), "of `shift` is `int`, but the grader passes `long long`"),
     "an output of another type": (
         ('"output", np.float32', '"output", np.float64'),
         "Parameter 2 (`out`) of `shift` is `float *`, but the grader passes `double *` (`out`)",
