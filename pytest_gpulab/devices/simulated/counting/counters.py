@@ -294,5 +294,8 @@ def _met_again(rows: Rows) -> npt.NDArray[np.intp]:
 def _further_sectors(rows: Rows, again: npt.NDArray[np.intp]) -> int:
     """Return the number of repeated sectors: lanes at one address are serialised, each time with their sectors."""
     warp, lane = np.nonzero(again)
+    if not len(warp):
+        return 0
     sector = np.sort(rows, axis=1)[warp, lane] >> _SECTOR
-    return len(np.unique(np.stack([warp, again[warp, lane], sector]), axis=1).T)
+    sector -= sector.min()
+    return len(np.unique((warp * WARP + again[warp, lane]) * (1 + sector.max()) + sector))
