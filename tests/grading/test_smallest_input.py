@@ -18,6 +18,7 @@ from pytest_gpulab.exercise import Case, Exercise, Expected, SafeCheck
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import shrinking
+from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import CheckResult, SmallestInput
 from pytest_gpulab.grading.grader import Grader
@@ -49,6 +50,9 @@ def correct_and_safe(grader: Grader, exercise: Exercise) -> list[CheckResult]:
 def test_sizes_are_to_be_compared_only_if_some_are_right(rule: str, hint: str) -> None:
     found = finding("wrong-result", "`out`: the only element is wrong.")
     assert shrinking.with_smallest(found, SmallestInput("n = 1", rule, "gpulab explain")).hint == hint
+    swapped = "fails for every size where width and height differ; right for all others tried"
+    beyond = finding("out-of-bounds", "`out[37]` written")
+    assert shrinking.with_smallest(beyond, SmallestInput("n = 1", swapped, "gpulab explain")).hint == TRANSPOSED
     told = replace(found, hint="Usual cause: a lost sign.")
     assert shrinking.with_smallest(told, SmallestInput("n = 1", rule, "gpulab explain")).hint == told.hint
 

@@ -20,6 +20,7 @@ from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
 from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
+from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding, SmallestInput
 from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake
@@ -46,6 +47,11 @@ EVERY_SIZE = (
     "Every size fails. The command above shows what each thread reads and writes for the smallest input: which step "
     "differs from what you planned?"
 )
+RULE_HINTS = (
+    ("wrong-result", r"^fails for every \w+ tried$", EVERY_SIZE),
+    ("out-of-bounds", "where width and height differ", TRANSPOSED),
+)
+"""Code, words in the rule, and the hint in place of the code's general hint."""
 
 Same = Callable[[Trial], "Finding | None"]
 """Returns a trial's finding if the trial fails in the same way."""
@@ -73,10 +79,12 @@ def same_hazard(kind: str, found: Finding) -> Same:
 
 
 def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
-    """Return a finding with its smallest input; if every size fails, its hint compares no sizes."""
-    every = smallest is not None and re.fullmatch(r"fails for every \w+ tried", smallest.rule)
-    hint = EVERY_SIZE if every and found.hint == HINTS["wrong-result"] else found.hint
-    return replace(found, smallest=smallest, hint=hint)
+    """Return a finding with its smallest input; a general hint follows the rule of the sizes that fail."""
+    failing = smallest.rule if smallest else ""
+    for code, words, hint in RULE_HINTS:
+        if found.hint == HINTS[code] and re.search(words, failing):
+            return replace(found, smallest=smallest, hint=hint)
+    return replace(found, smallest=smallest)
 
 
 class Shrinker:
