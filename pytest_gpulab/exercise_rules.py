@@ -97,7 +97,8 @@ def _launch(launch: Launch, buffer_names: set[str]) -> Iterator[str]:
     yield from field_problems(launch, where)
     for name in ("grid", "block", "args"):
         if not isinstance(value := getattr(launch, name), tuple):
-            yield f"{where}: `{name}` must be a tuple, but is {value!r}; a tuple of one needs a comma: ({value!r},)"
+            fix = "write (...)" if isinstance(value, list) else f"a tuple of one needs a comma: ({value!r},)"
+            yield f"{where}: `{name}` must be a tuple, but is {value!r}; {fix}"
             return
     for name, extents in (("grid", launch.grid), ("block", launch.block)):
         if not 1 <= len(extents) <= 3 or not all(map(_is_count, extents)):

@@ -61,6 +61,9 @@ def _loaded(catalogue: Catalogue, name: str, report: Report) -> Loaded | None:
         return None
     report.points = points_by_kind(loaded.exercise)
     report.defects += readme_problems(loaded.exercise, loaded.folder / "README.md")
+    if all(case.hidden for case in loaded.exercise.cases):
+        what = "every case is hidden: `gpulab handout` can write no copy for students"
+        report.defects.append(Defect(what, str(loaded.folder / "exercise.py"), "Leave a case visible.", "warning"))
     missing = [header for header in loaded.exercise.headers if not (loaded.folder / header).is_file()]
     for header in missing:
         what = f"`headers` has {header!r}, but there is no such file beside it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator
                     accepted[wrong] = accepted.get(wrong, True) and passes
             except InstructorsMistake as mistake:
                 problem = of_finding(mistake.finding, where)
-                yield Defect(f"{problem.what} (in case {case.name!r}, pattern {pattern!r})", problem.where)
+                yield replace(problem, what=f"{problem.what} (in case {case.name!r}, pattern {pattern!r})")
                 return  # the same mistake in other cases would only repeat it
     if not varies:
         what = "`inputs` gives the same values for every seed, so that a kernel can store the results"

@@ -17,6 +17,17 @@ _ADVICE = {  # where the exercise may be wrong and the kernel right
 }
 _ROUNDING = "The tolerance is 0. If results may be rounded, give one: pytest_gpulab.numerics has bounds."
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)|^(?P<place>\S+\.py), line (?P<number>\d+)')
+_FIGURES = re.compile(r"is (-?\d+\.\d[\d.e+-]*), expected (-?\d[\d.e+-]*)")
+PARAMETERS = {
+    "plan": "problem",
+    "inputs": "problem, pattern, rng",
+    "reference": "problem, inputs",
+    "reference_at": "problem, inputs, places",
+    "mistakes": "problem, inputs",
+    "size": "tunables",
+    "min_bytes": "problem",
+}
+"""The parameters of an exercise's functions."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +100,18 @@ def of_finding(found: Finding, where: str) -> Defect:
     frames = [match for match in frames if Path(match["file"] or match["place"]).parent == Path(where).parent]
     stated = _FRAME.search(found.what.partition(": ")[2])
     match = stated or (frames[-1] if frames else None)
+    instead = _signature(found)
     if match is None:
-        return Defect(found.what, found.where or where)
+        return Defect(found.what, found.where or where, instead)
     place = f"{match['file'] or match['place']}:{match['line'] or match['number']}"
-    return Defect(found.what.replace(f"{match[0]}: ", ""), place)
+    return Defect(found.what.replace(f"{match[0]}: ", ""), place, instead)
+
+
+def _signature(found: Finding) -> str:
+    """Return the parameters of the exercise's function that raised an error of types; empty for another error."""
+    name = found.what.partition("`")[2].partition("`")[0]
+    is_of_types = bool(found.evidence) and found.evidence[-1].startswith(("TypeError", "AttributeError"))
+    return f"It is called as {name}({PARAMETERS[name]})." if is_of_types and name in PARAMETERS else ""
 
 
 def of_findings(findings: Sequence[Finding], prefix: str, where: str) -> Defect:
@@ -104,6 +123,12 @@ def of_findings(findings: Sequence[Finding], prefix: str, where: str) -> Defect:
         own = of_finding(first, where)
         return Defect(f"{prefix}: {own.what}", own.where)
     figures = next((f" {line}" for line in first.evidence if " expected " in line), "")
-    is_rounding = first.code == "wrong-result" and "." in figures and "allowed error" not in figures
+    is_rounding = first.code == "wrong-result" and "allowed error" not in figures and _is_near(figures)
     advice = _ROUNDING if is_rounding else _ADVICE.get(first.code, first.hint)
     return Defect(f"{prefix}: {first.what}{figures}", where, advice)
+
+
+def _is_near(figures: str) -> bool:
+    """Return True if two figures with decimals, `is 1.5, expected 1.6`, differ by a tenth of a per cent at most."""
+    pair = _FIGURES.search(figures)
+    return pair is not None and abs(float(pair[1]) - float(pair[2])) <= 1e-3 * abs(float(pair[2]))

@@ -87,6 +87,9 @@ def _of_started_skeleton(loaded: LoadedExercise, device: Device, seed: int) -> I
 
 def _of_solutions(folder: Path, graded: Callable[[Path], list[CheckResult]]) -> Iterator[Defect]:
     expected_file = folder / EXPECTED_FILE
+    if not folder.is_dir():
+        yield Defect("there are no solutions", str(folder), "Name the folder as the exercise.", level="warning")
+        return
     if not expected_file.is_file():
         yield Defect("there are no expected verdicts for the solutions", str(expected_file), level="warning")
         return

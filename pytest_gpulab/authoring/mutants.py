@@ -23,6 +23,7 @@ from pytest_gpulab.grading.time_limits import TimeLimits
 
 from .defects import Defect, Report
 from .mutator import Mutant, mutants
+from .plans import text_of
 
 LIMITS = CaseLimits(TimeLimits(case_s=2.0, file_s=10.0), smallest="none")
 MOST_PER_SOLUTION = 200
@@ -72,7 +73,7 @@ def check_mutants(
     counts, end_s = Counter[Status](), time.monotonic() + limit_s
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / f"{loaded.name}.cu"
-        originals = {path: machine_code(path.read_text(encoding="utf-8"), loaded) for path in solutions}
+        originals = {path: machine_code(text_of(path), loaded) for path in solutions}
         correct = [path for path in solutions if _is_correct(path, loaded, device, copy, seed)]
         chosen = list(_in_turns(correct, seed))
         if not chosen:
@@ -91,13 +92,13 @@ def check_mutants(
 
 
 def _is_correct(path: Path, loaded: LoadedExercise, device: Device, copy: Path, seed: int) -> bool:
-    found = outcome_of(path.read_text(encoding="utf-8"), loaded, device, copy, None, seed)
+    found = outcome_of(text_of(path), loaded, device, copy, None, seed)
     return found.status == "survived"
 
 
 def _in_turns(solutions: Sequence[Path], seed: int) -> Iterator[tuple[Path, Mutant]]:
     """Yield mutants of all solutions in turn, so that each has some within the time."""
-    sources = {path: path.read_text(encoding="utf-8") for path in solutions}
+    sources = {path: text_of(path) for path in solutions}
     made = [
         [(path, mutant) for mutant in mutants(source, MOST_PER_SOLUTION, seed, pairs=False) if not _is_declared(mutant)]
         for path, source in sources.items()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.source.host_code import encoding_of
 from pytest_gpulab.devices.source.tokens import tokens
 from pytest_gpulab.exercise import Case, Exercise, Plan, Problem, SpeedTier, UsesCheck
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -31,6 +32,12 @@ def baselines_of(loaded: LoadedExercise) -> dict[str, Path]:
     """Return the baselines by name, `naive.cu` first."""
     names = dict.fromkeys(["naive.cu", *(tier.baseline for tier in loaded.exercise.speed)])
     return {name: loaded.folder / name for name in names}
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a source, which may be in Latin-1 as a submission may be."""
+    contents = path.read_bytes()
+    return contents.decode(encoding_of(contents))
 
 
 def source_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
@@ -89,7 +96,7 @@ def plan_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
             plan = make_plan(exercise, problem)
         except InstructorsMistake as mistake:
             defect = of_finding(mistake.finding, str(loaded.folder / "exercise.py"))
-            yield Defect(f"{defect.what} (in case {case.name!r})", defect.where)
+            yield replace(defect, what=f"{defect.what} (in case {case.name!r})")
             return  # the same mistake in other cases would only repeat it
         for unused in buffer_use(loaded, plan):
             if unused.what not in seen:
@@ -180,13 +187,13 @@ def started(skeleton: Path) -> Iterator[Path]:
     """Write a copy of a skeleton without its GPULAB_TODO lines, with the same line numbers; remove it afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / skeleton.name
-        copy.write_text(TODO.sub("", skeleton.read_text(encoding="utf-8")), encoding="utf-8")
+        copy.write_text(TODO.sub("", text_of(skeleton)), encoding="utf-8")
         yield copy
 
 
 def _misspelt_marks(loaded: LoadedExercise, device: Device, skeleton: Path) -> Iterator[Defect]:
     """Yield the GPULAB_TODO lines that name no kernel of the plans; students read the name in a message."""
-    text, kernels = skeleton.read_text(encoding="utf-8"), kernels_of(loaded, device)
+    text, kernels = text_of(skeleton), kernels_of(loaded, device)
     for mark in TODO.finditer(text):
         if mark["kernel"] not in kernels:
             line = text.count("\n", 0, mark.start()) + 1
@@ -197,7 +204,7 @@ def _misspelt_marks(loaded: LoadedExercise, device: Device, skeleton: Path) -> I
 
 def _undeclared(loaded: LoadedExercise, path: Path) -> Iterator[Defect]:
     """Yield the required tunables that a file declares by a macro or constant: students read and copy the file."""
-    words = tokens(path.read_text(encoding="utf-8"))
+    words = tokens(text_of(path))
     for tunable in loaded.exercise.tunables:
         if tunable.default is None and not any(declarations(words, tunable.name)):
             instead = f"Write GPULAB_TUNABLE({tunable.name}, value) in its place: students copy this line."

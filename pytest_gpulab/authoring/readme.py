@@ -27,7 +27,11 @@ def readme_problems(exercise: AnyExercise, readme: Path) -> Iterator[Defect]:
     if not readme.is_file():
         yield Defect("there is no README for students", str(readme), level="warning")
         return
-    lines = readme.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = readme.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        yield Defect("the README is not in UTF-8", str(readme), "Save the file as UTF-8.")
+        return
     start = next((number for number, line in enumerate(lines) if _HEADER.match(line)), None)
     if start is None:
         yield Defect("the README has no table `| check | points |`", str(readme), level="warning")

@@ -104,5 +104,5 @@ def exercises_in(folders: Sequence[Path]) -> list[Path]:
 
 
 def _solutions_of(folder: Path, given: Path | None) -> Path | None:
-    solutions = (given.resolve() if given else folder.parents[1] / "solutions") / folder.name
-    return solutions if solutions.is_dir() else None
+    solutions = given.resolve() if given else folder.parents[1] / "solutions"
+    return solutions / folder.name if solutions.is_dir() else None

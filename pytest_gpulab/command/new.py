@@ -11,6 +11,14 @@ from . import CommandError
 
 TEMPLATES = ("1d", "2d", "reduction", "atomic")
 
+RESERVED = """
+alignas alignof and asm auto bitand bitor bool break case catch char class compl const constexpr continue decltype
+default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long
+mutable namespace new noexcept not nullptr operator or private protected public register reinterpret_cast return short
+signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+typename union unsigned using virtual void volatile wchar_t while xor main std
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
@@ -27,6 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     name, course = arguments.name, arguments.folder
     if not (name.isidentifier() and name.isascii()):
         raise CommandError(f"{name!r} is no name of a kernel: use letters, digits and _")
+    if name in RESERVED.split():
+        raise CommandError(f"{name!r} is a word of C++, so no kernel can have this name")
     try:
         written = scaffold(name, arguments.template, course / "exercises", course / "solutions")
     except FileExistsError as error:

@@ -42,10 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
     found = occupancy_by_rules(gpu.architecture, "", needs)
     allowed = ", ".join(f"{name} {blocks}" for name, blocks in blocks_by_resource(gpu.limits, needs).items())
     lines = [
-        f"{gpu.name}, {needs.threads} threads per block, {needs.registers} registers per thread, "
-        f"{needs.shared_bytes} bytes of shared memory per block",
+        f"{gpu.name}, {_counted(needs.threads, 'thread')} per block, {_counted(needs.registers or 0, 'register')} per "
+        f"thread, {_counted(needs.shared_bytes, 'byte')} of shared memory per block",
         f"occupancy   {found.occupancy:.0%}: {found.active_warps} of {gpu.limits.warps} warps, "
-        f"{found.active_blocks} {'block' if found.active_blocks == 1 else 'blocks'} per SM",
+        f"{_counted(found.active_blocks, 'block')} per SM",
         f"limited by  {' and '.join(found.limited_by)}",
         f"limits      blocks per SM that each resource allows: {allowed}",
         "",
@@ -53,6 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _check(needs: BlockNeeds, limits: SmLimits) -> None:

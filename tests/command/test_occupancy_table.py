@@ -29,6 +29,8 @@ def test_the_table_has_a_row_per_block_size_and_marks_the_chosen_one(capsys: pyt
 
 
 def test_one_block_is_singular(capsys: pytest.CaptureFixture[str]) -> None:
+    first = printed(capsys, "--block", "1", "--registers", "1", "--shared", "1", "--gpu", "l4")[0]
+    assert first == "NVIDIA L4, 1 thread per block, 1 register per thread, 1 byte of shared memory per block"
     assert printed(capsys, "--block", "1024", "--gpu", "t4")[1] == "occupancy   100%: 32 of 32 warps, 1 block per SM"
 
 
@@ -51,3 +53,35 @@ def test_a_launch_that_no_gpu_accepts_is_refused(
 ) -> None:
     assert main.main(["occupancy", *words]) == 2
     assert capsys.readouterr().err.startswith(f"gpulab occupancy: {message}")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "block", "registers", "shared", "occupancy", "limiter", "blocks"),
+    [
+        # 37 registers are 1184 per warp, allocated as 1280: 51 warps fit, in fours 48, so 16 blocks of 3 warps
+        ("a100", 96, 37, 8192, "75%: 48 of 64 warps, 16 blocks", "registers", (21, 32, 16, 18)),
+        # a block has 8192 bytes and 1024 of the system; 100 KiB hold 11
+        ("rtx3090", 128, 40, 8192, "92%: 44 of 48 warps, 11 blocks", "shared memory", (12, 16, 12, 11)),
+        # 255 registers are 8160 per warp, allocated as 8192
+        ("l4", 1, 255, 0, "17%: 8 of 48 warps, 8 blocks", "registers", (48, 24, 8, 100)),
+        ("h100", 32, 16, 232448, "2%: 1 of 64 warps, 1 block", "shared memory", (64, 32, 128, 1)),
+    ],
+)
+def test_occupancies_calculated_by_hand(
+    gpu: str,
+    block: int,
+    registers: int,
+    shared: int,
+    occupancy: str,
+    limiter: str,
+    blocks: tuple[int, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--gpu", gpu, "--block", str(block), "--registers", str(registers), "--shared", str(shared)]
+    lines = printed(capsys, *words)
+    allowed = "warps {}, blocks {}, registers {}, shared memory {}".format(*blocks)
+    assert lines[1:4] == [
+        f"occupancy   {occupancy} per SM",
+        f"limited by  {limiter}",
+        f"limits      blocks per SM that each resource allows: {allowed}",
+    ]

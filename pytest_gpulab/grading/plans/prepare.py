@@ -218,7 +218,8 @@ def _kind(value: object) -> str:
 def _not_mappings(expected: Expected) -> str:
     for name in ("values", "tolerance"):
         if not isinstance(value := getattr(expected, name), Mapping):
-            return f"`{name}` must be by output buffer, such as {{'out': ...}}, but is {_kind(value)}"
+            kind = "None" if value is None else _kind(value)
+            return f"`{name}` must be by output buffer, such as {{'out': ...}}, but is {kind}"
     return ""
 
 
@@ -285,13 +286,14 @@ def instructors_code(what: str) -> Iterator[None]:
         yield
     except MemoryError:  # not a mistake of the exercise
         raise
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) or not str(error) else str(error)
+    except (Exception, SystemExit) as error:
+        is_named = isinstance(error, KeyError | SystemExit) or not str(error)
+        text = f"{type(error).__name__}: {error}" if is_named else "; ".join(str(error).splitlines())
         what = f"The exercise's own `{what}` is wrong: {text}"
         raise InstructorsMistake(finding(EXERCISES_MISTAKE, what, evidence=_traceback(error))) from error
 
 
-def _traceback(error: Exception) -> list[str]:
+def _traceback(error: BaseException) -> list[str]:
     """Return the lines of a traceback without the frames of this package, if there are others."""
     described = traceback.TracebackException.from_exception(error)
     own = [frame for frame in described.stack if not Path(frame.filename).is_relative_to(PACKAGE)]

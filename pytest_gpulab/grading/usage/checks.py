@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
+from typing import SupportsFloat
 
 import numpy as np
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device, DeviceError, DisturbedSpace, LaunchProfile
-from pytest_gpulab.exercise import Bound, Problem, Size, Usage, UsesCheck, Variant
+from pytest_gpulab.exercise import Bound, ExerciseError, Problem, Size, Usage, UsesCheck, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, cases_of, made_once, variant_key
 from pytest_gpulab.grading.correctness.checked_launches import CostedRun, run_counted, wrong_outputs
@@ -156,6 +157,8 @@ def counting_device() -> Device:
 
 def kept(bound: Bound, value: float, slack: float = 0.0) -> bool:
     """Return True if a figure keeps its bound, or misses it by at most the share `slack` of it."""
+    if not isinstance(value, SupportsFloat):
+        raise ExerciseError(f"Bound({bound.what!r}): `measure` must return a number, but returns {value!r}")
     if bound.at_most is not None:
         return value <= bound.at_most + slack * (bound.at_most or SLACK_AT_ZERO / SLACK)
     assert bound.at_least is not None  # a bound has one of the two
