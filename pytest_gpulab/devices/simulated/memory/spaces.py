@@ -311,11 +311,10 @@ class Banked:
         self.space, self.nbytes, self.columns = space, nbytes, columns
         # the last checked address: values never change, so it is checked once
         self._checked: tuple[Value | None, int, Range | None] = (None, 0, None)
-        self.words = np.zeros((-(-nbytes // 8) * 2, columns), np.uint32)
         # The operating system provides zeroed pages on their first use. So large memory holds each byte xor the fill.
-        self._xor = fill if self.words.nbytes >= LAZY_BYTES else 0
-        if not self._xor:
-            self.words.fill(fill * 0x01010101)
+        shape = -(-nbytes // 8) * 2, columns
+        self._xor = fill if shape[0] * columns * 4 >= LAZY_BYTES else 0
+        self.words = np.zeros(shape, np.uint32) if self._xor else np.full(shape, fill * 0x01010101, np.uint32)
 
     def check(self, lanes: Lanes, site: Site, address: Value, bounds: Range | None = None) -> None:
         """Raise KernelFault if any lane is misaligned or outside of `bounds` (default: the whole memory)."""
