@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Each input of the exercise has an option of its name: --in 1,2,3. A list may hold repeated values (0*256,1) "
         "and ranges (1..257). Without a size and values, the smallest failing input is shown. Exit code: 0 if the "
-        "result is right, 1 if it is wrong, not safe, or a larger case was stopped, 2 for wrong arguments."
+        "result is right, 1 if it is wrong, not safe, or a larger case fails, 2 for wrong arguments."
     )
     parser.set_defaults(more=[])
 

@@ -375,21 +375,24 @@ def provenance_of(exercise: Loaded, info: DeviceInfo, seed: int, source_sha256: 
     )
 
 
-SEARCHED = CaseLimits(TimeLimits(case_s=2.0, file_s=5.0), smallest="first")
+SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="first")
 """Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
 
 
 def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | Finding | None:
-    """Return the smallest failing input of a submission's first check that has one, or the time limit before it."""
-    grader = Grader(exercise, path, device, seed, limits=SEARCHED)
+    """Return the smallest failing input of a submission's first check that has one, or else its first failure."""
+    grader, first = Grader(exercise, path, device, seed, limits=SEARCHED), None
     for check in checks_of(exercise.exercise):
         if check.kind in ("compile", "correct", "safe") and not check.hidden:
-            for found in grader.run(check).findings:
+            result = grader.run(check)
+            for found in result.findings if result.verdict == "failed" else ():
                 if found.smallest is not None:
                     return found.smallest
+                if first is None and not (found.hidden or found.because):
+                    first = replace(found, what=f"{check.name}: {found.what}")
                 if found.code == TIME_LIMIT:
-                    return replace(found, what=f"{check.name}: {found.what}")
-    return None
+                    return first
+    return first
 
 
 def _dependent(check: Check, case: Case, outcome: CaseOutcome) -> CheckResult:

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_gpulab.command import main
 from pytest_gpulab.grading import grader
+from pytest_gpulab.grading.correctness import shrinking
 from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.time_limits import TimeLimits
 
@@ -63,6 +64,14 @@ def test_a_file_that_reaches_a_time_limit_is_not_right(
     printed = " ".join(capsys.readouterr().out.split())
     assert "out is [528], as it should be time-limit: correct[n=1]: Time limit: " in printed
     assert "time-limit: correct[n=1]" in page.read_text()
+
+
+def test_a_failure_without_a_small_input_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shrinking._Search, "smallest", lambda self: None)
+    code, printed = explain(capsys, ROOT / "tests/wrong/scan/missing_block_sums.cu")
+    assert code == 1 and ", as it should be wrong-result: correct[n=" in printed
 
 
 def test_without_an_input_a_right_kernel_runs_on_a_readable_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ class Drawn:
     Attributes:
         trial: with the declared block size if its input is the one of the figures.
         note: what differs from the submission.
-        hidden: what the outputs do not show: hazards of a right result, or a larger case that was stopped.
+        hidden: what the outputs do not show: hazards of a right result, or the failure of a larger case.
     """
 
     trial: Trial
@@ -63,8 +63,8 @@ class Subject:
         loaded: the exercise.
         path: the submission.
         seed: the seed of random input data.
-        search: returns the smallest failing input of a file, or the time limit that ended the search; None for a
-            file that is known to be right.
+        search: returns the smallest failing input of a file, or else its first failure; None for a file that is known
+            to be right.
     """
 
     loaded: LoadedExercise
@@ -87,7 +87,7 @@ def drawn(subject: Subject, request: Request) -> Drawn:
     found = _drawn(subject, request, own, trial)
     seen = ((found.trial.case, found.trial.outcome),) if found.trial.outcome.verdict == "passed" else ()
     hazards = (hazard for safe in subject.loaded.exercise.safe for hazard, _ in unsafe(safe.kind, seen))
-    return replace(found, hidden=(*hazards, *own.stopped))
+    return replace(found, hidden=(*hazards, *own.failure))
 
 
 def _drawn(subject: Subject, request: Request, own: _Runner, trial: Trial) -> Drawn:
@@ -152,11 +152,11 @@ class _Runner:
 
     Attributes:
         request: that of its smallest failing input, once it was searched and found.
-        stopped: the time limit that ended the search, if it did.
+        failure: the first failure of a file without a smallest failing input.
     """
 
     request: Request | None = None
-    stopped: tuple[Finding, ...] = ()
+    failure: tuple[Finding, ...] = ()
 
     def __init__(self, subject: Subject, path: Path) -> None:
         self._subject, self._path = subject, path
@@ -177,7 +177,7 @@ class _Runner:
             search = subject.search
             found = search(subject.loaded, self._path, subject.device, subject.seed) if search else None
             if not isinstance(found, SmallestInput):
-                self.stopped = () if found is None else (found,)
+                self.failure = () if found is None else (found,)
                 return self._readable()
             request = self.request = request_of(found.command)
         return self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
