@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+from pytest_gpulab.devices.abilities import at_work_on
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case, Problem, Size, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -97,7 +98,9 @@ class Blame:
             plan = make_plan(exercise, problem)
             inputs = make_inputs(exercise, problem, plan, pattern, rng_for(self._seed, self._loaded.name, "blame"))
             how = run_costed if self._device.info.estimates else run_whole
-            return wrong_outputs(exercise, problem, how(self._device, build, plan, inputs, self._seed))
+            with at_work_on(self._device):
+                costed = how(self._device, build, plan, inputs, self._seed)
+            return wrong_outputs(exercise, problem, costed)
         except BuildFailed:
             return ()
 
