@@ -176,7 +176,9 @@ class Spins:
         where, shape = access.lanes.position, access.lanes.shape
         same = self._is_repeated(access)
         full = ~(same & unchanged)
-        new = full if full.all() else full | self._strong.since(self._time[where], access)
+        new = full
+        if not full.all():  # strong writes to shared memory are not kept
+            new = full | (access.memory is None) | self._strong.since(self._time[where], access)
         if not new.any():
             return []
         changing = same & full
