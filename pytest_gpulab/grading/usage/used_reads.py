@@ -29,11 +29,11 @@ COUNTERS: Mapping[DisturbedSpace, tuple[str, ...]] = {
     "shared": tuple(f"gpulab__shared_requests_op_{op}.sum" for op in ("ld", "st", "atom")),
 }
 """Counters that count only as far as the reads of a memory are used: without such reads, writes are useless, too."""
-READS = (
-    12  # to disturb; if a kernel uses a quarter of its reads, 9 or more of them change an output once in 2,500 times
-)
+READS = 12  # to disturb
 ENOUGH = 0.75  # enough of them: other reads may be of threads without an element, or cancel out
-ALL_OF_THE_FIRST = 5  # also enough: half of the runs of an honest kernel; a kernel that uses half has 1 chance in 32
+# Also enough: half of the runs of an honest kernel. By one of the two, a kernel passes that uses half of its reads once
+# in 11 times, one that uses a quarter once in 770 times.
+ALL_OF_THE_FIRST = 5
 LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # time limit per run, in undisturbed runs: the value may end a loop
 
 
