@@ -139,6 +139,16 @@ def test_a_right_result_that_is_luck_fails_with_line_and_thread(bench: Class) ->
     assert (seen.code, seen.where, seen.evidence[-1]) == ("out-of-bounds", "twice.cu:3", cross_check.SEEN)
 
 
+def test_a_safe_check_earns_nothing_if_all_results_are_luck(bench: Class) -> None:
+    unset = KERNEL.replace("if (i < n)", "__shared__ int unset[32];\n    if (i < n)").replace(
+        "2 * in[i]", "2 * in[i] + unset[threadIdx.x]"
+    )
+    found = results(bench, unset)
+    assert {result.verdict for name, result in found.items() if name.startswith("correct[")} == {"failed"}
+    safe = found["safe[memory]"]
+    assert (safe.verdict, safe.points, safe.findings[0].because) == ("failed", 0.0, "correct[n=1]")
+
+
 def test_a_result_by_luck_fails_the_speed_check_even_alone(bench: Class) -> None:
     with closing(bench.grader(READS_BEYOND)) as grader:
         result = grader.run(bench.checks["speedup[0.5x]"])

@@ -108,7 +108,10 @@ class CrossCheck:
         if result.verdict not in ("passed", "failed"):
             return result
         if result.kind == "safe":
-            return _safe(result, self._simulated(result.name), self._unavailable)
+            simulated = self._simulated(result.name)
+            if simulated is not None and self._is_all_luck(simulated):
+                return replace(result, verdict="failed", points=0.0, findings=simulated.findings)
+            return _safe(result, simulated, self._unavailable)
         if result.kind == "correct":
             simulated = self._simulated(result.name)
             if result.verdict == "failed":
@@ -133,6 +136,12 @@ class CrossCheck:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+
+    def _is_all_luck(self, safe: CheckResult) -> bool:
+        """Return whether a `safe` check has no correct case on the simulated GPU, and results on the GPU are luck."""
+        cause = safe.findings[0].because if safe.verdict == "failed" else ""
+        case = self._simulated(cause) if cause in self._checks else None
+        return case is not None and proves_luck(case)
 
     def _exercises_mistake(self, result: CheckResult) -> Finding | None:
         """Return the exercise's mistake behind a result: on the simulated GPU its baseline fails as the submission."""
