@@ -176,7 +176,7 @@ def test_an_unsupported_instruction_is_named_and_gives_no_score(course: Course) 
     result.stdout.fnmatch_lines(
         [
             "twice *not gradable *",
-            "      cannot-simulate: *thread block clusters:*",
+            "      cannot-simulate: *bulk asynchronous copies*",
             "ERROR: twice.cu: 100 of 100 points could not be graded, so there is no score; see the findings",
         ]
     )

@@ -63,7 +63,7 @@ def _children(call: Call, kernel: Kernel, depth: int) -> list[DeviceLaunch]:
     if lost:
         why = f"{len(launches) + lost:,} launches by one kernel; at most {MOST_LAUNCHES:,} may be pending"
     elif launches and depth == MAX_DEPTH:
-        launches, why = [], f"kernels launch kernels to a depth of more than {MAX_DEPTH}"
+        launches, why = [], f"kernels launch kernels to a depth of more than {MAX_DEPTH:,}"
     if why:
         call.session.outcome.add_failure(LaunchFailure(kernel.name, LaunchError(why), call.site))
     return launches

@@ -94,7 +94,7 @@ __device__ cudaError_t cdp_Free(void *memory) { return free(memory), cudaSuccess
 
 __device__ cudaError_t cdp_GetDevice(int *device) { return *device = 0, cudaSuccess; }
 __device__ cudaError_t cdp_GetDeviceCount(int *count) { return *count = 1, cudaSuccess; }
-__device__ cudaError_t cdp_RuntimeGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
+__device__ cudaError_t cdp_RuntimeGetVersion(int *version) { return *version = 6000, cudaSuccess; }  // as on an H100
 __device__ cudaError_t cdp_DeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
     if ((unsigned)attribute >= ATTRIBUTES)
