@@ -134,7 +134,10 @@ def test_printf_flood_is_capped_and_says_so(run: Run) -> None:
 
 
 UNKNOWN = {
-    "red.async": 'asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%0], 1, [%0];" :: "r"(0)); // HERE',
+    "red.async": (
+        'asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.inc.u32 [%0], 1, [%0];" '
+        ':: "r"(0)); // HERE'
+    ),
     "cp.async.bulk": 'asm volatile("cp.async.bulk.prefetch.L2.global [%0], 16;" :: "l"(x)); // HERE',
 }
 
