@@ -306,13 +306,32 @@ def test_a_failed_build_leaves_nothing(cache: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
-def test_the_cache_keeps_the_newer_half_of_too_many(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_another_process_ended_first_stays_because_it_may_be_in_use(cache: Path) -> None:
+    source = cache.parent / "source"
+    source.write_text("faster")
+
+    def overtaken(folder: Path) -> list[Path]:
+        build_cache.built(["key"], Build(source))
+        (folder / "product").write_text("slower")
+        return [source]
+
+    assert (build_cache.built(["key"], overtaken) / "product").read_text() == "FASTER"
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_the_cache_keeps_the_newer_half_of_too_many_and_what_may_be_in_use(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(build_cache, "MAX_ENTRIES", 4)
     source = cache.parent / "source"
     source.write_text("one")
     for key in range(8):
         build_cache.built([str(key)], Build(source))
-    assert len(list(cache.iterdir())) <= 5
+    assert len(list(cache.iterdir())) == 8
+    for path in cache.iterdir():
+        os.utime(path, (0, 0))
+    build_cache.built(["8"], Build(source))
+    assert len(list(cache.iterdir())) == 7
 
 
 def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -20,6 +21,7 @@ from pytest_gpulab.devices.compiler.cache import is_private, key_of
 from pytest_gpulab.devices.system.processes import LOCKS
 
 MAX_ENTRIES = 100
+IN_USE_S = 600.0  # since the last use, for which an entry stays
 _READ = "read.json"
 
 Produce = Callable[[Path], Iterable[Path]]
@@ -43,8 +45,10 @@ def built(key: Iterable[str], produce: Produce) -> Path:
         read = {str(path): _digest(path) for path in produce(fresh)}
         (fresh / _READ).write_text(json.dumps(read))
         _evict(folder.parent)
+        if _is_current(folder):  # another process was faster, and may use its products already
+            return folder
         shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # another process was faster: its products are as good
+        with suppress(OSError):  # another process was faster just now
             fresh.rename(folder)
         return folder
     finally:
@@ -79,8 +83,9 @@ def _digest(path: Path) -> str:
 
 
 def _evict(folder: Path) -> None:
-    """Remove the older half of the entries if there are too many."""
+    """Remove the older half of the entries if there are too many, but for those that may be in use."""
     with suppress(OSError):
-        entries = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        for path in entries[: MAX_ENTRIES // 2] if len(entries) > MAX_ENTRIES else ():
-            shutil.rmtree(path, ignore_errors=True)
+        entries = sorted((path.stat().st_mtime, path) for path in folder.iterdir())
+        for used, path in entries[: MAX_ENTRIES // 2] if len(entries) > MAX_ENTRIES else ():
+            if used < time.time() - IN_USE_S:
+                shutil.rmtree(path, ignore_errors=True)
