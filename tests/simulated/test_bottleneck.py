@@ -76,6 +76,14 @@ KERNELS = {
         out[i] = a;""",
     "many blocks: starting them takes SHARE": """
         if (t == 0) out[blockIdx.x] = i;""",
+    "local memory: accesses to threads' own arrays take SHARE": """
+        float own[16]; for (int k = 0; k < 16; k++) own[k] = t; float a = 0;
+        for (int k = 0; k < 64; k++) { a += own[t & 15]; t = t * 5 + 1; }
+        out[i] = a;""",
+    "local memory: threads' own arrays do not fit into L1; memory bandwidth takes SHARE": """
+        unsigned own[256]; for (int k = 0; k < 256; k++) own[k] = 0;
+        for (int k = 0; k < 256; k++) own[(t / 32 + 17 * k) & 255] += k;
+        out[i] = own[i / 32 & 255];""",
     **TOO_MANY,
 }
 

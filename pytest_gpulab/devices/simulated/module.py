@@ -313,7 +313,7 @@ class SimulatedModule:
         return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics))
 
     def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
-        from pytest_gpulab.devices.simulated.cost.demands import demands
+        from pytest_gpulab.devices.simulated.cost.demands import Resident, demands
         from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures
 
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
@@ -331,9 +331,10 @@ class SimulatedModule:
         )  # fmt: skip
         if counters.workload is None:
             return counted
-        return self._estimated(
-            counted, demands(counters, counters.workload, self._device.arena, self._device.gpu, blocks), shared_bytes
-        )
+        local_bytes = (self.resources(profile.kernel).local_bytes or 0) * threads
+        resident = Resident(local_bytes * found.active_blocks, shared_bytes * found.active_blocks)
+        needs = demands(counters, counters.workload, self._device.arena, self._device.gpu, blocks, resident)
+        return self._estimated(counted, needs, shared_bytes)
 
     def _estimated(self, counted: LaunchProfile, needs: Demands, shared_bytes: int) -> LaunchProfile:
         from pytest_gpulab.devices.hardware.occupancy import achieved_occupancy

@@ -25,6 +25,7 @@ QUESTIONS: Mapping[str, str] = {
     "many blocks": "How much does one block do before it ends, and could a thread do more than one element?",
     "waiting for blocks": "Which value does a block wait for, and how early could another block publish it?",
     "memory bandwidth": "Is every byte read and written only once?",
+    "local memory": "Which of these arrays could be in registers or in shared memory, and how large must they be?",
 }
 
 # The number of accesses is the limit here; their pattern is good already.

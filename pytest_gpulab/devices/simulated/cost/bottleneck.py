@@ -16,7 +16,7 @@ from .model import Estimate
 KINDS = (
     "shared memory", "global memory", "constant memory", "idle lanes", "instructions", "special functions",
     "arithmetic", "barriers", "atomics", "latency", "few blocks", "many blocks", "waiting for blocks",
-    "memory bandwidth",
+    "memory bandwidth", "local memory",
 )  # fmt: skip
 """The first words of the sentences."""
 
@@ -73,6 +73,9 @@ def _instructions(counters: Counters, lines: Sequence[LineCounters], share: str)
 
 def _accesses(counters: Counters, lines: Sequence[LineCounters], needs: Demands, share: str) -> str:
     wavefronts, conflicts = summed(counters, SHARED_WAVEFRONTS), summed(counters, BANK_CONFLICTS)
+    others = needs.global_passes + needs.stored_lines - needs.local_accesses
+    if needs.local_accesses > max(wavefronts, others):
+        return f"local memory: accesses to threads' own arrays take {share}"
     if wavefronts > needs.global_passes and conflicts > CONFLICTS * wavefronts:
         worst = max(lines, key=lambda line: summed(line.counters, BANK_CONFLICTS), default=None)
         if worst is None:
@@ -99,6 +102,8 @@ def _scattered(needs: Demands) -> str:
 
 
 def _bandwidth(needs: Demands, part: str, share: str) -> str:
+    if needs.local_l2_bytes > needs.l2_bytes / 2:
+        return f"local memory: threads' own arrays do not fit into L1; {part} takes {share}"
     scattered = _scattered(needs)
     if scattered:
         return f"global memory: {scattered}; {part} takes {share}"

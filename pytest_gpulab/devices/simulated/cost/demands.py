@@ -10,7 +10,7 @@ import numpy as np
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.counting.counters import Counters
 from pytest_gpulab.devices.simulated.counting.footprint import SECTOR_BYTES, Touched
-from pytest_gpulab.devices.simulated.counting.workload import Workload
+from pytest_gpulab.devices.simulated.counting.workload import LocalTraffic, Workload
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.memory.spaces import Arena
 from pytest_gpulab.devices.simulated.translation.analysis.waits import places_that_wait_for_l2
@@ -42,9 +42,11 @@ class Demands:
 
     Attributes:
         pipes: warp instructions by pipe, see `pipes.pipes`.
-        global_passes: passes of loads through the banks of L1.
-        stored_lines: 128-byte lines that a warp's store or atomic writes to.
-        l2_bytes: bytes between L1 and L2, which include every store.
+        global_passes: passes of loads from global and local memory through the banks of L1.
+        stored_lines: 128-byte lines that a warp's store to such memory or atomic writes to.
+        local_accesses: those of them that are of local memory.
+        l2_bytes: bytes between L1 and L2, which include every store to global memory.
+        local_l2_bytes: those of them that are of local memory.
         memory_bytes: bytes between L2 and memory.
         hot_atomics: passes of atomics at the most contended place: one sector, or 256 or 1024 bytes.
         atomic_passes: passes of all atomics on global memory.
@@ -59,7 +61,9 @@ class Demands:
     pipes: Mapping[str, float]
     global_passes: float
     stored_lines: float
+    local_accesses: float
     l2_bytes: float
+    local_l2_bytes: float
     memory_bytes: float
     hot_atomics: float
     atomic_passes: float
@@ -72,10 +76,32 @@ class Demands:
     most_scattered: Scattered | None = None
 
 
-def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, blocks: int) -> Demands:
-    """Return the demands of a launch, scaled from the blocks that ran to all of its blocks."""
+@dataclass(frozen=True)
+class Resident:
+    """The blocks that an SM holds at once.
+
+    Attributes:
+        local_bytes, shared_bytes: their local and shared memory.
+    """
+
+    local_bytes: int
+    shared_bytes: int
+
+
+def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, blocks: int, resident: Resident) -> Demands:
+    """Return the demands of a launch, scaled from the blocks that ran to all of its blocks.
+
+    Args:
+        counters, workload: counts of the blocks that ran.
+        arena: global memory.
+        gpu: the modelled GPU.
+        blocks: the number of all blocks.
+        resident: memory of an SM's blocks. Without local memory, the assembler keeps the arrays in registers.
+    """
     scale = blocks / workload.blocks
-    l1_missed, fetched, memory_bytes = 0.0, 0.0, 0.0
+    local = workload.local_traffic if resident.local_bytes else LocalTraffic()
+    local_missed, local_moved = _of_local(local, resident, gpu, scale)
+    l1_missed, fetched, memory_bytes = local_missed, 0.0, local_moved
     for touched in workload.footprint.touched(arena):
         missed, read_bytes, written_bytes = _of_array(touched, scale, gpu)
         l1_missed += missed
@@ -91,9 +117,11 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
-        global_passes=workload.passes * scale,
-        stored_lines=workload.stored_lines * scale,
+        global_passes=(workload.passes + local.passes) * scale,
+        stored_lines=(workload.stored_lines + local.stored_lines) * scale,
+        local_accesses=(local.passes + local.stored_lines) * scale,
         l2_bytes=(l1_missed + workload.written_sectors * scale) * SECTOR_BYTES,
+        local_l2_bytes=local_missed * SECTOR_BYTES,
         memory_bytes=memory_bytes,
         hot_atomics=hot,
         atomic_passes=passes,
@@ -117,6 +145,18 @@ def _of_array(touched: Touched, scale: float, gpu: Gpu) -> tuple[float, float, f
         return missed, min(fetched, touched.nbytes), min(written, touched.nbytes)
     partly = min(2 * (1 - touched.filled), 1.0)  # sectors with half or more of their bytes unwritten are read, too
     return missed, fetched, (1 - partly) * written + partly * 2 * touched.written_pairs * FETCH_BYTES * scale
+
+
+def _of_local(local: LocalTraffic, resident: Resident, gpu: Gpu, scale: float) -> tuple[float, float]:
+    """Return sectors of local memory that miss L1, and bytes of memory: what does not fit into a cache misses it."""
+    if not resident.local_bytes:
+        return 0.0, 0.0
+    missed = local.sectors * scale * _excess(resident.local_bytes, gpu.l1_bytes - resident.shared_bytes)
+    return missed, missed * SECTOR_BYTES * _excess(resident.local_bytes * gpu.sms, gpu.l2_bytes)
+
+
+def _excess(nbytes: int, cache_bytes: int) -> float:
+    return min(max(0.0, 1 - cache_bytes / nbytes), 1.0)
 
 
 def _most_scattered(workload: Workload) -> Scattered | None:

@@ -24,11 +24,8 @@ from .joining import Joiner, SharedAccess
 from .requests import Requests, Traffic, Waiting
 from .workload import GlobalAccess, Workload
 
-_WORD, _SECTOR, _SECTORS_OF_LINE = (
-    np.int64(2),
-    np.int64(5),
-    np.int64(2),
-)  # address bits within a word, a sector; within a line, in sectors
+_WORD, _SECTOR, _LINE = np.int64(2), np.int64(5), np.int64(7)  # address bits within a word, a sector, a line
+_SECTORS_OF_LINE = _LINE - _SECTOR
 _WIDE_AT_ONCE = 64  # accesses, and warps per access
 Rows = npt.NDArray[np.int64]
 
@@ -172,6 +169,14 @@ class Counters:
         sectors, count = requests.distinct(_SECTOR)
         self._sectors.add(sectors.view(np.uint64))
         return count
+
+    def local(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Count an access to local memory for the cost model: a word of all lanes of a warp is a line of L1."""
+        if self.workload is not None:
+            rows, repeat = _rows(lanes, address)
+            laid_out = np.where(rows < 0, -1, (rows >> _WORD << _LINE) + (np.arange(WARP) << _WORD))
+            requested = _global_access(site, laid_out, _in_order(laid_out >> _SECTOR), repeat)
+            self.workload.local(site, requested)
 
     def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Count an access to shared memory."""

@@ -18,6 +18,7 @@ from .contention import Contention
 from .footprint import Footprint, Seen
 from .paths import Paths, Rows
 
+WORD_BYTES = 4
 MAX_ISSUED = 1_500_000  # warp instructions of a sample; batches after that are skipped
 MAX_DEPTH = 64  # dependent loads per region
 
@@ -43,6 +44,21 @@ class GlobalAccess:
         return int(counts.sum()) * self.repeat
 
 
+@dataclass
+class LocalTraffic:
+    """The traffic of local memory.
+
+    Attributes:
+        passes: passes of loads through L1.
+        stored_lines: lines of stores.
+        sectors: sectors of both.
+    """
+
+    passes: int = 0
+    stored_lines: int = 0
+    sectors: int = 0
+
+
 class Workload:
     """The cost model's input, collected while a launch runs.
 
@@ -50,6 +66,7 @@ class Workload:
         paths: paths of the warps that ran.
         passes: passes of global loads through L1.
         written_sectors, stored_lines: sectors and lines of global stores and atomics.
+        local_traffic: traffic of local memory.
         contention: costs of contention within an SM.
         by_site: requests, sectors and bytes per memory instruction on global memory.
         issued: warp instructions.
@@ -61,6 +78,7 @@ class Workload:
         self.program = program
         self.paths = Paths(program)
         self.written_sectors = self.stored_lines = self.passes = 0
+        self.local_traffic = LocalTraffic()
         self.by_site: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.footprint = Footprint()
         self.contention = Contention(gpu)
@@ -135,6 +153,15 @@ class Workload:
             self._poll(requested.rows)
         time = self._time * MAX_DEPTH + min(self._depths.get(site.number, 0), MAX_DEPTH - 1)
         self.footprint.access(lanes, site, address, time)
+
+    def local(self, site: Site, requested: GlobalAccess) -> None:
+        """Add an access of a group to local memory, by the addresses of its first words in L1."""
+        words, traffic = -(-site.nbytes // WORD_BYTES), self.local_traffic
+        traffic.sectors += words * requested.total(requested.sectors)
+        if site.modifies:
+            traffic.stored_lines += words * requested.total(requested.lines)
+        else:
+            traffic.passes += words * requested.total(requested.passes)
 
     def _poll(self, rows: Rows) -> None:
         ordered = np.sort(rows, axis=1)

@@ -208,17 +208,20 @@ class Wave:
 
     def load_local(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from local memory."""
-        self.local.check(lanes, site, address)
-        if self.checker is not None:
-            self.checker.access_local(lanes, site, address)
+        self._access_local(lanes, site, address)
         return self._load_banked(self.local, lanes.position, lanes, address, dtype, count)
 
     def store_local(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to local memory."""
+        self._access_local(lanes, site, address)
+        self._store_banked(self.local, lanes.position, lanes, address, values)
+
+    def _access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
         self.local.check(lanes, site, address)
         if self.checker is not None:
             self.checker.access_local(lanes, site, address)
-        self._store_banked(self.local, lanes.position, lanes, address, values)
+        if self.counters is not None:
+            self.counters.local(lanes, site, address)
 
     @staticmethod
     def _load_banked(
