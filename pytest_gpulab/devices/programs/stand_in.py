@@ -6,6 +6,7 @@ import ctypes
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +38,7 @@ _HEADERS = ("cuda_runtime_api.h", "cuda.h")
 _WRAPPED = ("cuda_runtime.h", "cuda_runtime_api.h", "builtin_types.h")  # the last is what nvcc's own code includes
 _EARLIER = "earlier_cuda.h"
 _LIBRARIES = ("libcudart.a", "libcuda.a")  # nvcc links device code (-rdc=true) only with a runtime library
+_HALVES = ("one.cpp", "two.cpp")  # compiled at the same time
 _PROPERTIES = re.compile(r"(struct __device_builtin__ cudaDeviceProp\b.*?\bint +reserved\[)(\d+)(\];)", re.DOTALL)
 _REMOVED = (
     "clockRate", "deviceOverlap", "kernelExecTimeoutEnabled", "computeMode", "maxTexture1DLinear", "memoryClockRate",
@@ -77,21 +79,24 @@ def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
             "".join(f'{{{c}, "{name}", "{text}"}},\n' for c, name, text in error_texts())
         )
         units = [f'#include "{path.name}"\n' for path in sources if path.suffix == ".cpp"]
-        (folder / "all.cpp").write_text("".join(units))
+        for name, half in zip(_HALVES, (units[::2], units[1::2]), strict=True):
+            (folder / name).write_text("".join(half))
         (folder / "missing.c").write_text(_stubs(include, sources))
         (folder / "nothing.c").write_text("")
         _write_headers(folder / "include", include)
         options = (f"-I{folder}", f"-I{SOURCES}", f"-I{folder / 'include'}", f"-I{include}")
-        _compile(toolchain, folder, "all.cpp", *OPTIONS, *options)
-        for name in ("missing.c", "nothing.c"):
-            _compile(toolchain, folder, name, "-xc", "-w", "-O1", "-fPIC", "-c")
+        jobs = [(name, (*OPTIONS, *options)) for name in _HALVES]
+        jobs += [(name, ("-xc", "-w", "-fPIC", "-c")) for name in ("missing.c", "nothing.c")]
+        with ThreadPoolExecutor(len(_HALVES)) as pool:  # the first run of a program waits for it
+            list(pool.map(lambda job: _compile(toolchain, folder, job[0], *job[1]), jobs))
         for name in _LIBRARIES:  # nvlink warns of an archive without members
             subprocess.run(["ar", "rcs", str(folder / name), str(folder / "nothing.o")], check=True)
         return (Path(__file__), *sources, *(include / name for name in (*_HEADERS, "driver_types.h")))
 
     names = (path.name for path in sources)
     folder = built(("stand-in", *toolchain.identity, str(SOURCES), *names, str(include), *OPTIONS), produce)
-    return StandIn((folder / "all.o", folder / "missing.o"), folder / "include", folder)
+    objects = [*(name.replace(".cpp", ".o") for name in _HALVES), "missing.o"]
+    return StandIn(tuple(folder / name for name in objects), folder / "include", folder)
 
 
 def _write_headers(folder: Path, include: Path) -> None:
