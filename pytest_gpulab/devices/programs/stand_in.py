@@ -85,10 +85,10 @@ def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
         (folder / "nothing.c").write_text("")
         _write_headers(folder / "include", include)
         options = (f"-I{folder}", f"-I{SOURCES}", f"-I{folder / 'include'}", f"-I{include}")
-        jobs = [(name, (*OPTIONS, *options)) for name in _HALVES]
-        jobs += [(name, ("-xc", "-w", "-fPIC", "-c")) for name in ("missing.c", "nothing.c")]
+        c = ("-xc", "-w", "-fPIC", "-c")
+        jobs = {**dict.fromkeys(_HALVES, (*OPTIONS, *options)), "missing.c": c, "nothing.c": c}
         with ThreadPoolExecutor(len(_HALVES)) as pool:  # the first run of a program waits for it
-            list(pool.map(lambda job: _compile(toolchain, folder, job[0], *job[1]), jobs))
+            list(pool.map(lambda name: _compile(toolchain, folder, name, *jobs[name]), jobs))
         for name in _LIBRARIES:  # nvlink warns of an archive without members
             subprocess.run(["ar", "rcs", str(folder / name), str(folder / "nothing.o")], check=True)
         return (Path(__file__), *sources, *(include / name for name in (*_HEADERS, "driver_types.h")))
