@@ -120,7 +120,7 @@ def tripled(problem: Any, inputs: Any) -> Expected:
 
 
 class Gpu(Bench):
-    """Grades in the process that holds the GPU; the fake device stands for it."""
+    """Grading runs in the process with the GPU, for which a fake device stands."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, estimates=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from racing_programs import BLOCKS, THREADS, Pair, Statement, built, chosen, limited, places, raced
 
@@ -145,6 +145,15 @@ def built_spoken(program: list[Statement]) -> Callable[[Schedule], LaunchProfile
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=speeches)
+@example(  # of two reads in a row, the first one races
+    program=[
+        Statement("SAY", "t + 99 * b == 5", "0", "data", 1, ""),
+        Statement("SAY", "t + 99 * b == 5", "1", "data", 1, ""),
+        Statement("SWAP", "t + 99 * b == 139", "1", "data", 1, ""),
+        Statement("LOOK", "t + 99 * b == 139", "0", "data", 1, ""),
+        Statement("LOOK", "t + 99 * b == 139", "0", "data", 1, ""),
+    ]
+)
 def test_races_with_fences_equal_those_of_a_brute_force_check(program: list[Statement]) -> None:
     launch, expected = built_spoken(program), Hearsay(program).run()
     for limit in (4, 150, 1 << 21):

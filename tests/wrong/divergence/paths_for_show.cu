@@ -1,4 +1,4 @@
-// Wrong: each lane also takes a path whose result nobody needs, so that most instructions have full warps.
+// Wrong: each lane also takes a path and discards its result, so that most instructions have full warps.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

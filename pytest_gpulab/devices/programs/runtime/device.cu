@@ -1,6 +1,6 @@
 // The runtime library's functions for kernels: a launch is recorded, and runs when its own kernel has ended.
 //
-// Compiled to PTX and linked to programs whose kernels call them; see calls/device_launches.py. In the PTX
+// calls/device_launches.py compiles this file to PTX and links it to programs with such calls in kernels. In the PTX,
 // `__cudaCDP2` replaces `cdp_`: CUDA's headers define the real names as macros.
 #include <stdlib.h>
 

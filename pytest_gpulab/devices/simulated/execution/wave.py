@@ -309,12 +309,14 @@ class Wave:
         values: list[Value],
         wanted: bool,
     ) -> Value:
+        from pytest_gpulab.devices.simulated.memory.atomics import outcome
+
         checker = self.checker if wanted else None  # it is recorded when its outcome is known
         if space == "shared":
             self._access_shared(lanes, site, address, [], check=checker is None)
             found = self._atomic_shared(lanes, operation, address, dtype, values, wanted)
             if checker is not None:
-                checker.access_atomic(lanes, site, None, address, address, *_outcome(operation, found, values))
+                checker.access_atomic(lanes, site, None, address, address, *outcome(operation, found, values))
             return found
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
@@ -331,7 +333,7 @@ class Wave:
             index = offset.astype(np.intp) // dtype.itemsize
             found = _ordered(group, allocation.typed(dtype), index, operation, parts, wanted)
             if checker is not None:
-                checker.access_atomic(group, site, allocation, address, offset, *_outcome(operation, found, parts))
+                checker.access_atomic(group, site, allocation, address, offset, *outcome(operation, found, parts))
             if subset is None:
                 return found
             out.ravel()[_indices(lanes, group)] = found.ravel()
@@ -397,12 +399,3 @@ def _ordered(
     found = apply(view, flat, operation, operands, wanted)
     no_result = np.zeros((), view.dtype)[()]
     return no_result if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))
-
-
-def _outcome(
-    operation: str, found: Value, values: list[Value]
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_] | None]:
-    """Return masks of the lanes that changed nothing, and of those with a failed compare-and-swap (or None)."""
-    from pytest_gpulab.devices.simulated.memory.atomics import is_unchanged
-
-    return is_unchanged(found, operation, values), found != values[0] if operation == "cas" else None

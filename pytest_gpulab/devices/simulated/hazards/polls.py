@@ -204,8 +204,15 @@ class Spins:
         self._location[access.lanes.position], self._time[access.lanes.position] = _location(access), access.time
 
     def read(self, access: MemoryAccess) -> None:
-        """Record a strong read, or an atomic that is one."""
-        self._supersede(self._read[access.lanes.position][self._is_repeated(access)])
+        """Record a strong read, or an atomic that is one, but for lanes that read the same write as before."""
+        repeated, where = self._is_repeated(access), access.lanes.position
+        again = repeated & (self._read[where] >= 0)
+        if access.memory is not None and again.any():  # strong writes to shared memory are not kept
+            is_new = ~again | self._strong.since(self._time[where], access)
+            if not is_new.any():
+                return
+            access, repeated = _chosen(access, is_new), repeated[is_new]
+        self._supersede(self._read[access.lanes.position].ravel()[repeated.ravel()])
         self.acted(access)
         self._fences.add(access.time, "read", access.lanes, access.address, access.memory)
         self._read[access.lanes.position], self._left[access.time] = access.time, access.lanes.n

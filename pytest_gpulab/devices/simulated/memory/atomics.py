@@ -91,9 +91,12 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], retu
     return _by_rank(view, address, order, operation, operands)
 
 
-def is_unchanged(old: Array, operation: str, operands: list[Array]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the lanes that an operation on the old value leaves unchanged."""
-    return np.broadcast_to(_NEW[operation](old, *operands) == old, old.shape)
+def outcome(
+    operation: str, found: Array, operands: list[Array]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_] | None]:
+    """Return masks of the lanes that changed nothing, and of those with a failed compare-and-swap (or None)."""
+    unchanged = np.broadcast_to(_NEW[operation](found, *operands) == found, found.shape)
+    return unchanged, found != operands[0] if operation == "cas" else None
 
 
 def _is_one(values: Array) -> bool:
