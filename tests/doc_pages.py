@@ -96,7 +96,8 @@ _UNSTABLE = [
     (re.compile(r"[\d.]+ %( +[\d.]+[kMG]?)( +[\d.]+)"), "# % # #"),  # a listing's time, instructions and lanes
     (re.compile(r"[\d.]+[kMG]? warp arrivals"), "# warp arrivals"),
     (re.compile(r" \d+%( +)\d+$"), r" #%\1#"),
-    (re.compile(r"because .*; seed \d+"), "because #; seed #"),
+    (re.compile(r"^(gpulab: .* GPU .*), because .*"), r"\1, because #"),
+    (re.compile(r"^gpulab: seed \d+"), "gpulab: seed #"),
     (re.compile(r"--gpulab-seed=\d+\.$"), "--gpulab-seed=#."),
     (re.compile(r" in [\d.]+s( \(\d:\d\d:\d\d\))?"), " in #s"),
     (re.compile(r"^platform .*"), "platform #"),

@@ -158,11 +158,14 @@ class GradingHooks:
 
     def pytest_report_header(self) -> list[str]:
         """Show the device with the reason for it, the seed, and the grading processes."""
+        from pytest_gpulab.reports.terminal.text import as_wide_as, wrapped
+
         first, *more = self.session.device_lines
-        lines = [f"{first}; seed {self.session.settings.seed}", *more]
+        lines = [first, f"seed {self.session.settings.seed}", *more]
         lines += [] if self.parallel is None else self.parallel.header()
         lines += [] if self.class_run is None else [self.class_run.header()]
-        return [f"gpulab: {line}" for line in lines]
+        with as_wide_as(self._columns()):
+            return [part for line in lines for part in wrapped(f"gpulab: {line}")]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -305,16 +308,17 @@ class GradingHooks:
         for line in () if self.parallel is None else self.parallel.summary():
             terminalreporter.write_line(f"gpulab: {line}")
         if not self.config.getoption("collectonly"):
-            with as_wide_as(self._columns(terminalreporter)):
+            with as_wide_as(self._columns()):
                 self._print_results(terminalreporter)
         for line in self._errors:
             terminalreporter.line(f"ERROR: {line}", red=True)
 
-    def _columns(self, terminalreporter: pytest.TerminalReporter) -> int:
+    def _columns(self) -> int:
         """Return the columns for the report: those of the terminal, or of COLUMNS, if there is one."""
         from pytest_gpulab.reports.terminal.text import WIDTH
 
-        is_known = terminalreporter.isatty or "COLUMNS" in os.environ
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        is_known = (reporter is not None and reporter.isatty) or "COLUMNS" in os.environ
         return self.config.get_terminal_writer().fullwidth if is_known else WIDTH
 
     def _print_results(self, terminalreporter: pytest.TerminalReporter) -> None:

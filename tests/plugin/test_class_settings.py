@@ -133,10 +133,10 @@ def test_a_process_grades_on_each_core_that_may_be_used(school: Course, monkeypa
 def test_a_store_elsewhere_is_made_and_named(school: Course, tmp_path: Path) -> None:
     path = tmp_path / "term" / "grades.sqlite"
     result = school.grade(*CLASS, f"--gpulab-store={path}", "--gpulab-seed=12", "-k", "nobody")
-    result.stdout.fnmatch_lines(["gpulab: *; seed 12", f"gpulab: 2 processes; grades are stored in {path}"])
+    result.stdout.fnmatch_lines(["gpulab: seed 12", "gpulab: 2 processes; grades are stored in*", f"*{path}"])
     result.stdout.no_fnmatch_line("Repeat this run*")  # no check was selected
     result = school.grade(*CLASS, f"--gpulab-store={path}", "-k", "nobody")
-    result.stdout.fnmatch_lines(["gpulab: *; seed 12"])
+    result.stdout.fnmatch_lines(["gpulab: seed 12"])
     with closing(sqlite3.connect(path)) as store:
         assert store.execute("SELECT COUNT(*) FROM grade").fetchone() == (0,)
 

@@ -46,7 +46,8 @@ def test_a_class_gets_from_a_cluster_what_it_gets_here(school: Course, cluster: 
     )
     there.stdout.fnmatch_lines(
         [
-            "gpulab: simulated GPU (cost model: NVIDIA H200), because it was requested; seed 7",
+            "gpulab: simulated GPU (cost model: NVIDIA H200), because it was requested",
+            "gpulab: seed 7",
             f"gpulab: the cluster at {cluster.address}, 1 submission at a time; grades are stored in there",
             "gpulab: 3 submissions of 3 students in *handed_in",
             "gpulab: 3/3 graded, 2 with failures*",

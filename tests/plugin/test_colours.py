@@ -59,7 +59,9 @@ def test_the_report_fits_the_terminal(course: Course, monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = course.grade("a", "b", "-v").outlines
     report = lines[next(at for at, line in enumerate(lines) if "gpulab: " in line and "===" in line) :]
-    assert max(len(line) for line in report if "run it: " not in line) <= columns  # a command is not wrapped
+    device = [line for line in lines[: lines.index(report[0])] if line.startswith(("gpulab: ", "  "))]
+    assert max(len(line) for line in (*device, *report) if "run it: " not in line) <= columns  # no command is wrapped
+    assert [line for line in device if line.startswith("gpulab: seed ")]
     header = next(line for line in report if line.startswith("submission"))
     assert {"verdict", "points", "ms", "total"} <= set(header.split())
     assert ("occup." in header, "regs" in header) == (columns > 80, columns > 80)
