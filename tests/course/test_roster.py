@@ -43,9 +43,12 @@ def mistakes(tmp_path: Path, contents: str | bytes) -> list[str]:
         "Student,ID,SIS User ID\n,,,Manual Posting\n    Points Possible,,\nAda Lovelace,17,x\nBob Dylan,18,y\n".replace(
             ",SIS User ID", ",SIS User ID,HW 1"
         ),
+        "OrgDefinedId,Last Name,First Name,HW 1\n17,Lovelace,Ada,\n18,Dylan,Bob,\n",  # Brightspace
+        "Last Name\tFirst Name\tStudent ID\nLovelace\tAda\t17\nDylan\tBob\t18\n".encode("utf-16"),  # Blackboard
+        "roster_identifier,github_username,name\n17,ada-l,Ada Lovelace\n18,,Bob Dylan\n",  # GitHub Classroom
     ],
 )
-def test_tables_of_usual_kinds_are_read(tmp_path: Path, contents: str) -> None:
+def test_tables_of_usual_kinds_are_read(tmp_path: Path, contents: str | bytes) -> None:
     assert roster(tmp_path, contents).students == (ADA, BOB)
 
 
@@ -98,6 +101,15 @@ def test_brightspaces_folders_are_understood(tmp_path: Path) -> None:
     known = roster(tmp_path, "id,name\n17,Ada Lovelace\n18,Bob Dylan\n")
     assert known.student("4711-332211 - Ada Lovelace - Mar 1, 2026 1105 AM") == ADA
     assert known.student("18-332211 - Somebody Else - Mar 1, 2026 905 PM") == BOB
+    assert known.student("4711-332211 - Ada Lovelace - 1 March, 2026 1105 AM") == ADA
+    assert known.student("4711-332211 - Ada Lovelace - 1 March 2026 2105") == ADA
+
+
+def test_a_name_with_the_last_one_first_is_a_name_too(tmp_path: Path) -> None:
+    known = roster(tmp_path, 'Student,ID\n"Lovelace, Ada",17\n"Dylan, Bob",18\n')
+    assert known.student("Ada Lovelace") == known.student("Lovelace, Ada") == Student("17", "Lovelace, Ada")
+    known = roster(tmp_path, "id,first name,last name\n17,Ada,Lovelace\n18,Bob,Dylan\n")
+    assert known.student("Lovelace, Ada") == ADA
 
 
 def test_moodles_name_is_the_first_one(tmp_path: Path) -> None:
@@ -119,7 +131,7 @@ def test_the_absent_the_strangers_and_shared_folders_are_listed(tmp_path: Path) 
     ("contents", "expected"),
     [
         ("", "line 1: no column holds ids: one must be called id (student id, "),
-        ("name,mark\nAda,1\n", "uid, username, email, email address); there are: name, mark"),
+        ("name,mark\nAda,1\n", "username, email, email address); there are: name, mark"),
         ("id,name,ID\n1,a,2\n", "line 1: two columns are called id"),
         ("id,name\n", "there is no student below the header"),
         ("id,name\n17,Ada\n18\n,Bob\n", "line 4: the id is missing"),
@@ -130,7 +142,7 @@ def test_the_absent_the_strangers_and_shared_folders_are_listed(tmp_path: Path) 
         ("id,name\n17,Ada\n\n17,Bob\n", "line 4: the id 17 is already on line 2"),
         ("id,folder\n17,f\n18,F\n", "line 3: the folder F is already on line 2"),
         (b"id,name\n17,Ada\n18,B\xf6b\n", "line 3: this is not UTF-8; save the table as CSV in UTF-8"),
-        ("id,name\n17,Ada\n".encode("utf-16"), "line 1: this is not UTF-8; save the table as CSV in UTF-8"),
+        ("id,name\n17,Ada\n".encode("utf-16")[:-1], "line 2: this is not UTF-8; save the table as CSV in UTF-8"),
     ],
 )
 def test_a_mistake_is_reported_with_its_line(tmp_path: Path, contents: str | bytes, expected: str) -> None:

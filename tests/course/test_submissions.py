@@ -302,7 +302,9 @@ def test_a_folder_named_like_a_source_affects_no_other_student(folder: Path, nam
     assert [each.finding.code for each in found.problems] == ["nothing-handed-in"]
 
 
-@pytest.mark.parametrize("name", ["ada.tar.gz", "ada.7z", "ada.RAR", "ada.tgz", "ada.tar"])
+@pytest.mark.parametrize(
+    "name", ["ada.tar.gz", "ada.7z", "ada.RAR", "ada.tgz", "ada.tar", "ada.zipx", "ada.gz", "ada.tar.Z", "ada.tar.lzma"]
+)
 def test_archives_other_than_zip_are_reported_with_their_student(folder: Path, name: str) -> None:
     write(folder, name)
     write(folder, "bob/scan.cu")
@@ -310,6 +312,15 @@ def test_archives_other_than_zip_are_reported_with_their_student(folder: Path, n
     assert found.students == ("ada", "bob")
     assert [(each.student, each.finding.what) for each in found.problems] == [
         ("ada", "It is an archive, but not a ZIP.")
+    ]
+
+
+def test_an_archive_other_than_zip_that_a_platform_names_is_reported_as_one(folder: Path) -> None:
+    names = ("Ada_1_assignsubmission_file_hw.tar.gz", "bob_102_815_hw.7z", "HW_cid_attempt_2026-03-01-12-00-00_hw.rar")
+    for name in (*names, "dora/hw.tgz"):
+        write(folder, name)
+    assert sorted(each.finding.what for each in collected(folder).problems) == [
+        f"hw.{ending} is an archive, but not a ZIP." for ending in ("7z", "rar", "tar.gz", "tgz")
     ]
 
 
@@ -330,6 +341,31 @@ def test_the_last_attempt_counts_among_files_of_blackboard(folder: Path) -> None
     assert found.students == ("alovelace",)
     assert {each.exercise: each.read() for each in found.submissions}["scan"] == b"2026-03-02-08-30-00"
     assert len(found.submissions) == 2
+
+
+def test_a_file_of_blackboard_belongs_to_the_student_whose_attempt_is_named_first(folder: Path) -> None:
+    write(folder, "HW_mallory_attempt_2026-03-01-12-00-00_x_bob_attempt_2026-03-02-12-00-00_scan.cu")
+    write(folder, "HW_bob_attempt_2026-03-01-12-00-00_scan.cu")
+    found = collected(folder)
+    assert found.students == ("bob", "mallory")
+    assert [(each.student, each.note) for each in found.submissions] == [("bob", "")]
+
+
+@pytest.mark.parametrize(
+    ("heads", "students"),
+    [
+        (("HW 1_ada_l", "HW 1_bob_l", "HW 1_cid"), ("ada_l", "bob_l", "cid")),
+        (("My_HW_ada", "My_HW_bob", "Other_HW_ada", "Other_HW_bob"), ("ada", "bob")),
+        (("Scan_ada", "Reduction_ada"), ("ada",)),
+    ],
+    ids=["underscores in names", "underscores in assignments", "two assignments"],
+)
+def test_the_username_in_a_name_of_blackboard_is_recognised(
+    folder: Path, heads: tuple[str, ...], students: tuple[str, ...]
+) -> None:
+    for head in heads:
+        write(folder, f"{head}_attempt_2026-03-01-12-00-00_scan.cu")
+    assert collected(folder).students == students
 
 
 def test_a_folder_without_students_is_refused(folder: Path) -> None:

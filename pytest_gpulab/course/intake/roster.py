@@ -19,11 +19,11 @@ from .tables import TableMistake, header_of, key_of, records, text_of
 
 MAX_MISTAKES = 20  # a table in another format has one per line
 
-# Titles of columns, the preferred one first, as Moodle, Canvas, Gradescope, PrairieLearn and GitHub write them.
+# Titles of columns, the preferred one first, as learning platforms and GitHub Classroom write them.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": (
         *("id", "student id", "student_id", "sid", "id number", "sis user id", "identifier", "uin", "uid"),
-        *("username", "email", "email address"),
+        *("orgdefinedid", "roster_identifier", "username", "email", "email address"),
     ),
     "name": ("name", "full name", "student name", "student"),
     "first": ("first name", "given name"),
@@ -34,7 +34,9 @@ _NO_STUDENT = ("points possible", "manual posting")  # rows that Canvas writes b
 # The first match counts: the student may have chosen the text after it.
 _OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_.+")
 _OF_CANVAS = re.compile(r"[^_]+_canvas_(?P<id>\d+)")  # the name that `submissions` gives to students of Canvas exports
-_OF_BRIGHTSPACE = re.compile(r"(?P<id>\d+)-\d+ ?- (?P<name>.+) ?- \w+ \d{1,2}, \d{4} \d{3,4} ?[AP]M")
+_OF_BRIGHTSPACE = re.compile(
+    r"(?P<id>\d+)-\d+ ?- (?P<name>.+?) ?- (?:\w+ \d{1,2}|\d{1,2} \w+),? \d{4} \d{3,4}(?: ?[AP]M)?"
+)
 
 
 class RosterError(Exception):
@@ -65,7 +67,7 @@ class Roster:
     def __init__(self, rows: Iterable[_Row]) -> None:
         found = tuple(rows)
         self.students = tuple(row.student for row in found)
-        self._owners = _only_owners((row.student.name, row.student) for row in found)
+        self._owners = _only_owners((name, row.student) for row in found for name in _orders(row.student.name))
         self._owners |= _only_owners((alias, row.student) for row in found for alias in row.aliases)
         self._owners |= {key_of(student.id): student for student in self.students}
         self._owners |= {key_of(row.folder): row.student for row in found if row.folder}
@@ -109,6 +111,15 @@ class Roster:
             if student is not None:
                 by_student[student] += (folder,)
         return {student: own for student, own in by_student.items() if len(own) > 1}
+
+
+def _orders(name: str) -> tuple[str, ...]:
+    """Return a name, and a form of it in the other order: `Lovelace, Ada` and `Ada Lovelace`."""
+    if "," in name:
+        last, _, first = name.partition(",")
+        return name, f"{first.strip()} {last.strip()}"
+    first, _, last = name.rpartition(" ")
+    return (name, f"{last}, {first}") if first else (name,)
 
 
 def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:

@@ -6,7 +6,7 @@ No file of a student raises an exception here, and none affects the submissions 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,8 +29,10 @@ _OF_CANVAS = re.compile(
 )
 # The first match counts: the student chooses the file name after it, which may contain the same words.
 _OF_MOODLE = re.compile(r"(?P<student>.+?_\d+_assignsubmission_file)_(?P<file>.+)")
-_OF_BLACKBOARD = re.compile(r".+_(?P<student>[^_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})_(?P<file>.+)")
-_OTHER_ARCHIVE = re.compile(r"(?P<student>.+?)\.(?:7z|rar|tgz|txz|tbz2?|tar(?:\.(?:gz|bz2|xz|zst))?)", re.IGNORECASE)
+_OF_BLACKBOARD = re.compile(r"(?P<head>.+?_.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})_(?P<file>.+)")
+_OTHER_ARCHIVE = re.compile(
+    r"(?P<student>.+?)(?:\.tar)?\.(?:7z|rar|tar|tgz|txz|tbz2?|tzst|gz|bz2|xz|zst|z|lz|lzh|lzma|zipx|cab)", re.IGNORECASE
+)
 _MACHINES = ("unreadable",)
 
 ONE_STUDENT = "submission"
@@ -136,6 +138,7 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
             problems.append(Unusable("", "", entry.label, entry.fault))
         elif entry.suffix == ".cu":
             problems.append(Unusable("", "", entry.label, NO_STUDENT))
+    by_student = _by_username(by_student)
     if not by_student:
         raise SubmissionsError(f"{source}: there is no student's folder in it; {LAYOUT}")
     students = [_Student.of(name, found, by_name) for name, found in sorted(by_student.items())]
@@ -200,7 +203,7 @@ def _in_a_folder(entry: Entry) -> Entry:
     if moodle := _OF_MOODLE.fullmatch(entry.parts[0]):
         return replace(entry, parts=(moodle["student"], moodle["file"]))
     if blackboard := _OF_BLACKBOARD.fullmatch(entry.parts[0]):
-        parts = (blackboard["student"], blackboard["file"])
+        parts = (blackboard["head"], blackboard["file"])
         return replace(entry, parts=parts, modified_s=_attempted_s(blackboard["time"]), exported=entry.parts[0])
     if canvas := _OF_CANVAS.fullmatch(entry.parts[0]):
         return replace(
@@ -211,6 +214,25 @@ def _in_a_folder(entry: Entry) -> Entry:
             is_late=canvas["late"] is not None,
         )
     return entry
+
+
+def _by_username(by_student: Mapping[str, list[Entry]]) -> dict[str, list[Entry]]:
+    """Return the entries by student, those of Blackboard without the assignment before the username.
+
+    Both may contain `_`. The assignment is the longest beginning that several names share.
+    """
+    heads = {
+        name for name, (first, *_) in by_student.items() if _OF_BLACKBOARD.fullmatch(first.exported.partition("/")[0])
+    }
+    cuts = {head: [at.start() for at in re.finditer("_", head)][::-1] for head in heads}
+    shared = Counter(head[:cut] for head in heads for cut in cuts[head])
+    renamed: dict[str, list[Entry]] = defaultdict(list)
+    for name, found in by_student.items():
+        if name in heads:
+            cut = next((cut for cut in cuts[name] if shared[name[:cut]] > 1), cuts[name][0])
+            name, found = name[cut + 1 :], [replace(each, parts=(name[cut + 1 :], *each.parts[1:])) for each in found]
+        renamed[name] += found
+    return renamed
 
 
 def _attempted_s(time: str) -> float:
@@ -304,6 +326,9 @@ class _Student:
     def _nothing(self) -> Finding:
         if any(entry.suffix == ".cu" for entry in self.others):
             return self._left_out()
+        packed = next((entry.parts[-1] for entry in self.others if _OTHER_ARCHIVE.fullmatch(entry.parts[-1])), None)
+        if packed is not None:
+            return replace(NO_ZIP, what=NO_ZIP.what.replace("It", printable(packed), 1))
         others, advice = sorted(self.others, key=self._rank_as_source), self._advice()
         names = f", but {_first_named(others)}" if others else ""
         what = f"There is no .cu file{names}{advice}."

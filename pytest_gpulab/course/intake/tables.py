@@ -1,7 +1,8 @@
-"""Tables in CSV files: UTF-8, with commas, semicolons or tabs between the cells."""
+"""Tables in CSV files: UTF-8, or UTF-16 with a byte order mark, with commas, semicolons or tabs between the cells."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import io
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SEPARATORS = ",;\t"
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text", and tables of Blackboard
 
 Record = tuple[int, list[str]]
 """The line of a record, from 1, and its cells."""
@@ -30,7 +32,7 @@ def text_of(path: Path) -> str:
     except OSError as error:
         raise TableMistake(f"cannot be read: {error.strerror}") from None
     try:
-        return contents.decode("utf-8-sig")
+        return contents.decode("utf-16" if contents.startswith(UTF_16) else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = contents.count(b"\n", 0, error.start) + 1
         raise TableMistake(f"line {line}: this is not UTF-8; save the table as CSV in UTF-8") from None
