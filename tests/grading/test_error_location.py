@@ -131,6 +131,11 @@ def test_scattered_elements_have_no_pattern(seed: int) -> None:
         (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", error_location.IN_X),
         (Y_AXIS == 0, "only the first row", error_location.IN_Y),
         (
+            (X_AXIS >= 8) | (Y_AXIS >= 8),
+            "everything beyond the first block (8 x 8 elements)",
+            error_location.BLOCK_LEFT_OUT,
+        ),
+        (
             (X_AXIS >= 16) | (Y_AXIS >= 12),
             "the last 4 columns, from column 16 on, and the last 4 rows, from row 12 on",
             error_location.LAST_COLUMNS,

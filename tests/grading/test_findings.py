@@ -229,6 +229,7 @@ TOLD = [
             ("last_vector_dropped", "correct[1x37]", "sum without the last vector", "the loop over the vectors"),
             ("only_the_first_vector", "correct[1x37]", "first vector's term for every", "stays the same"),
             ("only_the_last_term", "correct[97x61]", "term of the last vector alone", "is replaced, in each round"),
+            ("vector_of_each_thread", "correct[5x3, 1 vector]", "result of vectors that are (0, 0)", "below `count`"),
             ("roots_of_squares", "correct[256x256]", "sum of distances", "other than the README's"),
             ("int_distance", "correct[1x37]", "sum of the squares of whole numbers", "drops the fraction"),
         ]

@@ -10,7 +10,7 @@ import pytest
 from block_sums import TREE, changed, graded, line_of
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.grading.compilation.source_quotes import MAX_LINE, MAX_WARNINGS, Quotes
+from pytest_gpulab.grading.compilation.source_quotes import MAX_LINE, MAX_WARNINGS, PRIVATE_ATOMIC, Quotes
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Grade, Provenance
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
@@ -110,6 +110,25 @@ def test_a_failing_kernel_shows_the_compilers_warning_and_a_passing_one_does_not
     assert "(#187-D)" in warning.what and warning.where == line_of(mistaken, "i = 0")
     harmless = changed(TREE, "__shared__", "int never; __shared__")
     assert not any(result.findings for name, result in graded(tmp_path, gpu, harmless).items() if "speedup" not in name)
+
+
+def test_an_atomic_function_on_a_threads_own_array_is_named_with_its_line(gpu: Device, tmp_path: Path) -> None:
+    """The compiler warns of it in another form than usual, and puts a __trap() without a line in its place."""
+    without = changed(TREE, "    __shared__ GPULAB_T tile", "    GPULAB_T tile")
+    mistaken = changed(without, "    if (threadIdx.x == 0) out", "    atomicAdd(&tile[n % 2], 1);\n    out")
+    results = graded(tmp_path, gpu, mistaken)
+    trapped, *warnings = results["correct[n=1]"].findings
+    (warning,) = [each for each in warnings if "atomic" in each.what]
+    assert trapped.code == "trap" and trapped.where == warning.where == line_of(mistaken, "atomicAdd")
+    assert trapped.what == PRIVATE_ATOMIC and results["safe[memory]"].findings[0].what.endswith(PRIVATE_ATOMIC)
+    assert "without `__shared__` is private to each thread" in trapped.hint
+    assert warning.what == "Cannot do atomic on local memory."
+
+
+def test_a_trap_of_the_student_stays_one() -> None:
+    log = "warning: x.cu(2): Warning: Cannot do atomic on local memory\n"
+    trapped, *_ = Quotes("x.cu", "__trap();\n\n").added_to(failed("x.cu:1", "trap"), (log,)).findings
+    assert (trapped.what, trapped.where) == ("It.", "x.cu:1")
 
 
 def test_an_access_beyond_a_threads_own_array_shows_the_arrays_declaration(gpu: Device, tmp_path: Path) -> None:

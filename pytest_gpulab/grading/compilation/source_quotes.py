@@ -11,10 +11,20 @@ from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
 
 MAX_LINE = 90  # most characters of a quoted line
 MAX_WARNINGS = 4
-_WARNING = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): warning #(?P<number>\d+)-D: (?P<text>.*)$", re.M)
+_WARNING = re.compile(
+    r"^(?:warning: )?(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:warning #(?P<number>\d+)-D|Warning): (?P<text>.*)$",
+    re.M,
+)  # the second form is that of the compiler's later stages
 _INDEXED = re.compile(r"(?<![\w.>])([A-Za-z_]\w*)\s*\[")
 _LOCAL_ARRAY = r"^\s*(?!return\b)[A-Za-z_][\w:<>,\s]*\s{0}\s*\[[^\]]*\]\s*[\[;={{,]"
 _MINOR = ("177", "550")  # an unused variable explains little
+_PRIVATE_ATOMIC = "Cannot do atomic on local memory"
+_TRAPPED = "The kernel stopped itself with __trap()"
+PRIVATE_ATOMIC = "An atomic function was called on memory that is private to the thread"
+_PRIVATE_HINT = (
+    "A variable or an array without `__shared__` is private to each thread: no other thread sees it. The compiler "
+    "stops the kernel where an atomic function is called on it."
+)
 
 
 class Quotes:
@@ -31,7 +41,8 @@ class Quotes:
             result: the result of a check.
             logs: the compiler's messages for each variant.
         """
-        findings = tuple(map(self._with_line, result.findings))
+        logs = tuple(logs)
+        findings = tuple(self._with_line(self._with_cause(found, logs)) for found in result.findings)
         has_failed = result.verdict == "failed" and not any(found.because for found in findings)
         if has_failed and result.kind != "compile" and not result.hidden:
             findings += self.warnings(logs)
@@ -44,8 +55,18 @@ class Quotes:
         mine.sort(key=lambda match: (match["number"] in _MINOR, int(match["line"])))
         return tuple(map(self._warning, mine[:MAX_WARNINGS]))
 
+    def _with_cause(self, found: Finding, logs: Iterable[str]) -> Finding:
+        """Return the cause of a __trap() that the compiler inserted for an atomic function, at that function's line."""
+        is_by_compiler = found.code == "trap" and not any("trap" in line for line in self._lines)
+        if not is_by_compiler or not any(_PRIVATE_ATOMIC in log for log in logs):
+            return found
+        place = next((each.where for each in self.warnings(logs) if _PRIVATE_ATOMIC in each.what), "")
+        what, hint = found.what.replace(_TRAPPED, PRIVATE_ATOMIC), "" if found.because else _PRIVATE_HINT
+        return replace(found, what=what, where=place or found.where, hint=hint)
+
     def _warning(self, match: re.Match[str]) -> Finding:
-        what = f"{match['text'][:1].upper()}{match['text'][1:]} (#{match['number']}-D)."
+        number = f" (#{match['number']}-D)" if match["number"] else ""
+        what = f"{match['text'][:1].upper()}{match['text'][1:]}{number}."
         return self._with_line(finding(COMPILER_WARNING, what, f"{self._filename}:{match['line']}"))
 
     def _with_line(self, found: Finding) -> Finding:

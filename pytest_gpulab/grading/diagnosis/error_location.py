@@ -40,6 +40,7 @@ TAIL = (
 AFTER_FIRST_BLOCK = (
     "Usual cause: an index that leaves out the block's number, or a value that a block needs from earlier blocks."
 )
+BLOCK_LEFT_OUT = "Usual cause: an index that leaves out the block's number. Does it contain blockIdx?"
 FROM_BLOCK_ON = "Usual cause: a value that a block needs from earlier blocks, or a limited number of blocks."
 FIRST_BLOCK = (
     "Usual cause: a step that only the first block makes, or must not make because there is no block before it."
@@ -326,6 +327,10 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
         return Pattern(f"all but the element ({y}, {x})")
     good_columns, good_rows = _any(right)
     if right.any() and (right == np.outer(good_rows, good_columns)).all() and not good_rows.all():
+        of_one = (int(good_rows.sum()), int(good_columns.sum()))
+        is_beyond_an_edge = all(length > tile + 1 for length, tile in zip(right.shape, of_one, strict=True))
+        if tiling == of_one and right[0, 0] and is_beyond_an_edge:
+            return Pattern(f"everything beyond the first block ({of_one[1]} x {of_one[0]} elements)", BLOCK_LEFT_OUT)
         below, beside = _along(Axis(~good_rows, None, "row")), _along(Axis(~good_columns, None, "column"))
         return Pattern(f"{beside.what}, and {below.what}", LAST_COLUMNS) if below and beside else None
     return _diagonal(right, tiling)
