@@ -140,12 +140,16 @@ class DisturbedRead:
             `Module.set_constant` has not set keep their values.
         space: the memory.
         seen: the number of reads so far.
+        lanes: the number of reads by lanes so far, of shared memory and if `nth` is negative.
+        from_others: the number of them that return what another thread of the block wrote.
     """
 
     nth: int
     flipped: int
     space: DisturbedSpace = "constant"
     seen: int = 0
+    lanes: int = 0
+    from_others: int = 0
 
 
 PRINT_LIMIT = 16_384  # characters per launch, because every thread may print

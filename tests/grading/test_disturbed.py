@@ -40,7 +40,7 @@ def share(monkeypatch: pytest.MonkeyPatch, ended: int) -> tuple[float, list[floa
 
     monkeypatch.setattr(used_reads, "run_fresh", run)
     nothing: Any = None
-    return used_reads.used_share(nothing, nothing, nothing, {}, np.random.default_rng(1), "shared"), limits_s
+    return used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(1), "shared").counting, limits_s
 
 
 def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own(
@@ -80,7 +80,7 @@ def test_a_maximum_and_a_minimum_use_their_reads(
     monkeypatch.setattr(used_reads, "run_fresh", run)
     nothing: Any = None
     shares = [
-        used_reads.used_share(nothing, nothing, nothing, {}, np.random.default_rng(seed), "shared")
+        used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(seed), "shared").counting
         for seed in range(50)
     ]
     assert shares == [1.0] * 50

@@ -136,11 +136,26 @@ def test_reads_of_shared_memory_count_if_their_values_are_used(
 ) -> None:
     assert graded(tmp_path, gpu, TREE, asking(bound))["uses[idea]"].verdict == "passed"
     idle = f"""__shared__ volatile int idle[BLOCK_SIZE * {stride}];
-    for (int k = 0; k < 30; ++k) idle[threadIdx.x * {stride}] = k + idle[threadIdx.x * {stride}];
+    for (int k = 0; k < 30; ++k) {{
+        idle[threadIdx.x * {stride}] = k;
+        __syncwarp();
+        int dropped = idle[(threadIdx.x ^ 1) * {stride}];
+        __syncwarp();
+    }}
     if (threadIdx.x"""
     found, *_ = graded(tmp_path, gpu, changed(SERIAL, "if (threadIdx.x", idle), asking(bound))["uses[idea]"].findings
     assert found.what.endswith(what)
     assert found.evidence[-1] == "reads of shared memory that affect an output: 0 of 12"
+
+
+def test_shared_memory_that_only_its_writer_reads_is_not_used(gpu: Device, tmp_path: Path) -> None:
+    detour = """__shared__ volatile GPULAB_T own;
+    for (int k = 0; k < 30; ++k) { own = sum; sum = own; }
+    out[blockIdx.x] = weight * sum;"""
+    source = changed(SERIAL, "out[blockIdx.x] = weight * sum;", detour)
+    found, *_ = graded(tmp_path, gpu, source, asking(concepts.bank_conflicts(0.1)))["uses[idea]"].findings
+    assert found.what.endswith("Shared memory is hardly used: 0 accesses per warp; this check requires 1.")
+    assert found.evidence[-1] == "values read from shared memory that another thread wrote: 0 %"
 
 
 def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A read of constant memory, by one warp, that gives other values than memory holds."""
+"""A read of constant or shared memory, by one warp, that gives other values than memory holds."""
 
 from __future__ import annotations
 
@@ -61,3 +61,36 @@ def test_a_variable_that_is_reset_counts_as_not_set() -> None:
     module.reset_variables()
     module.launch("odd_warps_only", (BLOCKS,), (THREADS,), (out,), options=LaunchOptions(disturbed=read))
     assert (out.get() == 0).all() and read.seen == BLOCKS
+
+
+SHARED = """
+__global__ void through_shared(int *out) {
+    __shared__ volatile int words[96];
+    unsigned t = threadIdx.x, i = blockIdx.x * 96 + t;
+    STORE
+    __syncthreads();
+    out[i] = READ;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "read", "lanes", "from_others"),
+    [
+        ("words[t] = t;", "words[t]", 96, 0),
+        ("words[t] = t;", "words[95 - t]", 96, 96),
+        ("words[t] = t;", "words[0]", 96, 95),
+        ("words[t] = 0; atomicExch((int *)words + t, t);", "words[t]", 96, 0),
+        ("words[t] = 0; __syncthreads(); atomicAdd((int *)words + 95 - t, t);", "words[t]", 96, 96),
+        ("((volatile char *)words)[4 * t] = t;", "((volatile char *)words)[4 * t]", 96, 0),
+        ("words[t] = t;", "t < 48 ? words[t ^ 1] + words[t] : 0", 96, 48),
+        ("if (t < 48) *(double *)(words + 2 * t) = t;", "t < 48 ? *(double *)(words + 2 * t) : 0", 48, 0),
+        ("if (t < 24) *(int4 *)(words + 4 * t) = make_int4(t, t, t, t);", "words[t]", 96, 95),
+    ],
+)
+def test_reads_of_other_threads_values_are_counted(store: str, read: str, lanes: int, from_others: int) -> None:
+    device, counted = SimulatedDevice(), DisturbedRead(-1, 0, "shared")
+    module = device.compile(SHARED.replace("STORE", store).replace("READ", read))
+    out = device.array(np.zeros(3 * 96, np.int32))
+    module.launch("through_shared", (3,), (96,), (out,), options=LaunchOptions(disturbed=counted))
+    assert (counted.lanes, counted.from_others) == (3 * lanes, 3 * from_others)

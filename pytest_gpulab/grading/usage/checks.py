@@ -24,7 +24,7 @@ from pytest_gpulab.grading.speed.costs import min_bytes, pattern_of, size_text
 from pytest_gpulab.grading.speed.estimate import EstimatedCosts
 
 from .second_size import jittered
-from .used_reads import COUNTERS, READS, used_share
+from .used_reads import COUNTERS, used_reads
 
 MAX_LINES_NAMED = 3  # the worst first
 MANY = 100  # figures from here on are shown without decimals
@@ -106,10 +106,9 @@ class Usages:
             if not _broken(check.all_bounds, _with_used(whole, space, 0.0), {}, slack):
                 continue
             build = self._builds.of(check.variant)
-            share = used_share(self._device, build, costed.plan, costed.inputs, rng, space)
-            unused = f"reads of {space} memory that affect an output: {READS * share:.0f} of {READS}"
-            if broken := _broken(check.all_bounds, _with_used(whole, space, share), {}, slack):
-                return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
+            used = used_reads(self._device, build, costed.plan, costed.inputs, rng, space)
+            if broken := _broken(check.all_bounds, _with_used(whole, space, used.counting), {}, slack):
+                return tuple(replace(found, evidence=(*found.evidence, used.evidence)) for found in broken)
         return ()
 
     def _broken_when_costed(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:

@@ -2,13 +2,16 @@
 
 A kernel can read such memory for show, and take the values from elsewhere. So some reads, chosen at random, give
 other values, one per run: first a larger one, then a smaller one. If the kernel uses the values, an output changes.
+
+Shared memory is for values that other threads need. So reads of a thread's own values count as far as a tree needs
+them: it reads one own value with each of another thread.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,17 +37,44 @@ ENOUGH = 0.75  # enough of them: other reads may be of threads without an elemen
 # Also enough: half of the runs of an honest kernel. By one of the two, a kernel passes that uses half of its reads once
 # in 11 times, one that uses a quarter once in 770 times.
 ALL_OF_THE_FIRST = 5
+FROM_OTHERS = 0.5  # enough shared reads of other threads' values; if there are fewer, only a part of all reads counts
 LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # time limit per run, in undisturbed runs: the value may end a loop
 
 
-def used_share(
+@dataclass(frozen=True)
+class UsedReads:
+    """The used share of reads from a memory.
+
+    Attributes:
+        share: the share that the outputs depend on.
+        from_others: the share of values that another thread of the block wrote; 1 for constant memory.
+    """
+
+    space: DisturbedSpace
+    share: float
+    from_others: float = 1.0
+
+    @property
+    def counting(self) -> float:
+        """The share of reads that count as a use of the memory."""
+        return self.share * min(1.0, self.from_others / FROM_OTHERS)
+
+    @property
+    def evidence(self) -> str:
+        """The share that is too small, for a finding."""
+        if self.from_others < FROM_OTHERS:
+            return f"values read from shared memory that another thread wrote: {100 * self.from_others:.2g} %"
+        return f"reads of {self.space} memory that affect an output: {READS * self.share:.0f} of {READS}"
+
+
+def used_reads(
     device: Device,
     build: Build,
     plan: Plan,
     inputs: Mapping[str, Array],
     rng: np.random.Generator,
     space: DisturbedSpace,
-) -> float:
+) -> UsedReads:
     """Return the used share of a submission's reads; of constant memory, only the plan's constants can be used.
 
     Args:
@@ -59,8 +89,9 @@ def used_share(
     begin_s = time.perf_counter()
     undisturbed = _undisturbed(device, build, plan, inputs, none)
     limit_s = LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
-    if not none.seen:
-        return 1.0
+    from_others = none.from_others / none.lanes if none.lanes else 1.0
+    if not none.seen or not from_others:
+        return UsedReads(space, 1.0, from_others)
     masks = _masks(rng)
 
     def is_used(nth: int) -> bool:
@@ -76,8 +107,8 @@ def used_share(
     for tried, nth in enumerate(rng.integers(none.seen, size=READS).tolist(), start=1):
         used += is_used(nth)
         if used == tried == ALL_OF_THE_FIRST:
-            return 1.0
-    return 1.0 if used >= ENOUGH * READS else used / READS
+            return UsedReads(space, 1.0, from_others)
+    return UsedReads(space, 1.0 if used >= ENOUGH * READS else used / READS, from_others)
 
 
 def _masks(rng: np.random.Generator) -> tuple[int, ...]:

@@ -7,5 +7,6 @@
 - `barriers`, `named_barriers`, `mbarriers`: threads that wait for each other.
 - `convergence`: lanes that wait for their warp at `_sync` operations.
 - `stack`: recursive calls.
+- `disturbed_wave`: reads that return changed values, as a test of dependence.
 - `absent_lanes`: shuffles from lanes that are inactive or have exited.
 """

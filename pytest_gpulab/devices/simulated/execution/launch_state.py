@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.compiler.limits import SHARE, charged_s
-from pytest_gpulab.devices.protocol import DisturbedSpace, Hazard, LaunchOptions, Location
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
+from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, Location
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes
 from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker, may_change
 from pytest_gpulab.devices.simulated.memory.spaces import Arena, Range
 from pytest_gpulab.devices.simulated.translation.program import Program
@@ -242,15 +242,6 @@ class LaunchState:
     def arena(self) -> Arena:
         """Global memory."""
         return self.device.arena
-
-    def disturbed(self, space: DisturbedSpace, lanes: Lanes, address: Value, values: list[Value]) -> list[Value]:
-        """Return values that were read from a memory, changed if the options name this read."""
-        read = self.options.disturbed
-        if read is None or read.space != space:
-            return values
-        from pytest_gpulab.devices.simulated.memory.disturbed_reads import disturb  # for `uses` checks only
-
-        return disturb(read, self.arena, lanes, address, values)
 
     @property
     def textures(self) -> Textures:

@@ -52,7 +52,7 @@ class Scheduler:
     """
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool = True) -> None:
-        self.wave = Wave(launch, block_ids, is_counted)
+        self.wave = _wave(launch, block_ids, is_counted)
         self.counters = launch.line_recorder or (launch.counters if is_counted else launch.tally)
         self.launch, self.steps = launch, launch.program.steps
         self.ready: dict[Key, list[Group]] = {}
@@ -376,3 +376,11 @@ class Scheduler:
     def _endless_wait(self, group: Group, block: int) -> None:
         what = f"deadlock: {self.barriers.deadlock_sentence(group)}"
         raise KernelFault("deadlock", what, self.barriers.line(self.steps[block]), lane_at(group.lanes, 0))
+
+
+def _wave(launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> Wave:
+    if launch.options.disturbed is None:
+        return Wave(launch, block_ids, is_counted)
+    from .disturbed_wave import DisturbedWave  # for `uses` checks only
+
+    return DisturbedWave(launch, block_ids, is_counted)

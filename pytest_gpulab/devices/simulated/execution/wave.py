@@ -175,8 +175,7 @@ class Wave:
 
     def load_const(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from constant memory."""
-        values = self.load_global(lanes, site, address, dtype, count)
-        return self.launch.disturbed("constant", lanes, address, values)
+        return self.load_global(lanes, site, address, dtype, count)
 
     def store_global(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to global memory."""
@@ -187,8 +186,7 @@ class Wave:
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements per lane from shared memory."""
         self._access_shared(lanes, site, address, [])
-        values = self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
-        return self.launch.disturbed("shared", lanes, address, values)
+        return self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory."""

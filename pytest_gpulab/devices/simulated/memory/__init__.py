@@ -6,5 +6,4 @@
 - `textures`: textures and surfaces.
 - `printf`: output of kernels.
 - `locating`: the array that an address belongs to.
-- `disturbed_reads`: reads that return changed values, as a test of dependence.
 """

@@ -1,0 +1,97 @@
+"""A wave in which a read returns changed values. They show whether a result depends on the read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.memory.spaces import Banked
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+from .launch_state import LaunchState
+from .wave import Dtype, Wave
+
+WORD = 4  # bytes
+
+
+class DisturbedWave(Wave):
+    """A wave that counts the reads of a memory, and changes the values of one of them.
+
+    It also knows which thread wrote each byte of shared memory last: a read of another thread's value is the purpose of
+    shared memory.
+    """
+
+    def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:
+        super().__init__(launch, block_ids, is_counted)
+        assert launch.options.disturbed is not None
+        self._read = launch.options.disturbed
+        self._writers = Banked("shared", launch.shared_bytes, self.shape.columns, 0)
+
+    def load_const(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        """Read constant memory; the values of the chosen read are changed."""
+        values = super().load_const(lanes, site, address, dtype, count)
+        if self._read.space != "constant" or not self._is_next(lanes):
+            return values
+        memory = self.arena.find(int(address.item(0)))
+        return values if memory is None or not memory.is_set else self._changed(lanes, values)
+
+    def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        """Read shared memory; the values of the chosen read are changed."""
+        values = super().load_shared(lanes, site, address, dtype, count)
+        if self._read.space != "shared":
+            return values
+        if self._read.nth < 0:
+            self._count_writers(lanes, site, address)
+        return self._changed(lanes, values) if self._is_next(lanes) else values
+
+    def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Write elements to shared memory at the end of an asynchronous copy."""
+        super().land_shared(lanes, site, address, values)
+        self._note_writers(lanes, site, address)
+
+    def _access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value], check: bool = True) -> None:
+        super()._access_shared(lanes, site, address, values, check)
+        if site.modifies:
+            self._note_writers(lanes, site, address)
+
+    def _note_writers(self, lanes: Lanes, site: Site, address: Value) -> None:
+        threads = _threads(lanes).view(f"u{min(site.nbytes, WORD)}")[:, :1]
+        self._store_banked(self._writers, lanes.column, lanes, address, [threads] * (-(-site.nbytes // WORD)))
+
+    def _count_writers(self, lanes: Lanes, site: Site, address: Value) -> None:
+        dtype = np.dtype(f"u{min(site.nbytes, WORD)}")
+        (writers,) = self._load_banked(self._writers, lanes.column, lanes, address, dtype, 1)
+        others = np.broadcast_to(writers != _threads(lanes).view(dtype)[:, :1], lanes.shape)
+        self._read.lanes += lanes.n
+        self._read.from_others += int(np.count_nonzero(others))
+
+    def _is_next(self, lanes: Lanes) -> bool:
+        """Count a read per warp; return True if the chosen one is among them."""
+        self._number = self._read.nth - self._read.seen
+        self._read.seen += lanes.warp_count
+        return 0 <= self._number < lanes.warp_count
+
+    def _changed(self, lanes: Lanes, values: list[Value]) -> list[Value]:
+        chosen = _of_warp(lanes, self._number)
+        return [_flipped(value, chosen, self._read.flipped) for value in values]
+
+
+def _threads(lanes: Lanes) -> npt.NDArray[np.uint32]:
+    """Return a word per thread with four times the same byte. Threads 255 apart have the same."""
+    return ((1 + lanes.threads % 255) * 0x01010101).astype(np.uint32).reshape(-1, 1)
+
+
+def _of_warp(lanes: Lanes, number: int) -> npt.NDArray[np.bool_]:
+    """Return a mask of the lanes of one warp, by its number in the group."""
+    thread, column, _ = lanes.each
+    warp = column * lanes.wave.warps + thread // WARP
+    return np.asarray(warp == np.unique(warp)[number]).reshape(lanes.shape)
+
+
+def _flipped(value: Value, chosen: npt.NDArray[np.bool_], flipped: int) -> Any:
+    bits = np.broadcast_to(value, chosen.shape).copy().view(f"u{value.dtype.itemsize}")
+    bits[chosen] ^= bits.dtype.type(flipped & ((1 << 8 * bits.dtype.itemsize) - 1))
+    return bits.view(value.dtype)
