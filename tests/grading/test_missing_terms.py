@@ -70,6 +70,20 @@ def test_equal_elements_are_counted_and_a_single_one_is_named() -> None:
     assert omitted(0, 2049, needle) == "it misses the only element of `in` that is not 0, at index 997"
 
 
+def test_an_input_with_rows_has_missing_terms_as_well() -> None:
+    needle = np.where(INDEX == 997, 2049, 0).astype(np.int32)
+    buffers = Buffer("in", "input", np.int32, (500, 2)), Buffer("out", "output", np.int32, (1,))
+    by_rows = Plan(buffers, (Launch("kernel", (1, 4), (2, 128), ("in", "out")),))
+
+    def found(x: Any, got: int) -> Any:
+        around = {"plan": by_rows, "inputs": {"in": x.reshape(500, 2)}}
+        return missing_terms_of(mistake(np.array([got]), np.array([x.sum()]), 0, **around))
+
+    assert found(needle, 0).what == "it misses the only element of `in` that is not 0, at index 997"
+    assert found(X, X[:-1].sum()).what == WITHOUT + "the last element (index 999)"
+    assert found(X, X[:896].sum()) is None, "the blocks take rows, so 896 is no end of one"
+
+
 def test_no_part_is_named_if_two_parts_explain_a_sum() -> None:
     x = X.copy()
     x[-1] = x[0] = 77

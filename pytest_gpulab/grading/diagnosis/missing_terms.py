@@ -99,10 +99,16 @@ def _few_different(output: WrongValue, name: str, values: Array) -> Pattern | No
             )
     if np.count_nonzero(values) == 1 and output.got[0] == 0:
         mask = values != 0
-        place = place_of(mask, output.context.tiling(name, values, first=True))
+        place = place_of(mask, (_tile(output, name, values),))
         what = f"it misses the only element of `{name}` that is not 0, at index {np.flatnonzero(mask)[0]}"
         return Pattern(what, place.cause if place else "", shows_cause=bool(place))
     return None
+
+
+def _tile(output: WrongValue, name: str, values: Array) -> int | None:
+    """Return the number of elements of a flattened input per block; None if unknown, or if blocks take rows of it."""
+    tiling = output.context.tiling(name, values, first=True)
+    return tiling[0] if len(tiling) == 1 else None
 
 
 def _something_else(output: WrongValue, name: str, values: Array) -> Pattern | None:
@@ -124,7 +130,7 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
     """Recognise the sum without some terms, or with some counted twice; not certain if different terms fit."""
     if output.got[0] == 0:
         return None
-    tile = output.context.tiling(name, values, first=True)[0]
+    tile = _tile(output, name, values)
     fitting: list[tuple[Terms, Pattern]] = []
     for operation in (
         np.add,
