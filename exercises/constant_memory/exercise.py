@@ -58,13 +58,14 @@ def plan(problem: Problem) -> Plan:
 
 
 def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Return vectors near the grid for "random", halves for "fractions"; other patterns are those of `fill`."""
+    """Return vectors in a square on the grid for "random", halves for "fractions"; otherwise those of `fill`."""
     width, height, count = problem.size
     if pattern == "fractions":
         vectors = (rng.integers(-8, 8, (count, 2)) + 0.5).astype(np.float32)
         vectors[0, 0] -= 0.5  # an odd number of halves: no sum of all squares is a whole number
     elif pattern == "random":
-        vectors = rng.uniform((-0.5, -0.5), (width + 0.5, height + 0.5), (count, 2)).astype(np.float32)
+        # as far along the short side of the grid as along the other one, so that rounded differences show there, too
+        vectors = rng.uniform(-0.5, max(width, height) + 0.5, (count, 2)).astype(np.float32)
     else:
         vectors = fill(pattern, 2 * count, np.float32, rng).reshape(count, 2)
     return {"vectors": vectors}

@@ -65,7 +65,8 @@ def plan(problem: Problem) -> Plan:
 def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
     """Return the pattern's magnitudes, scaled to the range from which the paths start."""
     magnitudes = np.abs(numerics.fill(pattern, min(problem.size, FRESH_VALUES), np.float32, rng))
-    values = SMALLEST + (LARGEST - SMALLEST) * magnitudes / max(magnitudes.max(), 1)
+    # "random" goes up to 1.5; scaled by its own maximum, a single element would always start from a whole number
+    values = SMALLEST + (LARGEST - SMALLEST) * magnitudes / max(magnitudes.max(), 1.5)
     return {"in": numerics.repeated(values.astype(np.float32), problem.size, rng)}
 
 

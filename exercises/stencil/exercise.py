@@ -23,7 +23,7 @@ exercise = single_kernel(
     inputs={"in": np.int32},
     output=np.int32,
     reference=lambda x: sums_of_rows(sums_of_rows(x).T).T,
-    patterns=("random", "needle", "fractions"),
+    patterns=("random", "needle", "fractions", "cancellation"),
     tunables=(
         Tunable("TILE_X", EDGES[1]),
         Tunable("TILE_Y", EDGES[1]),
