@@ -20,6 +20,7 @@ from .exercise import (
     Buffer,
     Case,
     Exercise,
+    ExerciseError,
     Expected,
     Launch,
     Plan,
@@ -68,7 +69,7 @@ def single_kernel(
     uses: Sequence[UsesCheck] = (),
     dimensions: int = 1,
     values: Values | Mapping[str, Values] | None = None,
-    patterns: Sequence[str] = ("random", "needle"),
+    patterns: Sequence[str] | None = None,
     **more: Any,
 ) -> Exercise:
     """Return an exercise of one kernel with the output `out`.
@@ -83,15 +84,22 @@ def single_kernel(
         uses: the `uses` checks.
         dimensions: 1 or 2.
         values: function from a generator and a shape to input values, or one per pattern; `numerics.fill` if None.
-        patterns: input patterns, as in `numerics.fill`, unless `values` has its own.
+        patterns: patterns of `numerics.fill`, "random" and "needle" if None; not with `values`, which has its own.
         more: further attributes of `Exercise`, in place of the defaults.
 
     The points that `uses` and `speed` leave are for correctness: 2.5 for each kind of hazard, the rest for the cases.
+
+    Raises:
+        ExerciseError: both `values` and `patterns` are given; and as `Exercise`.
     """
+    if values is not None and patterns is not None:
+        raise ExerciseError("`patterns` are those of `numerics.fill`, which `values` replaces: give one of them")
+    own = values if isinstance(values, Mapping) else ("random",)
+    tried = tuple(own if values is not None else patterns or ("random", "needle"))
     output = output if isinstance(output, Output) else Output(output)
     made = _SingleKernel(kernel, inputs, output, reference, tolerance, dimensions, values)
     defaults: dict[str, Any] = {
-        "cases": _cases(dimensions, _left(speed, uses), tuple(values if isinstance(values, Mapping) else patterns)),
+        "cases": _cases(dimensions, _left(speed, uses), tried),
         "safe": SAFE,
         "uses": tuple(uses),
         "speed": _tiers(speed, dimensions),

@@ -50,7 +50,7 @@ def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator
                 yield from _unrepeatable(
                     loaded, case, pattern, prepared, _prepared(loaded, case, tunables, pattern, seed)
                 )
-                varies = varies or _varies(loaded, case, tunables, pattern, prepared, seed + 1)
+                varies = varies or _differs(loaded, case, pattern, prepared.inputs, tunables, seed + 1)
                 yield from _values(where, case, pattern, prepared)
                 if unlike := list(_unlike_places(where, loaded.exercise, case, pattern, prepared)):
                     yield from unlike
@@ -65,6 +65,7 @@ def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator
     if not varies:
         what = "`inputs` gives the same values for every seed, so that a kernel can store the results"
         yield Defect(what, where, "Draw the values from `rng`.", level="warning")
+    yield from _ignored_patterns(loaded, by_variant, seed)
     for wrong, always in accepted.items():
         if always:
             instead = "Lower the tolerance: pytest_gpulab.numerics has bounds for sums, dot products and products."
@@ -78,13 +79,46 @@ def _prepared(loaded: LoadedExercise, case: Case, tunables: Mapping[str, int], p
     return prepare(loaded.exercise, problem, plan, pattern, rng_for(seed, loaded.name, case.name, pattern))
 
 
-def _varies(
-    loaded: LoadedExercise, case: Case, tunables: Mapping[str, int], pattern: str, prepared: Prepared, seed: int
+def _ignored_patterns(
+    loaded: LoadedExercise, by_variant: Mapping[str, Mapping[str, int]], seed: int
+) -> Iterator[Defect]:
+    """Yield the patterns that `inputs` treats as an unknown name in all cases; "random" may be all others."""
+    told_apart = {"random": True}
+    for case in loaded.exercise.cases:
+        for pattern in (pattern for pattern in case.patterns if not told_apart.get(pattern)):
+            tunables = by_variant[case.variant.name]
+            inputs = _inputs(loaded, case, pattern, tunables, seed)
+            try:
+                told_apart[pattern] = _differs(loaded, case, pattern, inputs, tunables, seed, called=f"{pattern}?")
+            except InstructorsMistake:  # `inputs` refuses unknown names
+                told_apart[pattern] = True
+    for pattern in (pattern for pattern, is_known in told_apart.items() if not is_known):
+        instead = "Correct the name, or raise ValueError(pattern) for unknown names."
+        what = f"`inputs` treats the pattern {pattern!r} as an unknown name"
+        yield Defect(what, str(loaded.folder / "exercise.py"), instead, level="warning")
+
+
+def _differs(
+    loaded: LoadedExercise,
+    case: Case,
+    pattern: str,
+    inputs: Mapping[str, Array],
+    tunables: Mapping[str, int],
+    seed: int,
+    called: str = "",
 ) -> bool:
-    """Return True if any input differs for another seed, or if there is no input."""
-    rng = rng_for(seed, loaded.name, case.name, pattern)
-    others = make_inputs(loaded.exercise, case.problem(tunables), prepared.plan, pattern, rng)
-    return not others or any(values.tobytes() != others[name].tobytes() for name, values in prepared.inputs.items())
+    """Return True if another seed, or another name of the pattern, gives other inputs; or if there is no input."""
+    others = _inputs(loaded, case, pattern, tunables, seed, called)
+    return not others or any(values.tobytes() != others[name].tobytes() for name, values in inputs.items())
+
+
+def _inputs(
+    loaded: LoadedExercise, case: Case, pattern: str, tunables: Mapping[str, int], seed: int, called: str = ""
+) -> Mapping[str, Array]:
+    """Return a case's inputs for a pattern, which `inputs` gets under another name if `called` is given."""
+    problem = case.problem(tunables)
+    plan, rng = make_plan(loaded.exercise, problem), rng_for(seed, loaded.name, case.name, pattern)
+    return make_inputs(loaded.exercise, problem, plan, called or pattern, rng)
 
 
 def _unrepeatable(

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import CommandError
@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_gpulab.authoring.check import check_exercise
     from pytest_gpulab.devices import open_device
     from pytest_gpulab.grading.catalogue import Catalogue
+    from pytest_gpulab.grading.time_limits import OWN_CODE
 
     chosen = exercises_in(arguments.folders)
     device, _ = open_device("sim")
@@ -51,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         solutions = None if arguments.no_solutions else _solutions_of(folder, arguments.solutions)
         given = (folder.name, device, arguments.seed, solutions, mutate_s)
         progress = _Progress()
+        OWN_CODE.notify = _notice(folder.name)
         report = check_exercise(Catalogue(folder.parent), *given, progress)
         progress.clear()
         errors += report.errors
@@ -58,6 +60,16 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
     return int(errors > 0)
+
+
+def _notice(name: str) -> Callable[[str], None]:
+    """Return a function that writes a line about an exercise to standard error."""
+
+    def write(line: str) -> None:
+        sys.stderr.write(f"{name}: {line}\n")
+        sys.stderr.flush()
+
+    return write
 
 
 class _Progress:

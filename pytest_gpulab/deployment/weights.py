@@ -18,13 +18,16 @@ WEIGHTS_FILE = "weights.txt"
 """The file of a package, beside the exercises' folders: a weight per line, as in the configuration."""
 KEY = "gpulab_weights"
 _CONFIGURATIONS = {
-    "pytest.ini": "pytest",
-    ".pytest.ini": "pytest",
-    "pyproject.toml": "tool.pytest.ini_options",
-    "tox.ini": "pytest",
-    "setup.cfg": "tool:pytest",
+    "pytest.toml": ("pytest",),
+    ".pytest.toml": ("pytest",),
+    "pytest.ini": ("pytest",),
+    ".pytest.ini": ("pytest",),
+    "pyproject.toml": ("tool.pytest", "tool.pytest.ini_options"),
+    "tox.ini": ("pytest",),
+    "setup.cfg": ("tool:pytest",),
 }
-"""The files that pytest reads the settings of a course from: the first with the section."""
+"""The files that pytest reads settings from, with their sections; the first one with settings counts."""
+_ALWAYS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")  # they count without a section, too
 
 
 class WeightError(ValueError):
@@ -47,14 +50,16 @@ def parsed(lines: Iterable[str]) -> dict[str, float]:
 
 
 def weights_of_course(folder: Path) -> dict[str, float]:
-    """Return the weights in pytest's configuration of a course; empty if it has none.
+    """Return the weights in pytest's configuration, of the course's folder or the next one above with any.
 
     Raises:
         WeightError: the configuration cannot be read.
     """
-    for name, section in _CONFIGURATIONS.items():
-        path = folder / name
-        if path.is_file() and (settings := _section(path, section)) is not None:
+    files = (parent / name for parent in (folder, *folder.parents) for name in _CONFIGURATIONS)
+    for path in filter(Path.is_file, files):
+        found = (_section(path, section) for section in _CONFIGURATIONS[path.name])
+        settings = next(filter(None, found), {} if path.name in _ALWAYS else None)
+        if settings is not None:
             lines = settings.get(KEY, [])
             return parsed(lines.splitlines() if isinstance(lines, str) else lines)
     return {}
@@ -78,7 +83,7 @@ def _section(path: Path, section: str) -> Mapping[str, Any] | None:
             found: Any = tomllib.loads(text)
             for name in section.split("."):
                 found = found.get(name) if isinstance(found, dict) else None
-            return found if isinstance(found, dict) else None
+            return {key: found[key] for key in found if key != "ini_options"} if isinstance(found, dict) else None
         parser = configparser.ConfigParser(interpolation=None)
         parser.read_string(text)
         return parser[section] if parser.has_section(section) else None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pytest_gpulab.exercise import Exercise, ExerciseError
 
 from .thresholds import UNCALIBRATED, Thresholds
+from .time_limits import OWN_CODE
 
 if TYPE_CHECKING:  # loaded by the exercises that use it
     from pytest_gpulab.program_exercise import ProgramExercise
@@ -120,7 +121,8 @@ importing = threading.RLock()
 def _load(name: str, folder: Path) -> Loaded | BrokenExercise:
     path = folder / "exercise.py"
     try:
-        module = _import(f"gpulab_exercise_{name}", path)
+        with OWN_CODE.of("exercise.py"):
+            module = _import(f"gpulab_exercise_{name}", path)
     except (Exception, SystemExit) as error:
         frames = _instructors_frames(error, folder)
         text = "".join(traceback.format_exception(type(error), error, frames))

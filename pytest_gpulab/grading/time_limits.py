@@ -1,4 +1,4 @@
-"""Wall-clock limits of a submission's kernels on the simulated GPU: per case, and per file.
+"""Wall-clock limits of a submission's kernels on the simulated GPU, per case and per file; and of an exercise's code.
 
 A simulated launch checks the clock between basic blocks, so the limits also work in pytest's own process. A launch on a
 real GPU cannot be interrupted: there, the submission's worker process is killed (`isolation.remote`).
@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import gc
 import math
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 import numpy as np
@@ -161,3 +166,54 @@ def _own_limit_s(options: LaunchOptions) -> float:
 def limited(module: Module, budget: TimeBudget) -> Module:
     """Return the module with limited launches."""
     return cast(Module, LimitedModule(module, budget))
+
+
+@dataclass
+class OwnCodeLimit:
+    """The time limit of a call of an exercise's own function: a loop without an end there is not the student's.
+
+    Attributes:
+        limit_s: the limit; less than that of a check, so that a worker process reports the call before it is killed.
+        notice_s: time between two notices of a call that still runs.
+        notify: function that shows a notice: the function, its time so far, its line.
+    """
+
+    limit_s: float = SHARE_OF_CHECK * CHECK_S
+    notice_s: float = 10.0
+    notify: Callable[[str], None] | None = None
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Raise TimeoutError where the exercise's code runs at the end of the limit.
+
+        A signal interrupts it. So there is no limit outside the main thread, beside another timer, and on Windows.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or not hasattr(signal, "setitimer") or signal.getitimer(signal.ITIMER_REAL)[0]:
+            yield
+            return
+        begin_s, step_s = time.perf_counter(), self.limit_s / math.ceil(self.limit_s / self.notice_s)
+
+        def ring(_: int, frame: FrameType | None) -> None:
+            took_s = time.perf_counter() - begin_s
+            if took_s > self.limit_s - step_s / 2:
+                raise TimeoutError(f"it had not ended after {self.limit_s:g} s")
+            if self.notify is not None:
+                self.notify(f"`{what}` has run for {took_s:.1f} s{_line_of(frame)}")
+
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, step_s, step_s)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+OWN_CODE = OwnCodeLimit()
+
+
+def _line_of(frame: FrameType | None) -> str:
+    while frame is not None and Path(frame.f_code.co_filename).name != "exercise.py":
+        frame = frame.f_back
+    return "" if frame is None else f", now in line {frame.f_lineno} of exercise.py"

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from mistaken import checked, course
 
+from pytest_gpulab.authoring.data import data_problems
 from pytest_gpulab.command import main
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+from pytest_gpulab.grading.time_limits import OWN_CODE
 
 
 def in_latin_1(path: Path) -> None:
@@ -113,3 +117,75 @@ def test_no_exercise_has_the_name_of_a_word_of_cpp(
     assert main.main(["new", name]) == 2
     assert capsys.readouterr().err == f"gpulab new: {name!r} is a word of C++, so no kernel can have this name\n"
     assert not list(tmp_path.iterdir())
+
+
+LOOPS = {
+    "reference": ('    x = inputs["in"]', 21),
+    "inputs": ('    return {"in": rng', 17),
+    "plan": ("    n, block =", 10),
+}
+
+
+@pytest.mark.parametrize(("function", "place"), LOOPS.items())
+def test_a_loop_without_an_end(
+    function: str,
+    place: tuple[str, int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(OWN_CODE, "limit_s", 0.2)
+    folder = course(tmp_path, exercise=(place[0], f"    while True: pass\n{place[0]}"))
+    code, text = checked(capsys, folder)
+    assert code == 1
+    wrong = f"error: The exercise's own `{function}` is wrong: it had not ended after 0.2 s"
+    assert f"{folder / 'exercise.py'}:{place[1]}: {wrong}" in text
+
+
+def test_a_loop_without_an_end_while_an_exercise_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OWN_CODE, "limit_s", 0.2)
+    folder = course(tmp_path, exercise=("import numpy as np\n", "import numpy as np\nwhile True: pass\n"))
+    code, text = checked(capsys, folder)
+    assert code == 1
+    assert f"{folder / 'exercise.py'}:3: error: TimeoutError: it had not ended after 0.2 s" in text
+
+
+def test_a_slow_function_is_named_while_it_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OWN_CODE, "notice_s", 0.1)
+    monkeypatch.setattr(OWN_CODE, "limit_s", 0.3)
+    folder = course(tmp_path, exercise=('    x = inputs["in"]', '    while True: pass\n    x = inputs["in"]'))
+    assert main.main(["check", str(folder)]) == 1
+    assert "shift: `reference` has run for 0.1 s, now in line 21 of exercise.py\n" in capsys.readouterr().err
+
+
+PATTERNS = {
+    "a misspelt name": ('{"spikes": np.ones(problem.size)}.get(pattern, drawn)', ("random", "spkies"), ["spkies"]),
+    "no use of the name": ("drawn", ("random", "spikes"), ["spikes"]),
+    "the name of a dictionary": ('{"spikes": 2 * drawn}.get(pattern, drawn)', ("random", "spikes"), []),
+    "an error for other names": ('{"spikes": drawn}[pattern]', ("spikes",), []),
+    "one kind of input": ("drawn", ("random",), []),
+}
+
+
+@pytest.mark.parametrize(("values", "patterns", "ignored"), PATTERNS.values(), ids=PATTERNS)
+def test_a_pattern_that_inputs_ignores(
+    values: str, patterns: tuple[str, ...], ignored: list[str], tmp_path: Path
+) -> None:
+    drawn = 'return {"in": rng.standard_normal(problem.size, dtype=np.float32)}'
+    text = f'drawn = {drawn[14:-1]}\n    return {{"in": np.float32({values})}}'
+    folder = course(tmp_path, exercise=(drawn, text))
+    file = folder / "exercise.py"
+    file.write_text(file.read_text(encoding="utf-8").replace("n, 12)", f"n, 12, {patterns})"), encoding="utf-8")
+    loaded = Catalogue(folder.parent).load("shift")
+    assert isinstance(loaded, LoadedExercise)
+    assert [defect.lines() for defect in data_problems(loaded, open_device("sim")[0], seed=1)] == [
+        [
+            f"{file}: warning: `inputs` treats the pattern {name!r} as an unknown name",
+            "    Correct the name, or raise ValueError(pattern) for unknown names.",
+        ]
+        for name in ignored
+    ]

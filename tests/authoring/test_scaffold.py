@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from pytest_gpulab import concepts
 from pytest_gpulab.authoring.readme import points_table
 from pytest_gpulab.authoring.scaffold import TEMPLATES
 from pytest_gpulab.command import main, new
-from pytest_gpulab.exercise import Problem, Tunable, UsesCheck
+from pytest_gpulab.exercise import ExerciseError, Problem, Tunable, UsesCheck
 from pytest_gpulab.single_kernel import Output, single_kernel
 
 
@@ -117,6 +118,14 @@ def test_values_may_depend_on_the_pattern() -> None:
     problem, rng = Problem(100, {"BLOCK_SIZE": 32}), np.random.default_rng(1)
     low, high = (exercise.inputs(problem, pattern, rng)["in"] for pattern in ("low", "high"))
     assert low.max() < 9 and high.min() == 255 and low.dtype == high.dtype == np.uint8
+
+
+def test_values_that_do_not_depend_on_the_pattern_are_drawn_once() -> None:
+    copy = partial(single_kernel, "Copy", "copy", inputs={"in": np.uint8}, output=np.uint8, reference=np.copy)
+    exercise = copy(values=lambda rng, shape: rng.integers(0, 9, shape), speed={1.5: 25})
+    assert {case.patterns for case in exercise.cases} == {("random",)}
+    with pytest.raises(ExerciseError, match=r"`patterns` are those of `numerics.fill`, which `values` replaces"):
+        copy(values=lambda rng, shape: rng.integers(0, 9, shape), patterns=("random", "needle"), speed={1.5: 25})
 
 
 def test_the_points_table_states_bounds_and_required_checks() -> None:

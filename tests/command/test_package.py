@@ -30,6 +30,7 @@ from pytest_gpulab.authoring.shipped import shipped
 from pytest_gpulab.command.main import main
 from pytest_gpulab.command.package import PLATFORMS
 from pytest_gpulab.deployment import package, wheel
+from pytest_gpulab.deployment.weights import weights_of_course
 
 pytestmark = pytest.mark.e2e
 needs_bubblewrap = pytest.mark.skipif(not works(), reason="bubblewrap does not work here")
@@ -315,6 +316,39 @@ CONFIGURATIONS = [
     ("pytest.ini", "[pytest]\ngpulab_weights =\n    twice = 2.5\n    scan = 3\n"),
     ("setup.cfg", "[tool:pytest]\ngpulab_weights = twice = 2.5\n"),
 ]
+
+
+LIKE_PYTEST_9 = {
+    "pytest.toml": '[pytest]\ngpulab_weights = ["twice = 2.5"]\n',
+    "pyproject.toml": '[tool.pytest]\ngpulab_weights = ["twice = 2.5"]\n[tool.other]\n',
+    "tox.ini": "[pytest]\ngpulab_weights = twice = 2.5\n",
+    "../pyproject.toml": CONFIGURATIONS[0][1],
+}
+
+
+@pytest.mark.parametrize(("name", "text"), LIKE_PYTEST_9.items(), ids=LIKE_PYTEST_9)
+def test_weights_are_read_where_pytest_reads_them(tmp_path: Path, name: str, text: str) -> None:
+    course = tmp_path / "course"
+    course.mkdir()
+    write(course / "pyproject.toml", "[tool.ruff]\n")
+    write(course / name, text)
+    assert weights_of_course(course)["twice"] == 2.5
+    reader = SettingsReader()
+    pytest.main([str(course), "--collect-only", "-p", "no:cacheprovider"], plugins=[reader])
+    assert "twice = 2.5" in reader.weights
+
+
+class SettingsReader:
+    """A plugin that keeps the weights that pytest itself reads."""
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        self.weights = config.getini("gpulab_weights")
+
+
+def test_a_file_without_settings_hides_those_after_it(tmp_path: Path) -> None:
+    write(tmp_path / "pytest.ini", "[pytest]\n")
+    write(tmp_path / "pyproject.toml", CONFIGURATIONS[0][1])
+    assert weights_of_course(tmp_path) == {}
 
 
 @pytest.mark.parametrize(("name", "text"), CONFIGURATIONS, ids=[name for name, _ in CONFIGURATIONS])

@@ -82,3 +82,13 @@ def test_grades_that_cannot_be_stored_have_their_own_exit_code(course: Course, m
     written(course)
     monkeypatch.setattr(Store, "put", put)
     assert course.grade("--gpulab-submissions=submissions").ret == 11
+
+
+def test_a_loop_without_an_end_in_an_exercise_is_no_loop_of_the_student(course: Course) -> None:
+    looping = SAXPY.replace("def reference(problem, inputs):", "def reference(problem, inputs):\n    while True: pass")
+    assert looping != SAXPY
+    written(course, looping)
+    result = course.grade("--gpulab-timeout=1", "submissions/ann/saxpy.cu::correct[n=33]")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*The exercise's own `reference` is wrong: it had not ended after 0.8 s*"])
+    result.stdout.no_fnmatch_line("*endless-loop*")

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pytest_gpulab.exercise import Exercise, ExerciseError, Expected, KnownMistake, Plan, Problem
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
+from pytest_gpulab.grading.time_limits import OWN_CODE
 
 Array = npt.NDArray[Any]
 
@@ -283,7 +284,8 @@ def header_texts(folder: Path, names: Sequence[str]) -> dict[str, str]:
 def instructors_code(what: str) -> Iterator[None]:
     """Convert any exception of the exercise's own code to an `InstructorsMistake` with its traceback."""
     try:
-        yield
+        with OWN_CODE.of(what):
+            yield
     except MemoryError:  # not a mistake of the exercise
         raise
     except (Exception, SystemExit) as error:
