@@ -57,7 +57,7 @@ PLACES = [
         "everything after the first block (elements 256 to 1023; 256 per block).",
         hint_of("uninitialised", "__global__, its `in` is `block_sums` of launch 1"),
     ),
-    ("scan/first_lane_keeps_its_own", "n=block", "every 32nd element, from element 0 on.", value_patterns.SHIFT),
+    ("scan/first_lane_keeps_its_own", "n=block", "every 32nd element, from element 0 on.", value_patterns.SCAN_SHIFT),
     (
         "scan/adds_a_place_that_changes",
         "n=1024",
@@ -111,7 +111,7 @@ VALUES = [
         "scan/inclusive_declared_exclusive",
         "n=33",
         "each of them but the last holds the expected value of its right neighbour",
-        value_patterns.SHIFT,
+        value_patterns.SCAN_SHIFT,
     ),
     (
         "scan/last_block_left_alone",

@@ -128,6 +128,8 @@ def test_scattered_elements_have_no_pattern(seed: int) -> None:
         (X_AXIS == 19, "only the last column, column 19", error_location.LAST_COLUMNS),
         (X_AXIS >= 16, "only the last column of blocks (columns 16 to 19)", error_location.LAST_COLUMNS),
         (Y_AXIS == 15, "only the last row, row 15", error_location.LAST_ROWS),
+        (Y_AXIS >= 10, "rows 10 to 15, the end of the last row of blocks", error_location.LAST_ROWS),
+        (X_AXIS >= 12, "the last 8 columns, from column 12 on", error_location.IN_X),
         (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", error_location.IN_X),
         (Y_AXIS == 0, "only the first row", error_location.IN_Y),
         (

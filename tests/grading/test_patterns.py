@@ -87,6 +87,24 @@ def test_wrong_values_copied_from_an_input(actual: Any, expected: Any, words: st
     assert said(actual.astype(np.float32), expected, 1e-6 * np.maximum(SUMS[:n], 1), **around) == words
 
 
+@pytest.mark.parametrize(
+    ("actual", "expected", "cause"),
+    [
+        (SUMS, BEFORE, values.SCAN_SHIFT),
+        (BEFORE, SUMS, values.SCAN_SHIFT),
+        (SUMS + F, SUMS, values.SCAN_SHIFT),
+        (X[INDEX - 1], X, values.SHIFT),
+        (3 * F, 2 * F, values.OWN_ELEMENT),
+    ],
+)
+def test_only_sums_of_a_scan_have_the_hint_of_a_scan(actual: Any, expected: Any, cause: str) -> None:
+    kind = F.dtype if expected.dtype.kind == "f" else X.dtype
+    around = {"plan": plan(actual.size, 1, 128, kind), "inputs": {"in": F[: actual.size].astype(kind)}}
+    allowed = 1e-6 * np.abs(SUMS[: actual.size]) if kind == F.dtype else 0
+    pattern = values.pattern_of(mistake(actual.astype(kind), expected, allowed, **around))
+    assert pattern is not None and pattern.cause == cause
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_unrelated_values_have_no_pattern(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -362,7 +362,7 @@ def _any(mask: Mask) -> tuple[Mask, Mask]:
 def _edge(axis: Axis, cause: str) -> Pattern | None:
     pattern = _along(axis)
     is_last = axis.mask[-1] and int(axis.mask.sum()) == axis.mask.size - axis.at[0]
-    is_tail = is_last and axis.at.size * 2 < axis.mask.size
+    is_tail = is_last and axis.at.size * 2 < axis.mask.size and axis.at.size < (axis.tile or axis.mask.size)
     general = IN_X if axis.noun == "column" else IN_Y
     return Pattern(pattern.what, cause if is_tail else general) if pattern else None
 

@@ -29,10 +29,12 @@ INFINITE = "Usual cause: a division by 0, a value that was never set, or a type 
 CONSTANT = (
     "Usual cause: the computed value is never added or stored here, or a condition leaves the start value as it is."
 )
-SHIFT = (
-    "Usual cause: an index off by one. In a scan: inclusive and exclusive mixed up. Does the result of an element "
-    "contain the element itself?"
+SHIFT = "Usual cause: an index off by one. Which element does each thread read, and which does it write?"
+SCAN_SHIFT = (
+    "Usual cause: an index off by one, or inclusive and exclusive mixed up. Does the result of an element contain the "
+    "element itself?"
 )
+OWN_ELEMENT = "Usual cause: the element itself is left out, or counted once too often."
 NEGATED = "Usual cause: a lost sign, or a difference with swapped operands."
 FACTOR = (
     "Usual cause: the same part is counted more than once, or only a part of it. Which thread adds which part, and how "
@@ -163,24 +165,38 @@ def _shift(output: WrongValue) -> Pattern | None:
     """Recognise values one position too far to the right or left."""
     if output.actual.ndim != 1:
         return None
-    last = output.actual.size - 1
+    last, cause = output.actual.size - 1, SCAN_SHIFT if _is_scan(output) else SHIFT
     expected = output.expected.astype(output.wanted.dtype)
     for by, end, side in ((1, 0, "left"), (-1, last, "right")):
         inner = replace(output, wrong=output.wrong & (np.arange(last + 1) != end))
         if inner.at.size > 1 and inner.is_explained_by(expected[inner.at - by]):
             which = "each of them" if not output.wrong[end] else f"each of them but the {'last' if end else 'first'}"
-            return Pattern(f"{which} holds the expected value of its {side} neighbour", SHIFT)
+            return Pattern(f"{which} holds the expected value of its {side} neighbour", cause)
     return None
+
+
+def _is_scan(output: WrongValue) -> bool:
+    """Return True if each expected element is the sum of an input up to it, with or without its own element."""
+    sums = output.expected.astype(np.float64)
+    if sums.ndim != 1:
+        return False
+    parts, rounding = np.diff(sums, prepend=0), NEARLY_ALONE * NEARLY_ALONE * np.abs(sums).max()
+    for values in (values.astype(np.float64) for values in output.like_output().values()):
+        before = np.concatenate(([0], values[:-1]))
+        if any(np.allclose(parts, own, NEARLY_ALONE, rounding) for own in (values, before)):
+            return True
+    return False
 
 
 def _own_input(output: WrongValue) -> Pattern | None:
     """Recognise the other kind of scan by its own element too much or too little, even with one element."""
+    cause = SCAN_SHIFT if _is_scan(output) else OWN_ELEMENT
     for name, values in output.like_output().items():
         own, shows_cause = values[output.at], output.at.size > 1 or output.actual.size == 1
         if output.is_explained_by(output.wanted + own):
-            return Pattern(f"{_them(output)} is too large by its own element of `{name}`", SHIFT, shows_cause)
+            return Pattern(f"{_them(output)} is too large by its own element of `{name}`", cause, shows_cause)
         if output.is_explained_by(output.wanted - own):
-            return Pattern(f"{_them(output)} is too small by its own element of `{name}`", SHIFT, shows_cause)
+            return Pattern(f"{_them(output)} is too small by its own element of `{name}`", cause, shows_cause)
         if output.is_explained_by(own):
             return Pattern(f"{_them(output)} is its own element of `{name}`, unchanged", UNCHANGED)
     return None
