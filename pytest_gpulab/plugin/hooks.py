@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +21,23 @@ import pytest
 from pytest_gpulab.devices.system.processes import with_one_thread
 
 from . import configuration, options
-from .items import GRADING_SESSION, MARKER, CheckItem, CudaFile, CudaFolder, place_skip, usage_errors
+from .items import (
+    GRADING_SESSION,
+    MARKER,
+    CheckItem,
+    CudaFile,
+    CudaFolder,
+    note_explained,
+    place_skip,
+    usage_errors,
+)
 from .session import GradingSession
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .class_run import ClassRun
     from .parallel_run import ParallelRun
+    from .report_files import ReportFiles
 
 TestStatus = tuple[str, str, Any]
 
@@ -55,8 +67,6 @@ def pytest_configure(config: pytest.Config) -> None:
         # If warnings are errors, a read-only folder would end the run with a traceback after everything is graded.
         config.addinivalue_line("filterwarnings", "default:could not create cache path:pytest.PytestCacheWarning")
     config.pluginmanager.register(hooks, "gpulab-grading")
-    for part in hooks.summary.parts:
-        config.pluginmanager.register(part)
 
 
 EXERCISES_MISTAKE, NOT_WRITTEN = 10, 11
@@ -73,17 +83,13 @@ class GradingHooks:
         os.environ.update(with_one_thread(os.environ))  # before anything here loads NumPy
         from pytest_gpulab.reports.gradebook import Gradebook
 
-        from .report_files import ReportFiles
-        from .summary import Summary
-
         self.config = config
+        self.started = datetime.now(timezone.utc)
         self.is_worker = hasattr(config, "workerinput")
         self.is_at_end = False
         self.running: dict[str, None] = {}  # ids of checks that have begun and not ended, in order
         self.exercises_mistakes = 0  # checks that are not gradable because of the exercise
         self.gradebook = Gradebook(root=config.rootpath)
-        self.summary = Summary(config)
-        self.files = ReportFiles(self.gradebook)
         settings = Settings.read(
             config.getoption,
             config.getini,
@@ -91,7 +97,7 @@ class GradingHooks:
             config.invocation_params.dir,
             getattr(config, "workerinput", {}).get("gpulab"),
         )
-        if not self.is_worker:
+        if settings.reports and not self.is_worker:
             self.files.check(settings)
         self.session = config.stash[GRADING_SESSION] = GradingSession.prepare(settings)
         self.gradebook.weights = settings.weights
@@ -99,6 +105,13 @@ class GradingHooks:
         self.class_run = self._class_run()
         if self.class_run is None:
             self._choose_paths()
+
+    @cached_property
+    def files(self) -> ReportFiles:
+        """The report files: needed at the end, or if the command line asks for some."""
+        from .report_files import ReportFiles
+
+        return ReportFiles(self.gradebook, self.started)
 
     def _parallel_run(self) -> ParallelRun | None:
         if not self.session.settings.course.is_asked_for:
@@ -229,9 +242,7 @@ class GradingHooks:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Report a skipped check at its submission; record whether the findings explain a failure completely."""
-        report = place_skip(item, (yield))
-        self.summary.note(report, call)
-        return report
+        return note_explained(place_skip(item, (yield)), call)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record that a check begins, in this or another process."""
@@ -276,6 +287,10 @@ class GradingHooks:
             # Otherwise nothing was graded, and the reports of the last run are kept.
             self.files.write(self.session, self.config.rootpath, interrupted, self._located(session.items))
         session.exitstatus = self._exit_status(session.exitstatus)
+        if session.testsfailed:
+            from .summary import hide_explained
+
+            hide_explained(self.config)
 
     def _located(self, items: Sequence[pytest.Item]) -> Callable[[str, Path], Path]:
         """Return a function that finds the file of a submission by its label."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MARKER = "gpulab"
 PRINTF = "printf"
 """The title of the report section with the kernels' output."""
+IS_EXPLAINED = "gpulab_is_explained"
+"""The attribute of a report that the findings explain completely."""
 
 
 GRADING_SESSION: pytest.StashKey[GradingSession] = pytest.StashKey()
@@ -307,6 +309,14 @@ def usage_errors() -> Iterator[None]:
         yield
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def note_explained(report: pytest.TestReport, call: pytest.CallInfo[None]) -> pytest.TestReport:
+    """Record in a report, which may travel to another process, whether the findings explain it completely."""
+    error = call.excinfo.value if call.excinfo else None
+    is_explained = isinstance(error, CheckFailed) and error.is_explained
+    setattr(report, IS_EXPLAINED, is_explained and all(f" {PRINTF} " in name for name, _ in report.sections))
+    return report
 
 
 def place_skip(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:

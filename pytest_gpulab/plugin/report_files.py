@@ -29,9 +29,8 @@ class ReportFiles:
         calibration: lines for the terminal about the calibration that was measured.
     """
 
-    def __init__(self, gradebook: Gradebook) -> None:
-        self._gradebook = gradebook
-        self._started = datetime.now(timezone.utc)
+    def __init__(self, gradebook: Gradebook, started: datetime) -> None:
+        self._gradebook, self._started = gradebook, started
         self.written: list[ReportFile] = []
         self.errors: list[str] = []
         self.calibration: list[str] = []
@@ -42,8 +41,6 @@ class ReportFiles:
         Raises:
             SettingsError: a report cannot be written.
         """
-        if not settings.reports:
-            return
         from pytest_gpulab.reports import formats
         from pytest_gpulab.reports.context import ReportError
 

@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 
-from .items import PRINTF, CheckFailed
+from .items import IS_EXPLAINED
 
 REPORTCHARS = "fE"
 """pytest's default for `-r`, the contents of its short summary."""
-_IS_EXPLAINED = "gpulab_is_explained"
 _SummaryHook = Generator[None, Any, Any]
+
+
+def hide_explained(config: pytest.Config) -> None:
+    """Keep explained failures out of the lists that pytest writes at the end of the session."""
+    for part in Summary(config).parts:
+        config.pluginmanager.register(part)
 
 
 class Summary:
@@ -34,12 +39,6 @@ class Summary:
         self._inner = _Inner()
         self.parts = (_Outer(self), self._inner)
 
-    def note(self, report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
-        """Record in the report, which may come from another process, whether the findings explain it completely."""
-        error = call.excinfo.value if call.excinfo else None
-        is_explained = isinstance(error, CheckFailed) and error.is_explained
-        setattr(report, _IS_EXPLAINED, is_explained and all(f" {PRINTF} " in name for name, _ in report.sections))
-
     def hiding(self, stats: dict[str, list[Any]]) -> _SummaryHook:
         """Hide explained failures and errors, but keep them in pytest's counts."""
         hidden = {name: stats[name] for name in ("failed", "error") if stats.get(name)}
@@ -47,7 +46,7 @@ class Summary:
             return (yield)
         self._inner.hidden = hidden
         for name, reports in hidden.items():
-            stats[name] = [report for report in reports if not getattr(report, _IS_EXPLAINED, False)]
+            stats[name] = [report for report in reports if not getattr(report, IS_EXPLAINED, False)]
         try:
             return (yield)
         finally:
