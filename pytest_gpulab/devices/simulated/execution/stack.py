@@ -53,7 +53,7 @@ class Stack:
         self.slots[self._index(lanes, inner, 0)] = call.number
         start, end = call.callee.arrays
         if self._checker is not None and end > start:
-            self._checker.local.reset(lanes, lanes.position, inner + np.uint64(start), end - start)
+            self._checker.initcheck.local.reset(lanes, lanes.position, inner + np.uint64(start), end - start)
         return inner
 
     def leave(self, lanes: Lanes, call: StackCall, frame: Value, codes: Sequence[str]) -> list[Value]:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard
-from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Shape, Subset, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.analysis.origins import POINTER_BYTES
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-from . import initcheck
 from .accesses import Mask, MbarrierEvent, MemoryAccess, NamedBarrierEvent, WarpSync
-from .initcheck import Gaps, Written, empty_global
+from .initcheck import Initcheck
 from .reporting import Locate, Reporter
 
 if TYPE_CHECKING:  # imported by the launches that need them
@@ -91,15 +88,13 @@ class HazardChecker:
     def __init__(self, launch: LaunchHazardChecker, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
         self.launch, self.shape = launch, shape
         self.races = Racecheck(shape, launch.reporter, launch.program.clean)
-        self.shared = Written(shared_bytes, shape.columns, launch.program.reserved_shared)
+        self.initcheck = Initcheck(launch, shape, shared_bytes, local_bytes)
         self._polls = None if launch.fences is None else _polls(shape, launch)
         self._orders_seen = 0
         self._swaps: FailedSwaps | None = None
         self._spins: Spins | None = None
         self._failed: Mask | None = None  # lanes of the compare-and-swap that is being recorded
         self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
-        self.local = Written(local_bytes, shape.columns * shape.threads)
-        self.gaps = Gaps(shape)
 
     # --- accesses -----------------------------------------------------------------------------------------
 
@@ -113,12 +108,7 @@ class HazardChecker:
         if site.order != "weak" and self._polls is not None:
             self._polls.synchronised(lanes, access.time)
         self._strong(access)
-        if site.access != "write":
-            self._check_banked("shared", self.shared, lanes, lanes.column, site, address)
-        if site.modifies:
-            self.shared.write(lanes.column, address, site.nbytes, access.same_in_all_blocks)
-            for k, mask in self._carried_gaps(site, lanes):
-                self.shared.erase(lanes.column, _plus(address, k), mask)
+        self.initcheck.access_shared(lanes, site, address, access.same_in_all_blocks)
 
     def shuffle(self, lanes: Lanes, site: Site, source: Value, value: Value) -> None:
         """No-op: a shuffle orders nothing and is checked where it is executed."""
@@ -135,24 +125,18 @@ class HazardChecker:
     def land_copy(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Record that a started copy is complete."""
         alike = lanes.all_columns and (address.ndim == 0 or address.shape[1] == 1)
-        self.shared.write(lanes.column, address, site.nbytes, alike)
+        self.initcheck.shared.write(lanes.column, address, site.nbytes, alike)
 
     def access_mbarrier(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Check an access to mbarriers: initialise, arrive, test. `phase` has the order that they establish."""
         access = MemoryAccess(site, lanes, address, [], None, self.launch.tick())
         self.races.add(access)
         if site.access == "write":
-            self.shared.write(lanes.column, address, site.nbytes, access.same_in_all_blocks)
+            self.initcheck.shared.write(lanes.column, address, site.nbytes, access.same_in_all_blocks)
 
     def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Check a read or write of local memory by a group."""
-        if site.access != "write":
-            self._check_banked("local", self.local, lanes, lanes.position, site, address)
-        if site.modifies:
-            alike = lanes.full and address.ndim == 0
-            self.local.write(lanes.position, address, site.nbytes, alike)
-            for k, mask in self._carried_gaps(site, lanes):
-                self.local.erase(lanes.position, _plus(address, k), mask)
+        self.initcheck.access_local(lanes, site, address)
 
     def access_global(
         self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
@@ -166,14 +150,9 @@ class HazardChecker:
             launch.read_bytes[memory] += lanes.n * site.nbytes
         if launch.is_changing(memory, site):
             access = MemoryAccess(site, lanes, offset, values, memory, launch.tick())
-            if not self._record_global(access) and not self.gaps:
+            if not self._record_global(access) and not self.initcheck.gaps:
                 return
-        if memory.written is not None:
-            self._check_global(lanes, site, memory, offset)
-        elif self.gaps and site.access == "read":
-            self._record_gaps(site, lanes, None, lambda k: None)
-        for k, mask in self._carried_gaps(site, lanes):
-            initcheck.erase_global(memory, _plus(offset, k), mask)
+        self.initcheck.access_global(lanes, site, memory, offset)
 
     def access_atomic(
         self,
@@ -218,53 +197,6 @@ class HazardChecker:
         assert self._spins is not None and self._polls is not None
         self._spins.read(access)
         self._polls.synchronised(access.lanes, access.time)
-
-    def _check_banked(
-        self, space: str, written: Written, lanes: Lanes, column: IndexArray, site: Site, address: Value
-    ) -> None:
-        """Check a read of shared or local memory."""
-        bad = written.missing(lanes, column, address, site.nbytes)
-        self._record_gaps(site, lanes, bad, lambda k: written.missing(lanes, column, _plus(address, k), 1))
-        bad = self._without_padding(site, bad, partial(written.empty, lanes, column, address, site.nbytes))
-        if bad is not None:
-            self.launch.reporter.uninitialised(site, space, lanes, address, bad)
-
-    def _check_global(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
-        """Check a read of an array that has unwritten bytes, or record a write to it."""
-        launch = self.launch
-        if site.access != "write":
-            bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
-            self._record_gaps(site, lanes, bad, lambda k: initcheck.missing_global(lanes, memory, _plus(offset, k), 1))
-            bad = self._without_padding(site, bad, partial(empty_global, lanes, memory, offset, site.nbytes))
-            if bad is not None:
-                launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
-        if site.modifies:
-            initcheck.write_global(memory, offset, site.nbytes)
-
-    def _record_gaps(self, site: Site, lanes: Lanes, bad: Mask | None, missing: Callable[[int], Mask | None]) -> None:
-        """Record the unwritten bytes of a load with a value that is only copied; see `Gaps.record`."""
-        if (bad is not None or self.gaps) and site.number in self.launch.program.copied:
-            self.launch.has_copied_unwritten |= bad is not None
-            self.gaps.record(site.number, lanes, site.nbytes, missing if bad is not None else None)
-
-    def _carried_gaps(self, site: Site, lanes: Lanes) -> Iterable[tuple[int, Mask]]:
-        """Return the bytes of a store that stay unwritten; see `Gaps.carried`."""
-        pieces = self.launch.program.carried.get(site.number) if self.gaps and site.access == "write" else None
-        return self.gaps.carried(pieces, lanes) if pieces else ()
-
-    def _without_padding(self, site: Site, bad: Mask | None, empty: Callable[[], Mask]) -> Mask | None:
-        """Return a mask of the lanes that read more unwritten bytes than the padding of a struct that they copy.
-
-        Args:
-            site: a load or an atomic.
-            bad: mask of the lanes that read any unwritten byte.
-            empty: returns a mask of the lanes that read only unwritten bytes.
-        """
-        unit = None if bad is None else self.launch.program.copied.get(site.number)
-        if bad is None or unit is None:
-            return bad
-        rest = bad & empty() if unit else None
-        return rest if rest is not None and rest.any() else None
 
     def _record_global(self, access: MemoryAccess) -> bool:
         """Record an access to global memory; return False if it repeats an earlier one."""
@@ -348,7 +280,7 @@ class HazardChecker:
         """Record a barrier of all threads of some blocks (None: of all blocks)."""
         time = self.launch.order()
         self.races.barrier(columns)
-        self.shared.update_complete()
+        self.initcheck.shared.update_complete()
         if self._fenced.size:
             self._fenced[:, slice(None) if columns is None else columns] = False
         if self.launch.fences is not None or self._swaps is not None:
@@ -410,10 +342,6 @@ def _fences() -> Fences:
     from .fences import Fences
 
     return Fences()
-
-
-def _plus(address: Value, nbytes: int) -> Value:
-    return address + address.dtype.type(nbytes)
 
 
 def may_change(program: Program, parameters: bytes, arena: Arena) -> frozenset[Allocation] | None:

@@ -10,18 +10,110 @@ unwritten, so a later read of such a member is reported (`Gaps`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
-from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .accesses import Mask
 
+if TYPE_CHECKING:  # needed for kernels that copy structs
+    from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried
+
+    from .checker import LaunchHazardChecker
+
 _ALL_BYTES = np.uint8(0xF)
+
+
+class Initcheck:
+    """The search for uninitialised reads in one wave.
+
+    Attributes:
+        shared, local: the written bytes of these spaces.
+        gaps: unwritten bytes of values that are only copied.
+    """
+
+    def __init__(self, launch: LaunchHazardChecker, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
+        self._launch = launch
+        self.shared = Written(shared_bytes, shape.columns, launch.program.reserved_shared)
+        self.local = Written(local_bytes, shape.columns * shape.threads)
+        self.gaps = Gaps(shape)
+
+    def access_shared(self, lanes: Lanes, site: Site, address: Value, alike: bool) -> None:
+        """Check an access to shared memory; `alike` if it is the same in all blocks."""
+        self._access("shared", self.shared, lanes, lanes.column, site, address, alike)
+
+    def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Check an access to local memory."""
+        self._access("local", self.local, lanes, lanes.position, site, address, lanes.full and address.ndim == 0)
+
+    def _access(
+        self, space: str, written: Written, lanes: Lanes, column: IndexArray, site: Site, address: Value, alike: bool
+    ) -> None:
+        if site.access != "write":
+            bad = written.missing(lanes, column, address, site.nbytes)
+            self._record(site, lanes, bad, lambda k: written.missing(lanes, column, _plus(address, k), 1))
+            bad = self._without_padding(site, bad, partial(written.empty, lanes, column, address, site.nbytes))
+            if bad is not None:
+                self._launch.reporter.uninitialised(site, space, lanes, address, bad)
+        if site.modifies:
+            written.write(column, address, site.nbytes, alike)
+            for k, mask in self._carried(site, lanes):
+                written.erase(column, _plus(address, k), mask)
+
+    def access_global(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
+        """Check an access to global memory."""
+        if memory.written is not None:
+            self._access_partly_written(lanes, site, memory, offset)
+        elif self.gaps and site.access == "read":
+            self._record(site, lanes, None, lambda k: None)
+        for k, mask in self._carried(site, lanes):
+            erase_global(memory, _plus(offset, k), mask)
+
+    def _access_partly_written(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
+        if site.access != "write":
+            bad = missing_global(lanes, memory, offset, site.nbytes)
+            self._record(site, lanes, bad, lambda k: missing_global(lanes, memory, _plus(offset, k), 1))
+            bad = self._without_padding(site, bad, partial(empty_global, lanes, memory, offset, site.nbytes))
+            if bad is not None:
+                self._launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
+        if site.modifies:
+            write_global(memory, offset, site.nbytes)
+
+    def _record(self, site: Site, lanes: Lanes, bad: Mask | None, missing: Callable[[int], Mask | None]) -> None:
+        """Record the unwritten bytes of a load with a value that is only copied; see `Gaps.record`."""
+        if (bad is not None or self.gaps) and site.number in self._launch.program.copied:
+            self._launch.has_copied_unwritten |= bad is not None
+            self.gaps.record(site.number, lanes, site.nbytes, missing if bad is not None else None)
+
+    def _carried(self, site: Site, lanes: Lanes) -> Iterable[tuple[int, Mask]]:
+        """Return the bytes of a store that stay unwritten; see `Gaps.carried`."""
+        pieces = self._launch.program.carried.get(site.number) if self.gaps and site.access == "write" else None
+        return self.gaps.carried(pieces, lanes) if pieces else ()
+
+    def _without_padding(self, site: Site, bad: Mask | None, empty: Callable[[], Mask]) -> Mask | None:
+        """Return a mask of the lanes that read more unwritten bytes than the padding of a struct that they copy.
+
+        Args:
+            site: a load or an atomic.
+            bad: mask of the lanes that read any unwritten byte.
+            empty: returns a mask of the lanes that read only unwritten bytes.
+        """
+        unit = None if bad is None else self._launch.program.copied.get(site.number)
+        if bad is None or unit is None:
+            return bad
+        rest = bad & empty() if unit else None
+        return rest if rest is not None and rest.any() else None
+
+
+def _plus(address: Value, nbytes: int) -> Value:
+    return address + address.dtype.type(nbytes)
 
 
 class Written:
