@@ -19,7 +19,6 @@ from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.memory.textures import Textures
 from pytest_gpulab.devices.simulated.module import SimulatedModule
 from pytest_gpulab.devices.simulated.resource_limits import static_shared_bytes
-from pytest_gpulab.devices.simulated.translation.calls.inline import FUNCTION_BASE, FUNCTION_STRIDE
 
 from .build_cache import built
 from .shared_memory import SharedArena
@@ -69,8 +68,8 @@ class ProgramModule(SimulatedModule):
         return self._shown.get(symbol)
 
     def kernel_at(self, address: int) -> str:
-        """Return the unmangled name of the kernel at an address; see `inline.function_address`."""
-        return self._shown[list(self._module.functions)[(address - FUNCTION_BASE) // FUNCTION_STRIDE]]
+        """Return the unmangled name of the kernel at an address; see `PtxModule.function_addresses`."""
+        return self._shown[{at: name for name, at in self._module.function_addresses.items()}[address]]
 
     def packed_parameters(self, kernel: str, buffer: bytes) -> bytes:
         """Return a kernel's parameters without the gaps of their layout in memory."""

@@ -36,7 +36,6 @@ from pytest_gpulab.devices.simulated.execution.launching import (
 from pytest_gpulab.devices.simulated.groups.group import unwritten
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule
-from pytest_gpulab.devices.simulated.translation.calls.inline import undefined
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.translator import translate
 from pytest_gpulab.devices.source.names import signature, unique_names
@@ -82,8 +81,8 @@ class SimulatedModule:
         self._module: PtxModule = parse(ptx)
         if (refused := oversized(self._module, source[1] if source else "kernel.cu")) is not None:
             raise CompileError(refused)
-        if (missing := undefined(self._module)) is not None:
-            raise CompileError(missing)
+        if any(self._module.calls):
+            self._check_calls()
         entries = {f.name: f for f in self._module.functions.values() if f.entry and f.body}
         self._entries = {name: entries[symbol] for name, symbol in unique_names(entries).items()}
         self.kernels = tuple(self._entries)
@@ -94,6 +93,13 @@ class SimulatedModule:
         self._programs: dict[str, Program] = {}
         self.has_state = self._variables.may_keep(ptx)
         """True if a launch may leave something behind, which only a used variable can hold."""
+
+    def _check_calls(self) -> None:
+        """Raise CompileError if a function is called but not defined."""
+        from pytest_gpulab.devices.simulated.translation.calls.inline import undefined
+
+        if (missing := undefined(self._module)) is not None:
+            raise CompileError(missing)
 
     def _check_assembly(self, ptx: str) -> None:
         """Assemble the module: only the assembler knows the instructions of the modelled GPU.

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import Array, CompileError, LaunchError
+from pytest_gpulab.devices.protocol import Array, CannotSimulate, CompileError, LaunchError
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.ptx.syntax import PtxModule, Variable
-from pytest_gpulab.devices.simulated.translation.calls.inline import function_address
 from pytest_gpulab.devices.source.names import unmangle
 
 MAX_VARIABLE_BYTES = 128 << 20  # per module; an exercise may have a dozen variants of its module
@@ -72,8 +71,9 @@ class Variables:
         data[len(variable.data) :] = 0
         data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
         for offset, name, addend in variable.pointers:
-            known = self.addresses.get(name)
-            address = function_address(self._module, name) if known is None else known
+            address = self.addresses.get(name, self._module.function_addresses.get(name))
+            if address is None:
+                raise CannotSimulate(f"the address of {name}")
             data[offset : offset + 8] = np.frombuffer(((address + addend) % 2**64).to_bytes(8, "little"), np.uint8)
 
     def read(self, name: str) -> bytes:

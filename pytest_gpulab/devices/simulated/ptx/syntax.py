@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pytest_gpulab.devices.protocol import SourceLine
+
+FUNCTION_STRIDE = 16  # bytes between the simulated addresses of functions
+FUNCTION_BASE = 0x10  # not 0, which is the null pointer
 
 
 @dataclass(slots=True, unsafe_hash=True)  # immutable by convention: creating a frozen one takes three times as long
@@ -187,6 +190,17 @@ class PtxModule:
     variables: dict[str, Variable] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def function_addresses(self) -> dict[str, int]:
+        """The simulated address of each function, for function pointers."""
+        return {name: FUNCTION_BASE + FUNCTION_STRIDE * number for number, name in enumerate(self.functions)}
+
+    @property
+    def calls(self) -> Iterator[Call]:
+        """The calls in all functions."""
+        return (statement for function in self.functions.values() for statement in function.body
+                if type(statement) is Call)  # fmt: skip
 
 
 TYPE_BYTES = {

@@ -6,16 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction
-from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried, carried, copied
 from pytest_gpulab.devices.simulated.translation.analysis.origins import Origins, Targets, lines_reading, targets
 from pytest_gpulab.devices.simulated.translation.control.instructions import TENSOR_CORES, is_arrival, needs_cluster
 from pytest_gpulab.devices.simulated.translation.sites import Site
+
+if TYPE_CHECKING:  # needed for kernels that copy structs
+    from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried
 
 
 @dataclass
@@ -96,11 +98,15 @@ class Program:
     @cached_property
     def copied(self) -> dict[int, int]:
         """The loads with values that are only moved; see `loads.copied`."""
+        from pytest_gpulab.devices.simulated.translation.analysis.loads import copied
+
         return copied([statement for step in self.steps for statement in step.statements])
 
     @cached_property
     def carried(self) -> dict[int, tuple[Carried, ...]]:
         """Bytes that stores write exactly as loads have read them, by store; see `loads.carried`."""
+        from pytest_gpulab.devices.simulated.translation.analysis.loads import carried
+
         return carried([statement for step in self.steps for statement in step.statements])
 
     @cached_property

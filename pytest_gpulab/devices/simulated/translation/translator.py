@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
@@ -17,8 +17,6 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Variable,
 )
-from pytest_gpulab.devices.simulated.translation.analysis.loads import awaited, guesses
-from pytest_gpulab.devices.simulated.translation.calls.inline import FUNCTION_BASE, FUNCTION_STRIDE, inline
 from pytest_gpulab.devices.simulated.translation.control.building import build
 from pytest_gpulab.devices.simulated.translation.control.graph import Block, Graph, members
 from pytest_gpulab.devices.simulated.translation.control.instructions import (
@@ -34,6 +32,9 @@ from pytest_gpulab.devices.simulated.translation.emission.memory import emit_bui
 from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW
 from pytest_gpulab.devices.system.processes import without_collector
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.translation.calls.recursion import StackCall
 
 # Each takes 50 us of processor time to translate, which no time limit of kernels covers. A 512-point FFT has 10,000.
 MAX_STATEMENTS = 1 << 16
@@ -72,13 +73,13 @@ def _translated(
     runtime_builtins: Callable[[CodeType], Mapping[str, Any]],
     frame_bytes: Callable[[], Mapping[str, int]],
 ) -> Program:
-    flat, calls = inline(module, kernel, frame_bytes)
+    flat, calls = _inlined(module, kernel, frame_bytes)
     if len(flat.body) > MAX_STATEMENTS:
         raise CannotSimulate(f"a kernel of {len(flat.body):,} instructions; the limit is {MAX_STATEMENTS:,}")
     graph = build(flat)
     layout = Layout(module, flat, addresses)
     names = Names(flat.registers, graph.registers, layout.addresses)
-    names.guesses, names.awaited = guesses(graph.blocks), awaited(graph.blocks)
+    names.guesses, names.awaited = _guesses_and_awaited(graph)
     source, masks = write(graph, names)
     namespace = names.namespace
     code = compile(source, f"<{kernel.name}>", "exec")  # generated text; it contains no text of the submission
@@ -93,6 +94,30 @@ def _translated(
         layout.banked, addresses, frozenset() if calls else _unset(graph, names), names.fences, names.sees_order,
         names.shuffles, names.grid_syncs, layout.reserved, names.allocates, layout.stack,
     )  # fmt: skip
+
+
+# The modules of calls, loops that wait and compare-and-swap are imported for kernels that have them.
+
+
+def _inlined(
+    module: PtxModule, kernel: Function, frame_bytes: Callable[[], Mapping[str, int]]
+) -> tuple[Function, Sequence[StackCall]]:
+    """Return the kernel without calls, and its calls of recursive functions; see `inline`."""
+    if not any(type(statement) is Call for statement in kernel.body):
+        return kernel, ()
+    from pytest_gpulab.devices.simulated.translation.calls.inline import inline
+
+    return inline(module, kernel, frame_bytes)
+
+
+def _guesses_and_awaited(graph: Graph) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the loads with values that an `atom.cas` expects, and those that a loop waits for; see `loads`."""
+    swaps = any(isinstance(s, Instruction) and "cas" in s.op for block in graph.blocks for s in block.body)
+    if not swaps and not any(block.spins for block in graph.blocks):
+        return frozenset(), frozenset()
+    from pytest_gpulab.devices.simulated.translation.analysis.loads import awaited, guesses
+
+    return guesses(graph.blocks), awaited(graph.blocks)
 
 
 def _phase_waits(graph: Graph) -> frozenset[int]:
@@ -239,8 +264,7 @@ class Layout:
     def __init__(self, module: PtxModule, kernel: Function, addresses: dict[str, int]) -> None:
         self.addresses = dict(addresses)
         self.addresses["shared window"], self.addresses["local window"] = SHARED_WINDOW, LOCAL_WINDOW
-        for number, name in enumerate(module.functions):
-            self.addresses[name] = FUNCTION_BASE + FUNCTION_STRIDE * number
+        self.addresses.update(module.function_addresses)
         shared = [v for v in (*module.variables.values(), *kernel.variables.values()) if v.space == "shared"]
         reserved = [Variable(RESERVED, "shared", RESERVED_BYTES, RESERVED_BYTES)] if _names(kernel, RESERVED) else []
         self.reserved = sum(variable.nbytes for variable in reserved)

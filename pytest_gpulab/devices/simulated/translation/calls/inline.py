@@ -29,7 +29,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Variable,
     Vector,
 )
-from pytest_gpulab.devices.simulated.translation.control.instructions import MALFORMED, refusal
+from pytest_gpulab.devices.simulated.translation.control.instructions import MALFORMED, REFUSED, refusal
 from pytest_gpulab.devices.source.names import unmangle
 
 if TYPE_CHECKING:  # imported for kernels with functions
@@ -37,36 +37,21 @@ if TYPE_CHECKING:  # imported for kernels with functions
 
 BUILT_IN = ("vprintf", "__assertfail", "malloc", "free")
 DEVICE_RUNTIME = "__cudaCDP2"  # replaces `cuda` in the names of the runtime library's functions in kernels
-REFUSED = "refused"  # added by the translation: ends the launch with the message in its opcode
 MAX_DEPTH = 32
 MAX_STATEMENTS = 100_000  # of a kernel with inlined functions; bounds memory and translation time
-FUNCTION_STRIDE = 16  # bytes between the simulated addresses of functions
-FUNCTION_BASE = 0x10  # not 0, which is the null pointer
-
-
-def function_address(module: PtxModule, name: str) -> int:
-    """Return the simulated address of a device function, for function pointers.
-
-    Raises:
-        CannotSimulate: the module has no such function.
-    """
-    if name not in module.functions:
-        raise CannotSimulate(f"the address of {name}")
-    return FUNCTION_BASE + FUNCTION_STRIDE * list(module.functions).index(name)
 
 
 def undefined(module: PtxModule) -> str | None:
     """Return the compiler's message for a function that is called but not defined; nvcc refuses such a file."""
-    for function in module.functions.values():
-        for call in (statement for statement in function.body if isinstance(statement, Call)):
-            name = call.callee.name if isinstance(call.callee, Sym) else ""
-            called = module.functions.get(name)
-            known = name in (*BUILT_IN, "alloca") or name.startswith(DEVICE_RUNTIME)
-            if called is not None and not called.body and not known:
-                place = f"{call.where.file}({call.where.line}): " if call.where else ""
-                from pytest_gpulab.devices.compiler.static_limits import defined_nowhere
+    for call in module.calls:
+        name = call.callee.name if isinstance(call.callee, Sym) else ""
+        called = module.functions.get(name)
+        known = name in (*BUILT_IN, "alloca") or name.startswith(DEVICE_RUNTIME)
+        if called is not None and not called.body and not known:
+            place = f"{call.where.file}({call.where.line}): " if call.where else ""
+            from pytest_gpulab.devices.compiler.static_limits import defined_nowhere
 
-                return f"{place}error: {defined_nowhere(name)}"
+            return f"{place}error: {defined_nowhere(name)}"
     return None
 
 
@@ -250,7 +235,7 @@ class _Inliner:
         for name in _candidates(self.module, names.function, call):
             predicate, skip = f"%p~{next(self.serial)}", f"$skip~{next(self.serial)}"
             self.result.registers[predicate] = "pred"
-            address = Imm(function_address(self.module, name))
+            address = Imm(self.module.function_addresses[name])
             compare = Instruction(("setp", "ne", "u64"), (Reg(predicate), pointer, address), None, call.where)
             jump = Instruction(("bra",), (Sym(skip),), (Reg(predicate), False), call.where)
             self.body += [compare, jump]

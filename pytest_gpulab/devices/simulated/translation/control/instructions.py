@@ -18,6 +18,7 @@ TENSOR_CORES = {"wmma", "mma", "ldmatrix", "stmatrix", "movmatrix"}
 """Instructions that all lanes of a warp execute together, without a lane mask."""
 WARP_SYNC = {"shfl", "vote", "match", "redux", *TENSOR_CORES}
 ENTER, LEAVE, RETURN = "enter~", "leave~", "return~"  # added by the translation, for calls of recursive functions
+REFUSED = "refused"  # also added: ends the launch with the message in its opcode
 STACK_AREA = "the stack"  # the local variable for all frames of a thread, also added
 BARRIERS = {"bar", "barrier"}
 _NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
