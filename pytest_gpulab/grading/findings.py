@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pytest_gpulab.devices.compiler.limits import NOT_ENDED
+from pytest_gpulab.devices.compiler.sandbox import NOT_ENDED
 from pytest_gpulab.devices.errors import NO_DYNAMIC_SHARED
 from pytest_gpulab.devices.protocol import (
     CannotSimulate,

@@ -20,7 +20,6 @@ from pytest_gpulab.devices.protocol import (
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.correctness.cases import USUAL, CaseLimits, CaseOutcome, CaseRuns
-from pytest_gpulab.grading.diagnosis.whole_array_reads import with_rereads
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 
 from .catalogue import Loaded, LoadedExercise
@@ -316,7 +315,7 @@ class Grader(CheckGrader):
         return check.result(verdict, (too_slow(measurement),), measurement)
 
     def _with_rereads(self, result: CheckResult) -> CheckResult:
-        return replace(result, findings=with_rereads(result.findings, self._cases.rereads.seen))
+        return replace(result, findings=self._cases.with_rereads(result.findings))
 
 
 class _Attempt:

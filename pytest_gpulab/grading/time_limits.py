@@ -20,7 +20,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from pytest_gpulab.devices.compiler.limits import charged_s
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     DeviceError,
@@ -32,6 +31,7 @@ from pytest_gpulab.devices.protocol import (
     Module,
     OutOfMemory,
 )
+from pytest_gpulab.devices.system.processes import charged_s
 
 CHECK_S = 120.0  # the default of --gpulab-timeout
 CASE_S, FILE_S = 20.0, 120.0

@@ -95,7 +95,7 @@ class GradingSession:
         Raises:
             SettingsError: the device is not available; the message says how to get it.
         """
-        from pytest_gpulab.devices.compiler.limits import PROTECTION
+        from pytest_gpulab.devices.compiler.sandbox import PROTECTION
         from pytest_gpulab.devices.system import processes
 
         processes.mark_what_is_started()

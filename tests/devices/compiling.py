@@ -7,7 +7,7 @@ from hang_guard import HANG_S
 
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
-from pytest_gpulab.devices.compiler.limits import Limits
+from pytest_gpulab.devices.compiler.sandbox import Limits
 
 KERNEL = (
     '#include <gpulab.cuh>\n#include "own.cuh"\n__global__ void f(int *p) { p[threadIdx.x] = OWN + WHAT; int x; }\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_gpulab.devices.compiler import nvrtc
-from pytest_gpulab.devices.compiler.limits import NOT_ENDED
+from pytest_gpulab.devices.compiler.sandbox import NOT_ENDED
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.ptx.messages import at_source_lines

@@ -16,8 +16,7 @@ from compiling import SMALL, TIGHT, compiled, gone
 
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
-from pytest_gpulab.devices.compiler.limits import Limits
-from pytest_gpulab.devices.compiler.sandbox import Sandbox, none
+from pytest_gpulab.devices.compiler.sandbox import Limits, Sandbox, none
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
 
 

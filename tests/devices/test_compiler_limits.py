@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hang_guard import HANG_S
 
-from pytest_gpulab.devices.compiler.limits import KIB, Limits
+from pytest_gpulab.devices.compiler.sandbox import KIB, Limits
 from pytest_gpulab.devices.cuda.nvcc import limits as limits_module
 from pytest_gpulab.devices.cuda.nvcc.limits import NICENESS, limited
 from pytest_gpulab.devices.protocol import DeviceUnavailable

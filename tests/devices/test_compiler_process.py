@@ -19,9 +19,9 @@ from hang_guard import HANG_S
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
-from pytest_gpulab.devices.compiler.limits import PROTECTION, Limits
+from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
 from pytest_gpulab.devices.compiler.nvrtc_program import Request
-from pytest_gpulab.devices.compiler.sandbox import Sandbox, none, refusal
+from pytest_gpulab.devices.compiler.sandbox import PROTECTION, Limits, Sandbox, none, refusal
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 
 
@@ -31,8 +31,8 @@ def test_it_compiles_as_in_this_process(within: Sandbox | None) -> None:
     there, here = nvrtc.compile_ptx(*arguments, compiler.compiled), nvrtc.compile_ptx(*arguments)
     assert there == here and "x" in there[1] and '"a.cu"' in there[0]
     arguments = (KERNEL, "a.cu", "sm_90", DEFINES, HEADERS)
-    binary = nvrtc.compile_machine_code(*arguments, compiler.compiled)  # holds the working folder's name, too
-    assert binary.cubin and binary.resources == nvrtc.compile_machine_code(*arguments).resources
+    binary = compile_machine_code(*arguments, compiler.compiled)  # holds the working folder's name, too
+    assert binary.cubin and binary.resources == compile_machine_code(*arguments).resources
     assert compiler.version == nvrtc.version()
     compiler.close()
 
@@ -253,15 +253,19 @@ def test_one_that_somebody_killed_is_started_again(compiler: CompilerProcess) ->
 
 LINKER_TELLS = {**os.environ, "LD_DEBUG": "libs"}  # glibc's, of every library that is looked for, on stderr
 COMPILES = (
-    "from pytest_gpulab.devices.compiler.nvrtc import {how}; print({how}('__global__ void k() {{}}', 'k.cu', '{of}'))"
+    "from pytest_gpulab.devices.compiler.{module} import {how}\n"
+    "print({how}('__global__ void k() {{}}', 'k.cu', '{of}'))"
 )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
-@pytest.mark.parametrize(("how", "of"), [("compile_ptx", "compute_90"), ("compile_machine_code", "sm_90")])
-def test_no_translation_calls_the_gpus_driver(how: str, of: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "how", "of"),
+    [("nvrtc", "compile_ptx", "compute_90"), ("machine_code", "compile_machine_code", "sm_90")],
+)
+def test_no_translation_calls_the_gpus_driver(module: str, how: str, of: str) -> None:
     """Where NVRTC keeps what it compiled it does, each time, and the driver serves one process at a time."""
-    program = [sys.executable, "-c", COMPILES.format(how=how, of=of)]
+    program = [sys.executable, "-c", COMPILES.format(module=module, how=how, of=of)]
     done = subprocess.run(program, env=LINKER_TELLS, capture_output=True, text=True, check=True)
     assert "find library=libnvrtc" in done.stderr
     assert "libcuda.so" not in done.stderr

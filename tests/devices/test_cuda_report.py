@@ -10,7 +10,7 @@ import pytest
 from doc_pages import ROOT
 
 pytest.importorskip("pynvml")
-from pytest_gpulab.devices.compiler.limits import PROTECTION
+from pytest_gpulab.devices.compiler.sandbox import PROTECTION
 from pytest_gpulab.devices.cuda import report
 
 pytestmark = pytest.mark.unit

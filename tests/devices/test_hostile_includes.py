@@ -13,6 +13,7 @@ import pytest
 
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
 from pytest_gpulab.devices.compiler.sandbox import none, refusal
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.grading.compilation.includes import unaccepted_include
@@ -98,7 +99,7 @@ def all_said(compiler: CompilerProcess, source: str) -> str:
     """Return messages, PTX and machine code."""
     try:
         ptx, log = nvrtc.compile_ptx(source + KERNEL, "a.cu", "compute_90", run=compiler.compiled)
-        binary = nvrtc.compile_machine_code(source + KERNEL, "a.cu", "sm_90", run=compiler.compiled)
+        binary = compile_machine_code(source + KERNEL, "a.cu", "sm_90", run=compiler.compiled)
     except CompileError as error:
         return error.diagnostics
     return ptx + log + binary.cubin.decode("latin-1")
@@ -170,5 +171,5 @@ def test_no_text_changes_the_compilers_arguments() -> None:
     )
     for source, name in (("", "a.cu"), (hostile, "--include-path=.cu")):
         nvrtc.compile_ptx(source, name, "compute_90", {"N": "1"}, run=run)
-        nvrtc.compile_machine_code(source, name, "sm_90", {"N": "1"}, run=run)
+        compile_machine_code(source, name, "sm_90", {"N": "1"}, run=run)
     assert asked[:2] == asked[2:] and not any("etc" in str(option) or "fast" in str(option) for option in asked[2])

@@ -12,8 +12,7 @@ from fake_nvcc import pycuda_for
 from hang_guard import HANG_S
 
 from pytest_gpulab.devices.compiler.cache import Cache
-from pytest_gpulab.devices.compiler.limits import Limits
-from pytest_gpulab.devices.compiler.sandbox import Sandbox, none, refusal
+from pytest_gpulab.devices.compiler.sandbox import Limits, Sandbox, none, refusal
 from pytest_gpulab.devices.cuda.nvcc import toolkit
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.cuda.nvcc.limits import REFUSED, limited

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
 from pytest_gpulab.devices.compiler.static_limits import with_plain_words
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
@@ -69,7 +69,7 @@ def test_the_simulated_gpu_refuses_what_the_assembler_refuses_with_the_arrays(na
 def test_the_assemblers_message_is_reworded(name: str) -> None:
     source, _, _, owner, needs, most = NEEDS[name]
     with pytest.raises(CompileError) as caught:
-        nvrtc.compile_machine_code(source, "kernel.cu", "sm_90")
+        compile_machine_code(source, "kernel.cu", "sm_90")
     first, *rest = caught.value.diagnostics.splitlines()
     assert first == f"kernel.cu: error: {owner} needs {needs} is {most}"
     assert any("ptxas error" in line for line in rest)

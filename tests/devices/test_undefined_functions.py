@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fake_nvcc import stand_in
 
-from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
 from pytest_gpulab.devices.protocol import CannotSimulate, CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
@@ -32,7 +32,7 @@ def test_the_simulated_gpu_refuses_the_file_and_names_the_line(declared: str) ->
 @pytest.mark.parametrize("declared", DECLARED)
 def test_the_assemblers_message_is_reworded(declared: str) -> None:
     with pytest.raises(CompileError) as caught:
-        nvrtc.compile_machine_code(declared + CALLER, "k.cu", "sm_90")
+        compile_machine_code(declared + CALLER, "k.cu", "sm_90")
     first, *rest = caught.value.diagnostics.splitlines()
     assert first == f"k.cu: error: {DECLARED[declared]}"
     assert any("Unresolved extern function" in line for line in rest)

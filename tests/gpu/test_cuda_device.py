@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.devices.compiler.cache import Cache
-from pytest_gpulab.devices.compiler.limits import Limits
+from pytest_gpulab.devices.compiler.sandbox import Limits
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, LaunchError
 

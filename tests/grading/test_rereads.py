@@ -11,7 +11,7 @@ from block_sums import EXERCISE, HEAD, INTS, TREE, changed, graded
 
 from pytest_gpulab.devices.protocol import Device, KernelFault
 from pytest_gpulab.exercise import Case, Problem
-from pytest_gpulab.grading.diagnosis.whole_array_reads import Rereads
+from pytest_gpulab.grading.diagnosis.whole_array_reads import rereads
 from pytest_gpulab.grading.plans.replay import FIRST, replay
 
 
@@ -84,7 +84,7 @@ def test_a_stopped_kernel_gets_the_reads_of_its_threads(gpu: Device) -> None:
     run = replay(gpu, module, plan, {"in": values, "weight": np.ones(1, np.int32)}, FIRST)
     assert isinstance(run.error, KernelFault) and run.error.code == "trap"
     names = {"block_sums": ("values", "out", "n")}
-    told = Rereads().of(SIZES[0], plan, [run], names)
+    told = rereads(plan, [run], names)
     (line,) = told
     assert re.fullmatch(
         r"until then, every thread of `block_sums` had read 2,\d{3} of the 9,000 elements of `values`", line

@@ -14,7 +14,7 @@ from machine import Machine, unavailable
 from test_timing_report import book
 
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
-from pytest_gpulab.devices.compiler.limits import Limits
+from pytest_gpulab.devices.compiler.sandbox import Limits
 from pytest_gpulab.devices.cuda import nvml
 from pytest_gpulab.devices.cuda.driver import memory_for
 from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault

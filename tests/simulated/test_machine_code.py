@@ -13,6 +13,7 @@ import pytest
 
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.compiler.elf import Elf
+from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.ptx.reader import parse
@@ -36,7 +37,7 @@ def disassembler() -> str | None:
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def binary(request: pytest.FixtureRequest) -> tuple[str, bytes]:
     """An architecture, and the machine code of kernels of many shapes for it."""
-    return request.param, nvrtc.compile_machine_code(KERNELS.read_text(), KERNELS.name, request.param).cubin
+    return request.param, compile_machine_code(KERNELS.read_text(), KERNELS.name, request.param).cubin
 
 
 def test_guards_and_jumps_are_those_that_nvdisasm_shows(binary: tuple[str, bytes], tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_every_instruction_knows_its_ptx_statement(binary: tuple[str, bytes]) ->
 
 def test_unreadable_bytes_are_no_machine_code() -> None:
     source = "__global__ void set(int *x) { x[threadIdx.x] = 1; }"
-    cubin = nvrtc.compile_machine_code(source, "set.cu", "sm_90").cubin
+    cubin = compile_machine_code(source, "set.cu", "sm_90").cubin
     module = parse(nvrtc.compile_ptx(source, "set.cu", "compute_90")[0])
     other = parse(nvrtc.compile_ptx(source.replace("= 1", "+= 1"), "set.cu", "compute_90")[0])
     (kernel,) = module.functions
@@ -177,7 +178,7 @@ def test_called_functions_count_also_if_machine_code_does_not_show_how_often() -
 def test_lanes_flow_past_a_slow_path() -> None:
     """Evidence for the blocks around a division decides; its slow path, which nothing speaks for, gets no lanes."""
     source = "__global__ void divide(float *x, float y) { x[threadIdx.x] = x[threadIdx.x] / y; }"
-    binary = nvrtc.compile_machine_code(source, "divide.cu", "sm_90")
+    binary = compile_machine_code(source, "divide.cu", "sm_90")
     code = MachineCode(binary.cubin, "sm_90")
     (kernel,) = code.ptx.functions
     blocks = code.blocks(kernel)

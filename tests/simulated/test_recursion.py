@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from places import Run, marked
 
-from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.compiler import machine_code
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
@@ -300,7 +300,7 @@ def test_frames_are_read_from_the_assemblers_report(margin: str) -> None:
         f"ptxas info    : Function properties for {name}\n{margin}{size} bytes stack frame, 0 bytes spill stores\n"
         for name, size in (("_Z1fPi", 0), ("_Z4down$1i", 24))
     )
-    assert nvrtc._parse_frames(report) == {"_Z1fPi": 0, "_Z4down$1i": 24}
+    assert machine_code._parse_frames(report) == {"_Z1fPi": 0, "_Z4down$1i": 24}
 
 
 def test_a_recursion_is_counted_and_estimated(device: SimulatedDevice) -> None:

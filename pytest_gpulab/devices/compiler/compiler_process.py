@@ -29,9 +29,8 @@ from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutO
 from pytest_gpulab.devices.system.processes import REMEDY, memory_kills
 
 from . import nvrtc_program
-from .limits import NOT_ENDED, Limits
 from .nvrtc_program import TIME_LIMIT, Answer, Request
-from .sandbox import LIBRARIES, Sandbox, none, sandbox
+from .sandbox import LIBRARIES, NOT_ENDED, Limits, Sandbox, none, sandbox
 
 START_LIMIT_S = 60.0  # many may start at the same time
 BUSY_FACTOR = 5.0  # time limit by the clock over that of processor time

@@ -1,27 +1,29 @@
-"""Compile CUDA C++ with NVRTC to PTX or machine code, without GPU, driver or toolkit.
+"""Compile CUDA C++ with NVRTC to PTX, without GPU, driver or toolkit; `machine_code` goes further.
 
 This module makes the requests. NVRTC runs in this process, or in a compiler process (`compiler_process`).
+
+NVRTC lacks the standard headers, which nvcc takes from the host compiler: a request has short ones of this package, or
+libcu++'s where more is needed. Both give device code the same names; tests/devices/test_names.py checks that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text, line_one, shown
+from pytest_gpulab.devices.source.tokens import words_of
 
-from .nvrtc_headers import before, header_files
 from .nvrtc_program import Answer, Output, Request, compiled
 
 Run = Callable[[Request], Answer]
 # NVRTC's cache would start the GPU's driver for every compilation, and the driver serves one process at a time.
 _NO_CACHE = "--no-cache"
-_LINES = "--generate-line-info"
+LINES = "--generate-line-info"
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
 _SAID_CHARS = 300  # the message becomes part of one line
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
@@ -35,6 +37,53 @@ _PLATFORM = {
     "_GNU_SOURCE": "1", "__CHAR_BIT__": "8", "__SIZEOF_INT128__": "16", "__SIZEOF_POINTER__": "8",
     "__INT_MAX__": "0x7fffffff",
 }  # fmt: skip
+
+_BUILTINS = "gpulab_builtins.h"
+_STD = "gpulab_std.h"
+# Headers without names for device code, except those that NVRTC has built in.
+_EMPTY = (
+    "alloca.h", "assert.h", "cassert", "cerrno", "chrono", "cinttypes", "climits", "cmath", "cstdbool", "cstddef",
+    "cstdio", "cstdlib", "cstring", "ctime", "cuda_profiler_api.h", "cuda_runtime.h", "cuda_runtime_api.h",
+    "device_launch_parameters.h", "errno.h", "fstream", "inttypes.h", "iomanip", "iostream", "iterator", "limits.h",
+    "math.h", "memory.h", "new", "random", "stdbool.h", "stddef.h", "stdio.h", "stdlib.h", "string", "string.h",
+    "time.h", "vector",
+)  # fmt: skip
+_FILES = {
+    _BUILTINS: "builtins", _STD: "std", "limits": "limits", "type_traits": "type_traits", "float.h": "float",
+    "cfloat": "float", "stdint.h": "stdint", "cstdint": "stdint", "inttypes.h": "stdint", "cinttypes": "stdint",
+}  # fmt: skip
+_FROM_LIBCUXX = {
+    "algorithm": ("algorithm", "clamp"),
+    "array": ("array", "array get begin end size data"),
+    "complex": ("complex", "complex"),
+    "functional": (
+        "functional",
+        "plus minus multiplies divides modulus negate equal_to not_equal_to less greater less_equal greater_equal "
+        "logical_and logical_or logical_not bit_and bit_or bit_xor",
+    ),
+    "numeric": ("numeric", "gcd lcm"),
+    "optional": ("optional", "optional nullopt"),
+    "tuple": ("tuple", "tuple get make_tuple tie"),
+}
+_IN_STD = {"cstdio": "printf", "cstring": "memcpy memset strlen", "cstdlib": "malloc free"}
+_OF_LISTS = """#include <initializer_list>
+namespace std {
+template <typename T> __host__ __device__ constexpr T max(initializer_list<T> values)
+{
+    T largest = *values.begin();
+    for (const T &value : values) largest = largest < value ? value : largest;
+    return largest;
+}
+template <typename T> __host__ __device__ constexpr T min(initializer_list<T> values)
+{
+    T least = *values.begin();
+    for (const T &value : values) least = value < least ? value : least;
+    return least;
+}
+}  // namespace std
+"""
+_ASSERT = "#ifdef NDEBUG\n#undef assert\n#define assert(condition) ((void)0)\n#endif\n"
+_CUB_FOLDERS = ("block", "warp", "thread")
 
 
 @lru_cache(maxsize=1)
@@ -101,15 +150,15 @@ def compile_ptx(
     Raises:
         CompileError: the text does not compile; it holds the compiler's messages.
     """
-    request = ptx_request(source, filename, architecture, defines, headers)
-    ptx, log = _compile(run, request)
+    asked = ptx_request(source, filename, architecture, defines, headers)
+    ptx, log = output_of(run, asked)
     if b"begin inline asm" in ptx:
         from pytest_gpulab.devices.source.assembly import check_assembly, may_hold_assembly
 
         if may_hold_assembly("\n".join((source, *(headers or {}).values()))):
-            without_lines, _ = _compile(run, request._replace(options=[o for o in request.options if o != _LINES]))
+            without_lines, _ = output_of(run, asked._replace(options=[o for o in asked.options if o != LINES]))
             check_assembly(without_lines.decode(errors="replace"), shown(filename))
-    _check_constants(device_text(source, headers or {}), shown(filename), request, run)
+    _check_constants(device_text(source, headers or {}), shown(filename), asked, run)
     return ptx.decode(errors="replace").strip(), log
 
 
@@ -122,8 +171,8 @@ def _check_constants(code: DeviceText, filename: str, request: Request, run: Run
     if code.host_constants:
         from pytest_gpulab.devices.source.host_constants import check_host_constants
 
-        options = ["--device-debug" if option == _LINES else option for option in request.options]
-        unoptimised, _ = _compile(run, request._replace(options=options))
+        options = ["--device-debug" if option == LINES else option for option in request.options]
+        unoptimised, _ = output_of(run, request._replace(options=options))
         check_host_constants(unoptimised.decode(errors="replace"), filename, code.host_constants)
 
 
@@ -135,78 +184,11 @@ def ptx_request(
     headers: Mapping[str, str] | None = None,
 ) -> Request:
     """Return the request of `compile_ptx` to NVRTC."""
-    options = [f"--gpu-architecture={architecture}", _LINES]
-    return _request(source, filename, options, defines, headers, "ptx")
+    options = [f"--gpu-architecture={architecture}", LINES]
+    return request_of(source, filename, options, defines, headers, "ptx")
 
 
-@dataclass(frozen=True)
-class MachineBinary:
-    """Machine code of a module, a cubin with line information.
-
-    Attributes:
-        cubin: the machine code as the loader expects it.
-        resources: registers, shared and local memory of each kernel, by symbol.
-        frame_bytes: the stack frame of each kernel and each called function, by symbol.
-    """
-
-    cubin: bytes
-    resources: Mapping[str, KernelResources]
-    frame_bytes: Mapping[str, int]
-
-
-def compile_machine_code(
-    source: str,
-    filename: str,
-    architecture: str,
-    defines: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
-    run: Run = compiled,
-) -> MachineBinary:
-    """Compile to machine code for an architecture such as `sm_90`; see `compile_ptx` for the rest.
-
-    Raises:
-        CompileError: the text does not compile; it holds the compiler's messages.
-    """
-    options = [f"--gpu-architecture={architecture}", "--generate-line-info", "--ptxas-options=-v"]
-    cubin, log = _compile(run, _request(source, filename, options, defines, headers, "cubin"))
-    return machine_binary(cubin, log)
-
-
-def machine_binary(cubin: bytes, log: str) -> MachineBinary:
-    """Return machine code with what its assembler, ptxas with the option `-v`, has reported."""
-    return MachineBinary(cubin, _parse_usage(log), _parse_frames(log))
-
-
-_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-_STACK = re.compile(r"(\d+) bytes stack frame")
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
-
-
-_FRAME = re.compile(r"Function properties for ([\w$]+)\s+(?:ptxas)?[ .]*(\d+) bytes stack frame")
-
-
-def _parse_frames(log: str) -> dict[str, int]:
-    """Read the stack frame of each function from ptxas's report."""
-    return {name: int(nbytes) for name, nbytes in _FRAME.findall(log)}
-
-
-def _parse_usage(log: str) -> dict[str, KernelResources]:
-    """Read ptxas's report: per kernel an entry line, a stack line, and a line with registers and shared bytes."""
-    usage = {}
-    name, stack = "", 0
-    for line in log.splitlines():
-        if match := _ENTRY.search(line):
-            name, stack = match[1], 0
-        elif match := _STACK.search(line):
-            stack = int(match[1])
-        elif (match := _USED.search(line)) and name:
-            shared = _SHARED.search(line)
-            usage[name] = KernelResources(int(match[1]), int(shared[1]) if shared else 0, stack)
-    return usage
-
-
-def _request(
+def request_of(
     source: str,
     filename: str,
     options: list[str],
@@ -214,19 +196,26 @@ def _request(
     headers: Mapping[str, str] | None,
     output: Output,
 ) -> Request:
+    """Return a request to NVRTC; see `compile_ptx`."""
     given = _shipped_headers() | dict(headers or {})
     code = device_text(source, given)
     platform = {name: value for name, value in _PLATFORM.items() if name in code.text}
     text, macros = code.text, _macros(filename, platform | dict(defines or {}), code.prelude)
     read = "\n".join((text, *(headers or {}).values()))
     options = [*options, "--std=c++17", _NO_CACHE, *_AS_NVCC]
-    options += [f"--pre-include={name}" for name in before(read)]
+    options += [f"--pre-include={name}" for name in _included_before(read)]
     options += [f"--include-path={folder}" for folder in include_folders()]
-    files = header_files(read, include_folders()) | given
+    files = _header_files(read, include_folders()) | given
     return Request(text, shown(filename), files, options, output, macros)
 
 
-def _compile(run: Run, request: Request) -> tuple[bytes, str]:
+def output_of(run: Run, request: Request) -> tuple[bytes, str]:
+    """Return the output of a request, and the log.
+
+    Raises:
+        CompileError: the text does not compile.
+        DeviceUnavailable: nothing compiles here.
+    """
     try:
         output, log = run(request)
     except CompileError:  # it reached a limit or crashed
@@ -256,5 +245,69 @@ def _try(run: Run, request: Request) -> None:
 
 def _macros(filename: str, defines: Mapping[str, str], prelude: str) -> str:
     """Return the text before a source; on the command line, macros would also change NVRTC's own headers."""
-    before = "".join(f"#define {name} {value}\n" for name, value in defines.items()) + prelude
-    return before + line_one(filename) if before else ""
+    text = "".join(f"#define {name} {value}\n" for name, value in defines.items()) + prelude
+    return text + line_one(filename) if text else ""
+
+
+def _header_files(text: str, folders: Collection[Path]) -> dict[str, str]:
+    """Return the headers that a text may include by name.
+
+    Args:
+        text: the compiled text.
+        folders: the folders with CUDA's headers.
+    """
+    words = words_of(text)
+    files = _standard_files() | {name: _of_libcuxx(name, words) for name in _FROM_LIBCUXX}
+    return files | {"cub/cub.cuh": _cub(words, folders)} if "cub.cuh" in text else files
+
+
+def _included_before(text: str) -> tuple[str, ...]:
+    """Return the headers that are included before a text, as nvcc does implicitly."""
+    words = words_of(text)
+    if "std" not in words:
+        return (_BUILTINS,)
+    # only if needed: their constants would become variables of the module
+    named = (header for header in ("limits", "type_traits") if not words.isdisjoint(_declared(header)))
+    return (_BUILTINS, _STD, *named)
+
+
+@lru_cache(maxsize=2)
+def _declared(header: str) -> frozenset[str]:
+    found = re.findall(r"\bstruct (\w+)|\busing (\w+) =|\bbool (\w+) =", _standard_files()[header])
+    return frozenset(name for names in found for name in names if name)
+
+
+@lru_cache(maxsize=1)
+def _standard_files() -> dict[str, str]:
+    folder = resources.files("pytest_gpulab") / "include" / "standard"
+    files = dict.fromkeys(_EMPTY, "") | {name: _into_std(names) for name, names in _IN_STD.items()}
+    files |= {name: (folder / f"{stem}.cuh").read_text() for name, stem in _FILES.items()}
+    files["cuda.h"] = "#pragma once\n#define CUDA_VERSION CUDART_VERSION\n"
+    files |= dict.fromkeys(("assert.h", "cassert"), _ASSERT) | dict.fromkeys(
+        ("utility", "initializer_list"), f"#include <{_STD}>\n"
+    )
+    return files
+
+
+def _of_libcuxx(name: str, words: Collection[str]) -> str:
+    """Return a header that takes its names from libcu++, if a text has them: libcu++ takes a second to compile."""
+    origin, names = _FROM_LIBCUXX[name]
+    is_used = "std" in words and any(each in words for each in names.split())
+    uses = f"#include <cuda/std/{origin}>\n{_into_std(names, 'cuda::std')}" if is_used else ""
+    return f"#pragma once\n#include <{_STD}>\n{uses}{_OF_LISTS if name == 'algorithm' else ''}"
+
+
+def _into_std(names: str, origin: str = "") -> str:
+    uses = " ".join(f"using {origin}::{name};" for name in names.split())
+    return f"namespace std {{ {uses} }}\n"
+
+
+def _cub(words: Collection[str], folders: Collection[Path]) -> str:
+    """Return a `cub/cub.cuh` with only the collectives that a text names: all of them take seconds to compile."""
+    lines = ["#pragma once\n"]
+    for path in sorted(
+        path for folder in folders for part in _CUB_FOLDERS for path in (folder / "cub" / part).glob("*.cuh")
+    ):
+        if "".join(word.capitalize() for word in path.stem.split("_")) in words:
+            lines.append(f"#include <cub/{path.parent.name}/{path.name}>\n")
+    return "".join(lines)

@@ -1,4 +1,7 @@
-"""A sandbox for compilers: with bubblewrap, a compiler sees only its own files and its input.
+"""Protection from what a submission makes a compiler do: resource limits, and a sandbox.
+
+A submission can make a compiler compute, allocate and write without end; limits stop it. With bubblewrap, a compiler
+sees only its own files and its input.
 
 bubblewrap (the command `bwrap`) gives a program its own file system view with chosen files, no network, and its own
 process namespace, which ends with it. It requires user namespaces, which many containers forbid. It is tried once with
@@ -15,12 +18,54 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+KIB = 1024
+PROTECTION = "compiled under"  # the name of the sandbox in reports
+NOT_ENDED = "The compiler did not finish"
+"""Beginning of the message that is added when a limit stops a compiler."""
+
 PROBE_LIMIT_S = 10.0
 # Shared libraries, and the files by which the system finds them; missing ones are left out.
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null")
 # For programs that start others, such as a C compiler.
 PROGRAMS = ("/bin", "/usr/bin", "/usr/include", "/usr/libexec", "/etc/alternatives")
 _ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of each process of a compiler.
+
+    Attributes:
+        memory_bytes: address space of a process of nvcc; docs/security.md has the needs of real kernels.
+        nvrtc_bytes: address space of NVRTC.
+        file_bytes: size of each file that nvcc writes, machine code included.
+        said_bytes: size of the messages that are kept.
+        compile_s: processor time of one compilation by NVRTC; nvcc has the time of its check instead.
+        all_variants_s: processor time of all compilations of one text by NVRTC.
+        output_bytes: size of NVRTC's output, PTX or machine code; a course's kernels have some ten KiB.
+        at_once: number of variants of one text that are compiled in parallel, each with the whole memory limit.
+    """
+
+    memory_bytes: int = 2 << 30
+    nvrtc_bytes: int = 1 << 30
+    file_bytes: int = 256 << 20
+    said_bytes: int = 64 * KIB
+    compile_s: int = 20
+    all_variants_s: int = 90
+    output_bytes: int = 32 << 20
+    at_once: int = 4
+
+    @property
+    def words(self) -> str:
+        """The limits of nvcc, in words."""
+        return f"{self.memory_bytes / 2**30:g} GiB of memory and {self.file_bytes / 2**20:g} MiB per file"
+
+    @property
+    def nvrtc_words(self) -> str:
+        """The limits of NVRTC, in words."""
+        memory, output = self.nvrtc_bytes / 2**30, self.output_bytes / 2**20
+        time = f"{self.compile_s} s ({self.all_variants_s} s for all variants)"
+        return f"{time}, {memory:.3g} GiB of memory and {output:.3g} MiB of output"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.compiler.limits import PROTECTION
+from pytest_gpulab.devices.compiler.sandbox import PROTECTION
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.cuda.timing.comparison import Comparison
 from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch

@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
-from pytest_gpulab.devices.compiler.nvrtc import MachineBinary, machine_binary
+from pytest_gpulab.devices.compiler.machine_code import MachineBinary, machine_binary
 from pytest_gpulab.devices.cuda.nvcc.toolkit import tools_of
 from pytest_gpulab.devices.errors import CompileError
 from pytest_gpulab.devices.protocol import LaunchOptions

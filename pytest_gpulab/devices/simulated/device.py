@@ -57,7 +57,7 @@ class SimulatedDevice(DeviceMemory):
         """The description in headers and reports."""
         summary, details = describe(self.gpu, self.occupancy_architecture)
         if self._compiler is not None and not self._compiler.is_shared:
-            from pytest_gpulab.devices.compiler.limits import PROTECTION
+            from pytest_gpulab.devices.compiler.sandbox import PROTECTION
 
             details = {**details, PROTECTION: self._compiler.protection}
         return DeviceInfo(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
@@ -52,6 +51,7 @@ from .runtime_builtins import runtime_builtins
 from .variables import Variables
 
 if TYPE_CHECKING:  # counting and costs are imported when first needed; correctness checks need none of them
+    from pytest_gpulab.devices.compiler.machine_code import MachineBinary
     from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
     from pytest_gpulab.devices.simulated.cost.demands import Demands
     from pytest_gpulab.devices.simulated.counting.counters import Counters, Joined
@@ -72,7 +72,7 @@ class SimulatedModule:
     def __init__(self, device: SimulatedDevice, ptx: str, log: str, source: tuple[Any, ...]) -> None:
         self._device, self.log, self._source = device, log, source
         self._bounds, self._clustered = launch_bounds(ptx), clustered_kernels(ptx)
-        self._binaries: dict[str, nvrtc.MachineBinary] = {}
+        self._binaries: dict[str, MachineBinary] = {}
         if "begin inline asm" in ptx:
             self._check_assembly(ptx)
         self._machine_kernels: dict[str, MachineKernel | None] = {}
@@ -193,10 +193,12 @@ class SimulatedModule:
         """Return the stack frame of each function on the modelled GPU, by symbol."""
         return self._binary(self._device.gpu.architecture).frame_bytes
 
-    def _binary(self, architecture: str) -> nvrtc.MachineBinary:
+    def _binary(self, architecture: str) -> MachineBinary:
         if architecture not in self._binaries:
+            from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
+
             source, filename, *rest = self._source
-            self._binaries[architecture] = nvrtc.compile_machine_code(source, filename, architecture, *rest)
+            self._binaries[architecture] = compile_machine_code(source, filename, architecture, *rest)
         return self._binaries[architecture]
 
     @cached_property

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_gpulab.devices.abilities import PrefetchingDevice, at_work_on
-from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Module
+from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Memory, Module
 from pytest_gpulab.devices.source.host_code import BYTE_ORDER_MARK, DeviceText, device_text, encoding_of, normalised
 from pytest_gpulab.exercise import BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.exercise_rules import MAX_BLOCK_THREADS
@@ -20,12 +20,14 @@ from pytest_gpulab.grading.compilation.signature import check_limits, compare, n
 from pytest_gpulab.grading.compilation.tunables import with_defined_tunables
 from pytest_gpulab.grading.findings import finding, joined, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
-from pytest_gpulab.grading.plans.parameter_names import Names, parameter_names, vector_arrays
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
 from .includes import moved_line, unaccepted_include
 from .tunables import TUNABLE_BYTES, read_tunables
+
+if TYPE_CHECKING:
+    from pytest_gpulab.grading.plans.parameter_names import Names, Scene
 
 UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
 TODO_PREFIX = "gpulab_todo_"
@@ -42,18 +44,26 @@ class Build:
 
     Attributes:
         tunables: the submission's values.
-        parameters: kernel to the names of its parameters, as far as known.
         source: the compiled text.
-        vectors: arrays of vectors in the source, to the bytes of an element.
         chosen: kernels of the exercise to those of the file, where the names differ.
     """
 
     module: Module
     tunables: Mapping[str, int]
-    parameters: Names = field(default_factory=dict)
     source: str = ""
-    vectors: Mapping[str, int] = field(default_factory=dict)
     chosen: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def parameters(self) -> Names:
+        """The names of each kernel's parameters, as far as known."""
+        names = _names_in(self.source)
+        return {**names, **{asked: names[kernel] for asked, kernel in self.chosen.items() if kernel in names}}
+
+    def scene(self, plan: Plan, memories: Mapping[str, Memory]) -> Scene:
+        """Return the names for the hazards of a replay; see `replay`."""
+        from pytest_gpulab.grading.plans.parameter_names import Scene, vector_arrays
+
+        return Scene(plan, memories, self.parameters, vector_arrays(self.source))
 
 
 class BuildFailed(Exception):
@@ -127,26 +137,19 @@ class Builds:
 
     def notes(self) -> tuple[Finding, ...]:
         """Return notes on the file; all variants must be compiled."""
-        from .compile_notes import (
-            chosen_kernels,
-            host_code_note,
-            other_constants,
-            own_type,
-            unread_macros,
-            unread_tunables,
-        )
+        from . import compile_notes
 
-        exercise, found = self._loaded.exercise, host_code_note(self.code, self.path.name)
+        exercise, found = self._loaded.exercise, compile_notes.host_code_note(self.code, self.path.name)
         built = [made for made in self._made.values() if isinstance(made, Build)]
         if built:
-            found += chosen_kernels([build.chosen for build in built])
-            found += unread_macros(self.code, _headers(self._loaded), variants_of(exercise))
-            found += unread_tunables(self.code, _headers(self._loaded), exercise, built[0].tunables)
-            found += other_constants(self.code, exercise, built[0].tunables)
+            found += compile_notes.chosen_kernels([build.chosen for build in built])
+            found += compile_notes.unread_macros(self.code, _headers(self._loaded), variants_of(exercise))
+            found += compile_notes.unread_tunables(self.code, _headers(self._loaded), exercise, built[0].tunables)
+            found += compile_notes.other_constants(self.code, exercise, built[0].tunables)
         unfit = [failed for failed in self._made.values() if isinstance(failed, BuildFailed) and failed.fits_others]
         if unfit:
             names = [name for (name, _), made in self._made.items() if isinstance(made, Build)]
-            found += own_type(unfit[0].finding, names)
+            found += compile_notes.own_type(unfit[0].finding, names)
         return tuple(found)
 
     @property
@@ -243,17 +246,15 @@ class Builds:
         """Return a text with instances of kernel templates for the plans' launches, and its module."""
         from .deduced_instances import with_instances
 
-        headers, launches = (
-            _headers(self._loaded),
-            {each.kernel: (plan, each) for plan in plans for each in plan.launches},
-        )
+        headers = _headers(self._loaded)
+        launches = {each.kernel: (plan, each) for plan in plans for each in plan.launches}
         more = with_instances(source, headers, launches.values(), named_kernels(module, launches))
         return more, self._device.compile(more, self.path.name, dict(variant.defines), headers)
 
     def _fitted(self, source: str, module: Module, variant: Variant) -> Build:
         """Return the build of a module that the plans can launch, if need be by other names of its kernels."""
         tunables, problems = read_tunables(module, self._loaded.exercise.tunables, self.code.host_names)
-        plans, names = _plans(self._loaded.exercise, variant, tunables), parameter_names(source)
+        plans, names = _plans(self._loaded.exercise, variant, tunables), partial(_names_in, source)
         elsewhere, is_first = partial(_kernels, self._loaded.exercise, tunables), source == self._source
         compared = compare(module, plans, self.code, names, elsewhere, has_all_instances=not is_first)
         if is_first and compared.lacks_kernel and self.code.kernel_templates:
@@ -263,8 +264,7 @@ class Builds:
         for asked, kernel in compared.chosen.items():
             module.alias(asked, kernel)
         check_limits(module, plans)
-        own = {asked: names[kernel] for asked, kernel in compared.chosen.items() if kernel in names}
-        return Build(module, tunables, {**names, **own}, source, vector_arrays(source), compared.chosen)
+        return Build(module, tunables, source, compared.chosen)
 
     def _why_not_compiled(self, error: CompileError, source: str) -> tuple[Verdict, Finding]:
         from .compile_errors import lacks_header, messages_of_file, of_compile_error
@@ -284,6 +284,12 @@ class Builds:
             headers = _headers(self._loaded)
             self._compiled[defines] = self._device.compile(source, self.path.name, dict(variant.defines), headers)
         return self._compiled[defines]
+
+
+def _names_in(source: str) -> Names:
+    from pytest_gpulab.grading.plans.parameter_names import parameter_names  # needed only by findings
+
+    return parameter_names(source)
 
 
 def _with_include(found: Finding, source: str) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def parameter_finding(module: Module, plan: Plan, launch: Launch) -> Finding | N
     return finding("wrong-signature", what, evidence=evidence)
 
 
-def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, ...]) -> Finding | None:
+def type_finding(module: Module, plan: Plan, launch: Launch, names: Callable[[], tuple[str, ...]]) -> Finding | None:
     """Return the finding of the first parameter that has another type than the launch passes, or None.
 
     `const`, the sign of integers and vectors of the same element type make no difference.
@@ -78,7 +79,7 @@ def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, .
         module: the module with the kernel.
         plan: the plan with the buffers that the launch passes.
         launch: a launch; nothing is found if the number of its arguments is wrong.
-        names: names of the parameters, as far as known.
+        names: a function that returns the names of the parameters, as far as known.
     """
     types = module.parameter_types(launch.kernel)
     if types is None or len(types) != len(launch.args):
@@ -86,13 +87,13 @@ def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, .
     passed = [_passed_type(plan, argument) for argument in launch.args]
     for at, (found, argument) in enumerate(zip(types, launch.args, strict=True)):
         if not _fits(found, argument, plan):
-            what = f"{_label(at, names)} of `{launch.kernel}` is `{found}`, but the grader passes {passed[at]}."
+            what = f"{_label(at, names())} of `{launch.kernel}` is `{found}`, but the grader passes {passed[at]}."
             return finding("wrong-signature", what, evidence=_both(types, passed), hint=_HINT)
     return _unwritable(plan, launch, types, passed, names)
 
 
 def _unwritable(
-    plan: Plan, launch: Launch, types: tuple[str, ...], passed: list[str], names: tuple[str, ...]
+    plan: Plan, launch: Launch, types: tuple[str, ...], passed: list[str], names: Callable[[], tuple[str, ...]]
 ) -> Finding | None:
     """Return the finding of a const output, if the kernel can write only to inputs."""
     arrays = [(at, plan.buffer(arg)) for at, arg in enumerate(launch.args) if isinstance(arg, str)]
@@ -100,7 +101,9 @@ def _unwritable(
     if not results or any(not types[at].startswith("const ") for at, _ in results):
         return None
     at = results[0][0]
-    what = f"{_label(at, names)} of `{launch.kernel}` is `{types[at]}`, but the grader passes {passed[at]} to write to."
+    what = (
+        f"{_label(at, names())} of `{launch.kernel}` is `{types[at]}`, but the grader passes {passed[at]} to write to."
+    )
     inputs = [other for other, given in arrays if given.role == "input" and not types[other].startswith("const ")]
     hint = "Are two parameters swapped? Their order is that of the skeleton." if inputs else None
     return finding("wrong-signature", what, evidence=_both(types, passed), hint=hint)

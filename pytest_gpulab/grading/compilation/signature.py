@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +15,11 @@ from pytest_gpulab.devices.source.host_code import DeviceText
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.findings import Problem, finding
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.plans.parameter_names import Names
 
 from .parameter_types import C_NAMES, declaration, parameter_finding, type_finding
+
+if TYPE_CHECKING:
+    from pytest_gpulab.grading.plans.parameter_names import Names
 
 KERNEL_PREFIX = "gpulab_kernel_"
 Launches = Mapping[str, tuple[Plan, Launch]]
@@ -36,7 +40,7 @@ class KernelChoice:
         module: Module,
         launches: Launches,
         code: DeviceText | None,
-        names: Names,
+        names: Callable[[], Names],
         elsewhere: Callable[[], Collection[str]] = tuple,
         has_all_instances: bool = False,
     ) -> None:
@@ -46,7 +50,7 @@ class KernelChoice:
             module: the compiled file.
             launches: a launch of each kernel of the exercise, with its plan.
             code: the device code of the file.
-            names: names of the kernels' parameters.
+            names: a function that returns the names of the kernels' parameters.
             elsewhere: the exercise's kernels in other variants, which a kernel of their name serves; called if a
                 kernel is missing.
             has_all_instances: whether the instances that GPULAB_KERNEL names exist in any case.
@@ -106,8 +110,11 @@ class KernelChoice:
         """Return the finding of the first parameter of a kernel that does not fit; None if all fit."""
         plan, launch = self._launches[asked]
         launch = replace(launch, kernel=kernel)
-        names = self._names.get(_unqualified(kernel), ())
+        names = partial(self._names_of, kernel)
         return type_finding(self._module, plan, launch, names) or parameter_finding(self._module, plan, launch)
+
+    def _names_of(self, kernel: str) -> tuple[str, ...]:
+        return self._names().get(_unqualified(kernel), ())
 
     def _several(self, asked: str, kernels: Sequence[str], named: str = "") -> Finding:
         if named:
@@ -226,7 +233,7 @@ def compare(
     module: Module,
     plans: Iterable[Plan],
     code: DeviceText | None,
-    names: Names,
+    names: Callable[[], Names],
     elsewhere: Callable[[], Collection[str]] = tuple,
     has_all_instances: bool = False,
 ) -> Comparison:
@@ -236,7 +243,7 @@ def compare(
         module: the compiled file.
         plans: the plans to launch.
         code: the device code of the file.
-        names: names of the kernels' parameters.
+        names: a function that returns the names of the kernels' parameters.
         elsewhere: a function that returns the exercise's kernels in other variants.
         has_all_instances: whether the instances that GPULAB_KERNEL names exist in any case.
     """

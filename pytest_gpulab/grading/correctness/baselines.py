@@ -12,13 +12,13 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, cases_of
+from pytest_gpulab.grading.diagnosis.compare import wrong_with
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import instructors_code, make_plan, prepare, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST
 
 from .checked_launches import run_fresh
-from .judging import wrong_with
 
 MAX_ELEMENTS = 1 << 16  # of the compared case: a naive kernel takes some ten milliseconds on the simulated GPU
 

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from pytest_gpulab.devices.abilities import at_work_on
 from pytest_gpulab.devices.protocol import Device, DeviceError, Hazard, KernelFault, SourceLine
-from pytest_gpulab.exercise import Case, Problem
+from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
-from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
-from pytest_gpulab.grading.diagnosis.whole_array_reads import Rereads, with_rereads
+from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, differ, judged, same, wrong_with
 from pytest_gpulab.grading.findings import because_of, finding, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import (
@@ -44,8 +44,6 @@ from pytest_gpulab.grading.plans.replay import (
     replay,
 )
 from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TIME_LIMIT, TimeBudget, TimeLimits
-
-from .judging import differ, judged, same, wrong_with
 
 if TYPE_CHECKING:
     from .blame import Blame
@@ -128,6 +126,9 @@ def capped(text: str, more: int = 0) -> str:
     return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"
 
 
+Replayed = tuple[Case, Plan, tuple[Run, ...], Build]
+
+
 class CaseRuns:
     """The outcomes of one submission's cases, each made on first use."""
 
@@ -145,7 +146,7 @@ class CaseRuns:
         self._limits, self._budget = limits, budget
         self._stopped: list[tuple[Case, Finding]] = []
         self._has_hung = False
-        self.rereads = Rereads()
+        self._replayed: list[Replayed] = []  # of visible cases, per pattern
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run each pattern of a case in every variation that may differ, up to the first error; return the outcome.
@@ -192,6 +193,14 @@ class CaseRuns:
         from .blame import Blame
 
         return Blame(self._loaded, self._device, self._builds, self._seed, self._limits)
+
+    def with_rereads(self, findings: tuple[Finding, ...], here: Replayed | None = None) -> tuple[Finding, ...]:
+        """Add notes on arrays that every thread reads as a whole, in the failing case or an earlier one."""
+        if not findings:
+            return findings
+        from pytest_gpulab.grading.diagnosis.whole_array_reads import Replays, with_rereads
+
+        return with_rereads(findings, starmap(Replays, self._replayed), here and Replays(*here))
 
     def with_likely_cause(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Add the likely cause that another case of the variant reveals to a wrong result without one.
@@ -248,10 +257,13 @@ class CaseRuns:
                     if not runs:  # once for all patterns, because each request may wait
                         stay.enter_context(at_work_on(self._device))
                     verdict, findings = self._run_pattern(build, prepared, decoy, runs)
-                    reread = self.rereads.of(case, plan, runs, build.parameters)
+                    here = (case, plan, _without_outputs(runs), build)
+                    if not case.hidden:
+                        self._replayed.append(here)
                     if verdict != "passed":
                         source = build.source if self._is_simulated else None
-                        explained = _explained(with_rereads(findings, reread), _notes(case, pattern), runs, source)
+                        findings = self.with_rereads(findings, here)
+                        explained = _explained(findings, _notes(case, pattern), runs, source)
                         return CaseOutcome(verdict, explained, _without_outputs(runs), pattern)
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
@@ -276,9 +288,7 @@ class CaseRuns:
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Run all replays of a pattern in the same arrays: a kernel that skips work on known pointers becomes wrong."""
         plan, arrays = prepared.plan, Arrays(self._device, prepared.plan)
-        replayed = partial(
-            replay, self._device, build.module, plan, arrays=arrays, names=build.parameters, vectors=build.vectors
-        )
+        replayed = partial(replay, self._device, build.module, plan, arrays=arrays, scene=build.scene)
         try:
             if decoy is not None:
                 try:

@@ -19,13 +19,11 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchOptions, TooMuchWork
 from pytest_gpulab.exercise import Exercise, Plan, Problem
 from pytest_gpulab.grading.compilation.builds import Build
-from pytest_gpulab.grading.diagnosis.compare import compare
+from pytest_gpulab.grading.diagnosis.compare import compare, overwritten, wrong_with
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of
 from pytest_gpulab.grading.plans.replay import FIRST, Run, replay
-
-from .judging import overwritten, wrong_with
 
 Array = npt.NDArray[Any]
 
@@ -118,8 +116,7 @@ def run_again(
         first.plan,
         inputs,
         replace(FIRST, options=_options()),
-        names=build.parameters,
-        vectors=build.vectors,
+        scene=build.scene,
     )
     return CostedRun(first.plan, inputs, run, True)
 
@@ -153,8 +150,7 @@ def run_fresh(
         inputs,
         replace(FIRST, options=options),
         read_back,
-        names=build.parameters,
-        vectors=build.vectors,
+        scene=build.scene,
     )
 
 

@@ -1,6 +1,6 @@
 """Diagnosis of wrong outputs: what the wrong elements have in common, and a likely cause.
 
-- `compare`: an output against the expected one.
+- `compare`: outputs against the expected ones, and the verdicts on replays.
 - `wrong_output`: the finding of an output with wrong elements.
 - `error_location`, `value_patterns`, `missing_terms`: patterns in positions, in values, and in a single result.
 - `patterns`, `coincidence`, `tiling`: a pattern as data, its chance probability, and the blocks' share of an array.

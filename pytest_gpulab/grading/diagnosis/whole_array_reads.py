@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from pytest_gpulab.grading.plans.replay import Run
 
 from .compare import WRONG_RESULTS
 
+if TYPE_CHECKING:
+    from pytest_gpulab.grading.compilation.builds import Build
+
 LEAST_ELEMENTS = 256  # a smaller array may be a table that every thread needs
 MOST_THREADS_PER_ELEMENT = 16  # for an array with about one element per thread
 ALL, MUCH = 0.9, 0.4  # shares of the elements: in a naive prefix sum, a thread reads half of them on average
@@ -27,37 +31,49 @@ EXPLAINED = (*WRONG_RESULTS, "time-limit", "endless-loop", "too-slow", "concept"
 """Codes of findings that such reads may explain."""
 
 
-def with_rereads(findings: tuple[Finding, ...], lines: tuple[str, ...]) -> tuple[Finding, ...]:
-    """Add the clauses on such reads to the evidence of findings that they may explain."""
+@dataclass(frozen=True)
+class Replays:
+    """The replays of a case, and what their clauses need."""
+
+    case: Case
+    plan: Plan
+    runs: Sequence[Run]
+    build: Build
+
+    def clauses(self) -> tuple[str, ...]:
+        """Return a clause per array that every thread of a launch reads."""
+        return rereads(self.plan, self.runs, self.build.parameters)
+
+
+def with_rereads(
+    findings: tuple[Finding, ...], earlier: Iterable[Replays], here: Replays | None = None
+) -> tuple[Finding, ...]:
+    """Add the clauses on such reads to the evidence of findings that they may explain.
+
+    Args:
+        findings: of a check.
+        earlier: other visible cases; the first one with such reads counts if the failing case has none.
+        here: the failing case, if one fails.
+    """
+    lines = here.clauses() if here is not None else ()
+    for other in () if lines else earlier:
+        if lines := tuple(f"in {correct_name(other.case)}, {clause}" for clause in other.clauses()):
+            break
     return tuple(
         replace(found, evidence=(*found.evidence, *lines)) if found.code in EXPLAINED and not found.because else found
         for found in findings
     )
 
 
-class Rereads:
-    """The whole-array reads in the cases of a submission.
+def rereads(plan: Plan, runs: Sequence[Run], names: Names) -> tuple[str, ...]:
+    """Return a clause per array that every thread of a launch reads.
 
-    Attributes:
-        seen: clauses for the first case with such reads.
+    Args:
+        plan: the plan of the launches.
+        runs: its replays; only those with hazard checks count.
+        names: see `Scene`.
     """
-
-    def __init__(self) -> None:
-        self.seen: tuple[str, ...] = ()
-
-    def of(self, case: Case, plan: Plan, runs: Sequence[Run], names: Names) -> tuple[str, ...]:
-        """Return a clause per array that every thread of a launch reads; without one, those of an earlier case.
-
-        Args:
-            case: the case that ran.
-            plan: the plan of its launches.
-            runs: its replays; only those with hazard checks count.
-            names: see `Scene`.
-        """
-        here = tuple(dict.fromkeys(line for run in runs for line in _of_run(plan, run, names)))
-        if here and not self.seen and not case.hidden:
-            self.seen = tuple(f"in {correct_name(case)}, {line}" for line in here)
-        return here or self.seen
+    return tuple(dict.fromkeys(line for run in runs for line in _of_run(plan, run, names)))
 
 
 def _of_run(plan: Plan, run: Run, names: Names) -> Iterator[str]:

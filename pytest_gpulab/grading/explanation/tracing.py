@@ -118,8 +118,7 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
             inputs,
             recording,
             arrays=arrays,
-            names=build.parameters,
-            vectors=build.vectors,
+            scene=build.scene,
         )
     finally:
         arrays.free()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,9 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.exercise import Buffer, Plan
-from pytest_gpulab.grading.plans.parameter_names import Scene
 
-from .parameter_names import Names
+if TYPE_CHECKING:  # needed for hazards and faults
+    from pytest_gpulab.grading.plans.parameter_names import Scene
 
 Array = npt.NDArray[Any]
 
@@ -162,19 +162,18 @@ def replay(
     repetition: Repetition,
     read_back: bool = True,
     arrays: Arrays | None = None,
-    names: Names = MappingProxyType({}),
-    vectors: Mapping[str, int] = MappingProxyType({}),
+    scene: Callable[[Plan, Mapping[str, Memory]], Scene] | None = None,
 ) -> Run:
     """Run a plan once, in the given arrays or in fresh memory; a device's error is part of the result.
 
-    Hazards name the kernels' parameters as in `names`, and count elements as in `vectors`; see `Scene`.
+    Hazards name the plan's buffers, or what `scene` says; it is called if there are hazards.
     """
     used = arrays or Arrays(device, plan)
     profiles: list[LaunchProfile] = []
-    scene = Scene(plan, {}, names, vectors)
+    memories: Mapping[str, Memory] = {}
+    named = cache(lambda: (scene or _unnamed)(plan, memories))
     try:
         memories = used.filled(inputs, repetition.poison)
-        scene = Scene(plan, memories, names, vectors)
         for symbol, name in plan.constants.items():
             module.set_constant(symbol, inputs[name])
         for launch in plan.launches:
@@ -182,16 +181,22 @@ def replay(
             profile = module.launch(
                 launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, repetition.options
             )
-            hazards = tuple(scene.hazard(len(profiles), hazard) for hazard in profile.hazards)
+            hazards = tuple(named().hazard(len(profiles), hazard) for hazard in profile.hazards)
             profiles.append(replace(profile, hazards=hazards) if hazards else profile)
-        return _finished(scene, plan, inputs, memories, profiles) if read_back else Run(profiles=tuple(profiles))
+        return _finished(named, plan, inputs, memories, profiles) if read_back else Run(profiles=tuple(profiles))
     except KernelFault as fault:
-        return Run(profiles=tuple(profiles), error=_without_frames(scene.fault(len(profiles), fault)))
+        return Run(profiles=tuple(profiles), error=_without_frames(named().fault(len(profiles), fault)))
     except DeviceError as error:
         return Run(profiles=tuple(profiles), error=_without_frames(error))
     finally:
         if arrays is None:
             used.free()
+
+
+def _unnamed(plan: Plan, memories: Mapping[str, Memory]) -> Scene:
+    from pytest_gpulab.grading.plans.parameter_names import Scene
+
+    return Scene(plan, memories, {})
 
 
 def _without_frames(error: DeviceError) -> DeviceError:
@@ -221,7 +226,7 @@ def is_poisoned(buffer: Buffer) -> bool:
 
 
 def _finished(
-    scene: Scene,
+    named: Callable[[], Scene],
     plan: Plan,
     inputs: Mapping[str, Array],
     memories: Mapping[str, Memory],
@@ -235,6 +240,7 @@ def _finished(
             outputs[name] = memory.get()
         elif buffer.role == "input" and not buffer.may_change:
             changed[name] = changed_elements(inputs[name], memory.get())
-    reports = (memory.damage(scene.damaged(name)) for name, memory in memories.items())
+    damaged = [(name, memory) for name, memory in memories.items() if memory.damage()]
+    reports = (memory.damage(named().damaged(name)) for name, memory in damaged)
     damage = tuple(Hazard("memory", report) for report in reports if report)
     return Run(outputs, {name: count for name, count in changed.items() if count}, tuple(profiles), damage)

@@ -18,7 +18,7 @@ from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
-from pytest_gpulab.grading.correctness.judging import wrong_with
+from pytest_gpulab.grading.diagnosis.compare import wrong_with
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of, make_plan, rng_for

@@ -16,8 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_gpulab.devices.compiler.cache import Cache, key_of, users_cache
-from pytest_gpulab.devices.compiler.limits import NOT_ENDED, Limits
-from pytest_gpulab.devices.compiler.sandbox import Sandbox
+from pytest_gpulab.devices.compiler.sandbox import NOT_ENDED, Limits, Sandbox
 from pytest_gpulab.devices.compiler.static_limits import with_plain_words
 from pytest_gpulab.devices.protocol import CompileError, DeviceAbsent, DeviceUnavailable, OutOfMemory
 from pytest_gpulab.devices.source.assembly import check_assembly, may_hold_assembly

@@ -11,8 +11,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from pytest_gpulab.devices.compiler.limits import KIB, Limits
-from pytest_gpulab.devices.compiler.sandbox import Sandbox
+from pytest_gpulab.devices.compiler.sandbox import KIB, Limits, Sandbox
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 _FILE_BLOCK_BYTES = 512  # the unit of `ulimit -f` (POSIX)

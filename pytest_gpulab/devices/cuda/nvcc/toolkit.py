@@ -11,8 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_gpulab.devices.compiler.cache import Cache, key_of
-from pytest_gpulab.devices.compiler.limits import Limits
-from pytest_gpulab.devices.compiler.sandbox import LIBRARIES, PROGRAMS, Sandbox, none, sandbox
+from pytest_gpulab.devices.compiler.sandbox import LIBRARIES, PROGRAMS, Limits, Sandbox, none, sandbox
 
 from .limits import limited
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_gpulab.devices.compiler.cache import users_cache
-from pytest_gpulab.devices.compiler.limits import KIB, NOT_ENDED, Limits
-from pytest_gpulab.devices.compiler.sandbox import Sandbox, refusal
+from pytest_gpulab.devices.compiler.sandbox import KIB, NOT_ENDED, Limits, Sandbox, refusal
 from pytest_gpulab.devices.cuda.nvcc.limits import limited, said
 from pytest_gpulab.devices.cuda.nvcc.toolkit import nvcc_sandbox
 from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from pytest_gpulab.devices.compiler.limits import KIB
-from pytest_gpulab.devices.compiler.sandbox import LIBRARIES, sandbox
+from pytest_gpulab.devices.compiler.sandbox import KIB, LIBRARIES, sandbox
 from pytest_gpulab.devices.errors import DeviceUnavailable
 from pytest_gpulab.devices.programs.messages import Channel, InvalidRequest
 from pytest_gpulab.devices.programs.process import FILES

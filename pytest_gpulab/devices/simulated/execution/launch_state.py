@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.compiler.limits import SHARE, charged_s
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, Location
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes
 from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker, may_change
 from pytest_gpulab.devices.simulated.memory.spaces import Arena, Range
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
+from pytest_gpulab.devices.system.processes import SHARE, charged_s
 
 if TYPE_CHECKING:  # imported by the launches that use them
     from pytest_gpulab.devices.simulated.counting.counters import Counters

@@ -26,7 +26,7 @@ from pytest_gpulab.devices.simulated.translation.control.instructions import (
     refusal,
     with_feature,
 )
-from pytest_gpulab.devices.simulated.translation.emission import compare, integers, moves
+from pytest_gpulab.devices.simulated.translation.emission import integers, moves
 from pytest_gpulab.devices.simulated.translation.emission.block import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emission.memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
@@ -169,7 +169,7 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
 
 
 STATEMENTS_PER_TIME_CHECK = 256  # the scheduler checks only between blocks, which may have 100,000
-_ = compare, integers, moves  # imported for the opcodes they register
+_ = integers, moves  # imported for the opcodes they register
 
 
 def write(graph: Graph, names: Names) -> tuple[str, set[int]]:
