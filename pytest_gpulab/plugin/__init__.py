@@ -1,9 +1,9 @@
 """The pytest plugin. Only this package imports pytest.
 
 - `hooks`: the pytest hooks; each delegates.
-- `options`, `settings`: the command line's options and ini keys, read once into a frozen `Settings`.
+- `configuration`: the options and ini keys; submissions must not configure pytest.
+- `settings`: options and ini keys, read once into a frozen `Settings`.
 - `session`: the exercises, the device and the thresholds of a session.
-- `configuration`: submissions must not configure pytest.
 - `items`, `class_items`: the pytest nodes; a `.cu` file yields one item per check.
 - `sweep_items`: the nodes of a sweep over tunables.
 - `parallel_run`: grading in several processes.

@@ -1,16 +1,128 @@
-"""Protection of pytest's configuration: submissions must not configure the run or add code to it."""
+"""pytest's configuration: the options and ini keys with their help, and protection from students.
+
+Submissions must not configure the run or add code to it. `settings` interprets the options.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from . import options
+from .settings import REPORT_FORMATS, SettingsError
+
+_OF_GRADES = "submissions workers scheduler roster store adjust regrade report feedback annotate sweep"
+ASKS_FOR_GRADES = tuple(f"--gpulab-{name}" for name in _OF_GRADES.split())
+"""Options that require `--gpulab`; the others only configure grading."""
+_OPTIONS: tuple[tuple[str, str, str], ...] = (  # the metavar is empty for a flag
+    ("--gpulab", "", "grade .cu files below PATHS; without PATHS your own in exercises/"),
+    ("--gpulab-device", "DEVICE", "auto (default), cuda, cuda:N or sim"),
+    ("--gpulab-exercises", "DIR", "the instructor's exercises (default: ROOTDIR/exercises)"),
+    ("--gpulab-seed", "N", "seed of all random inputs (default: a fresh one, printed)"),
+    ("--gpulab-gpu", "NAME", "the GPU model of the simulated GPU (default: h200)"),
+    (
+        "--gpulab-arch",
+        "sm_XX",
+        "architecture for which the simulated GPU computes occupancy (default: the modelled GPU)",
+    ),
+    (
+        "--gpulab-timeout",
+        "S",
+        "time limit of a check, in seconds (default: 120 on a GPU and for a class, else none)",
+    ),
+    ("--gpulab-sanitizer", "", "run failed checks under compute-sanitizer, too (GPU only)"),
+    ("--gpulab-ncu", "", "read hardware counters of timed kernels with Nsight Compute (GPU only)"),
+    (
+        "--gpulab-programs",
+        "",
+        "grade exercises that ask for a whole program: run students' host code natively, in a sandbox",
+    ),
+    (
+        "--gpulab-calibration",
+        "PATH",
+        "this GPU's thresholds: auto (default) looks in EXERCISES/calibration, none leaves the exercises' own",
+    ),
+    ("--gpulab-calibrate", "", "grade ladders of solutions and write that file from their times"),
+    (
+        "--gpulab-calibrate-fraction",
+        "F",
+        "share of the reference solution's speedup that a tier requires (default: 0.85)",
+    ),
+    (
+        "--gpulab-submissions",
+        "PATH",
+        "grade a class: a folder or ZIP of STUDENT/EXERCISE.cu; PATHS then are names of students or ids of checks",
+    ),
+    (
+        "--gpulab-workers",
+        "N",
+        "number of grading processes (default for a class: one per core, limited by the memory of the GPUs)",
+    ),
+    ("--gpulab-scheduler", "ADDRESS", "grade on the workers of this Dask cluster instead"),
+    ("--gpulab-roster", "CSV", "the list of the class: ids and names"),
+    ("--gpulab-adjust", "CSV", "points to add to students' exercises: student, exercise, points, comment"),
+    (
+        "--gpulab-store",
+        "PATH",
+        "keep grades in this file, so that a run can be resumed (default for a class: in pytest's cache)",
+    ),
+    ("--gpulab-regrade", "", "grade stored submissions again and list changed points"),
+    ("--gpulab-annotate", "", "list the source with counters and cost of each line"),
+    (
+        "--gpulab-sweep",
+        "NAME=V1,V2,...",
+        "measure a file at these values of a tunable instead of grading it; given twice, at all pairs of values",
+    ),
+    ("--gpulab-report", "FORMAT:PATH", f"write a report; FORMAT is one of {', '.join(REPORT_FORMATS)}"),
+    ("--gpulab-title", "TEXT", "the title of the course, for reports and feedback"),
+    ("--gpulab-feedback", "DIR", "write a feedback page per student into this folder"),
+)
+_REPEATED = ("--gpulab-sweep", "--gpulab-report")
+
+
+def add_to(parser: pytest.Parser) -> None:
+    """Declare all options and ini keys."""
+    group = parser.getgroup("gpulab", "grading of CUDA kernels")
+    for name, metavar, text in _OPTIONS:
+        if not metavar:
+            group.addoption(name, action="store_true", help=text)
+        elif name in _REPEATED:
+            group.addoption(name, metavar=metavar, action="append", default=[], help=text)
+        else:
+            group.addoption(name, metavar=metavar, help=text)
+    for name in ("device", "exercises", "seed", "gpu", "arch", "timeout", "title", "calibration"):
+        base = ", relative to rootdir" if name in ("exercises", "calibration") else ""
+        parser.addini(f"gpulab_{name}", f"as --gpulab-{name}{base}", default="")
+    parser.addini("gpulab_weights", "EXERCISE = NUMBER, a line each: weights in totals", type="linelist", default=[])
+    parser.addini("gpulab_programs", "as --gpulab-programs", type="bool", default=False)
+    parser.addini("gpulab_expected", "TOML files of expected verdicts", type="paths", default=[])
+
+
+def is_grading_asked_for(config: pytest.Config, given: Namespace) -> bool:
+    """Return whether to grade: `--gpulab` is given, or a calibration on the command line.
+
+    Options in a configuration file or in the environment do not count: they apply to other runs, too.
+    """
+    return bool(given.gpulab) or "--gpulab-calibrate" in map(str, config.invocation_params.args)
+
+
+def refuse_alone(config: pytest.Config) -> None:
+    """Refuse options that need `--gpulab` if it is missing: a course's own tests would run instead.
+
+    Options in a configuration file or in the environment are allowed: they apply to other runs, too.
+
+    Raises:
+        SettingsError: the command line has such an option.
+    """
+    for word in config.invocation_params.args:
+        name = str(word).partition("=")[0]
+        if name in ASKS_FOR_GRADES:
+            raise SettingsError(f"{name} has no effect without --gpulab: add --gpulab")
 
 
 @contextmanager
@@ -24,7 +136,7 @@ def trusted_only(config: pytest.Config) -> Iterator[None]:
     """
     known = config.known_args_namespace
     given, unwanted = known.file_or_dir, known.noconftest
-    if options.is_grading_asked_for(config, known):
+    if is_grading_asked_for(config, known):
         _refuse_foreign_configuration(config)
         known.file_or_dir = _own_conftest(config)
         known.noconftest = unwanted or not known.file_or_dir

@@ -20,7 +20,7 @@ import pytest
 
 from pytest_gpulab.devices.system.processes import with_one_thread
 
-from . import configuration, options
+from . import configuration
 from .items import (
     GRADING_SESSION,
     MARKER,
@@ -44,7 +44,7 @@ TestStatus = tuple[str, str, Any]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options and ini keys."""
-    options.add_to(parser)
+    configuration.add_to(parser)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,8 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("help"):
         return
     with usage_errors():
-        if not options.is_grading_asked_for(config, config.option):
-            options.refuse_alone(config)
+        if not configuration.is_grading_asked_for(config, config.option):
+            configuration.refuse_alone(config)
             return
         hooks = GradingHooks(config)
         # If warnings are errors, a read-only folder would end the run with a traceback after everything is graded.

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
 from pytest_gpulab.devices.simulated.translation.analysis.regions import regions
 from pytest_gpulab.devices.simulated.translation.analysis.waits import is_fence
-from pytest_gpulab.devices.simulated.translation.control.instructions import defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import weight
 

@@ -18,11 +18,13 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Variable,
 )
 from pytest_gpulab.devices.simulated.translation.control.building import build
-from pytest_gpulab.devices.simulated.translation.control.graph import Block, Graph, members
-from pytest_gpulab.devices.simulated.translation.control.instructions import (
+from pytest_gpulab.devices.simulated.translation.control.graph import (
     MALFORMED,
     STACK_AREA,
     TENSOR_CORES,
+    Block,
+    Graph,
+    members,
     refusal,
     with_feature,
 )

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Reg, Statement, Sym, Vector
-from pytest_gpulab.devices.simulated.translation.control.graph import Block
-from pytest_gpulab.devices.simulated.translation.control.instructions import defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.graph import Block, defined_and_used
 from pytest_gpulab.devices.simulated.translation.sites import ordering
 
 WORD_BYTES = 4

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction
-from pytest_gpulab.devices.simulated.translation.control.instructions import defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 MAX_PREDICATED = 12  # statements in the body of an `if`; longer ones keep their branch

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Imm, Instruction, Label, Statement, Sym
-from pytest_gpulab.devices.simulated.translation.control.graph import Block
-from pytest_gpulab.devices.simulated.translation.control.instructions import MBARRIER_TESTS, defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.graph import MBARRIER_TESTS, Block, defined_and_used
 from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
 
 FENCES = {"membar", "fence"}

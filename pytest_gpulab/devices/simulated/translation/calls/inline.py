@@ -29,7 +29,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Variable,
     Vector,
 )
-from pytest_gpulab.devices.simulated.translation.control.instructions import MALFORMED, REFUSED, refusal
+from pytest_gpulab.devices.simulated.translation.control.graph import MALFORMED, REFUSED, refusal
 from pytest_gpulab.devices.source.names import unmangle
 
 if TYPE_CHECKING:  # imported for kernels with functions

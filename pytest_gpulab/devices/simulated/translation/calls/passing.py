@@ -24,7 +24,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Vector,
 )
-from pytest_gpulab.devices.simulated.translation.control.instructions import MALFORMED, refusal
+from pytest_gpulab.devices.simulated.translation.control.graph import MALFORMED, refusal
 
 Piece = tuple[int, int]  # byte offset and size
 

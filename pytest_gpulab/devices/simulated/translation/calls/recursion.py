@@ -27,7 +27,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Vector,
 )
 from pytest_gpulab.devices.simulated.translation.control.building import build, components
-from pytest_gpulab.devices.simulated.translation.control.instructions import (
+from pytest_gpulab.devices.simulated.translation.control.graph import (
     ENTER,
     LEAVE,
     RETURN,

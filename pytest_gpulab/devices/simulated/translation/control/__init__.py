@@ -1,6 +1,5 @@
 """Control flow of an inlined kernel: basic blocks in scheduling order, and liveness.
 
-- `graph`: basic blocks and the graph as data, live registers, and results that are never read.
+- `graph`: kinds of statements, basic blocks and the graph as data, live registers, and results that are never read.
 - `building`: from statements to the graph.
-- `instructions`: kinds of opcodes, registers that a statement reads and writes, refused statements.
 """

@@ -10,14 +10,17 @@ from dataclasses import replace
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, Label, Statement, Sym
-from pytest_gpulab.devices.simulated.translation.control.graph import Block, Graph, discard_unused, liveness
-from pytest_gpulab.devices.simulated.translation.control.instructions import (
+from pytest_gpulab.devices.simulated.translation.control.graph import (
     BARRIERS,
     ENTER,
     MALFORMED,
     MBARRIER_TESTS,
     RETURN,
     WARP_SYNC,
+    Block,
+    Graph,
+    discard_unused,
+    liveness,
     refusal,
 )
 

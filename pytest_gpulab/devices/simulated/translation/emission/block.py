@@ -16,7 +16,7 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Not, Operand, Reg, Sym
-from pytest_gpulab.devices.simulated.translation.control.instructions import ENTER, LEAVE, MALFORMED, RETURN, refusal
+from pytest_gpulab.devices.simulated.translation.control.graph import ENTER, LEAVE, MALFORMED, RETURN, refusal
 from pytest_gpulab.devices.simulated.translation.sites import Site, ordering
 
 CODES = {

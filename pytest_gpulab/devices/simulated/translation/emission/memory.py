@@ -16,7 +16,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     items_of,
 )
-from pytest_gpulab.devices.simulated.translation.control.instructions import REFUSED
+from pytest_gpulab.devices.simulated.translation.control.graph import REFUSED
 from pytest_gpulab.devices.simulated.translation.sites import atomic_kind
 
 from .block import CODES, BlockWriter, emits, refuse_others

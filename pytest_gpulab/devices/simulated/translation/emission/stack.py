@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Operand, Reg, Vector
-from pytest_gpulab.devices.simulated.translation.control.instructions import ENTER, LEAVE, RETURN
+from pytest_gpulab.devices.simulated.translation.control.graph import ENTER, LEAVE, RETURN
 
 from .block import BlockWriter, emits
 
