@@ -51,7 +51,7 @@ def with_rereads(
     """Add the clauses on such reads to the evidence of findings that they may explain.
 
     Args:
-        findings: of a check.
+        findings: the findings of a check.
         earlier: other visible cases; the first one with such reads counts if the failing case has none.
         here: the failing case, if one fails.
     """

@@ -17,9 +17,8 @@ import numpy.typing as npt
 from pytest_gpulab.devices.hardware.architectures import BARRIERS
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, Union, reconverge
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps, lane_at
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
-from pytest_gpulab.devices.simulated.memory.spaces import lane_at
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .wave import Wave

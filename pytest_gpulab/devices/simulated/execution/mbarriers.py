@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated.groups.group import Union
-from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value, first_lane
 from pytest_gpulab.devices.simulated.hazards.accesses import PHASES, in_phase
-from pytest_gpulab.devices.simulated.memory.spaces import first_lane
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 if TYPE_CHECKING:

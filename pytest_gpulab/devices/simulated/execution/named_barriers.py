@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.hardware.architectures import BARRIERS
 from pytest_gpulab.devices.protocol import KernelFault, SourceLine
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, to_warps
-from pytest_gpulab.devices.simulated.memory.spaces import first_lane
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, first_lane, to_warps
 
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -21,9 +21,8 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.execution.launch_state import MAX_STRETCH, TimeIsUp
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, lane_at
 from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT, CycleDetector, StalledGroups
-from pytest_gpulab.devices.simulated.memory.spaces import lane_at
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .barriers import Barriers

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value, first_index, lane_at
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
-from pytest_gpulab.devices.simulated.memory.spaces import first_index, lane_at
 from pytest_gpulab.devices.simulated.translation.calls.recursion import SLOT_BYTES, STACK_BYTES, Frame, StackCall
 
 

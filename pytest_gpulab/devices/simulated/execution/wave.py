@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Union
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value, first_lane, lane_at
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker, LaunchHazardChecker
-from pytest_gpulab.devices.simulated.memory.spaces import Banked, first_lane, lane_at
+from pytest_gpulab.devices.simulated.memory.spaces import Banked
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
 from .launch_state import Clock, LaunchState

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.protocol import Lane
+
 Value = Any  # np.generic or a two-dimensional np.ndarray
 IndexArray = npt.NDArray[np.intp]
 WARP, WARP_BITS = 32, 5
@@ -290,3 +292,33 @@ def from_warps(lanes: Lanes, grid: npt.NDArray[Any]) -> Value:
     if width == 1 or lanes.all_columns:
         return flat[lanes.threads]
     return flat[np.ix_(lanes.threads, lanes.columns)]
+
+
+def lane_at(lanes: Lanes, flat_index: int) -> Lane:
+    """Return block and thread of a lane, by its index in the flattened group shape."""
+    row, column = divmod(flat_index, lanes.shape[1])
+    thread = int(lanes.threads[row])
+    block = int(lanes.wave.block_ids[lanes.columns[row if lanes.flat else column]])
+    return lane_of(lanes.wave, block, thread)
+
+
+def lane_of(wave: Shape, block: int, thread: int) -> Lane:
+    """Return block and thread from the linear indices of a block and of a thread in it."""
+    return Lane(_unflatten(block, wave.grid), _unflatten(thread, wave.block))
+
+
+def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    return index % extents[0], index // extents[0] % extents[1], index // (extents[0] * extents[1])
+
+
+def first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
+    """Return the lane of the lowest block, then of the lowest thread, where a mask is True."""
+    return lane_at(lanes, first_index(lanes, bad))
+
+
+def first_index(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> int:
+    """Return the index in the flattened group shape of the first lane where a mask is True."""
+    index = np.flatnonzero(np.broadcast_to(bad, lanes.shape))
+    row, column = np.divmod(index, lanes.shape[1])
+    blocks = lanes.columns[row if lanes.flat else column]
+    return int(index[np.lexsort((lanes.threads[row], blocks))[0]])

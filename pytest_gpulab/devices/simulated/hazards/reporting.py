@@ -12,8 +12,16 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Access as OtherAccess
 from pytest_gpulab.devices.protocol import Hazard, Location
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes, Shape, Value
-from pytest_gpulab.devices.simulated.memory.spaces import first_index, first_lane, lane_of
+from pytest_gpulab.devices.simulated.groups.lanes import (
+    WARP,
+    IndexArray,
+    Lanes,
+    Shape,
+    Value,
+    first_index,
+    first_lane,
+    lane_of,
+)
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .accesses import AccessPiece, Event, MemoryAccess

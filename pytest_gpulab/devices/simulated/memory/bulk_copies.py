@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes, Value, first_lane
 from pytest_gpulab.devices.simulated.translation.sites import BULK_UNIT, Site
 
-from .spaces import first_lane, misaligned
+from .spaces import misaligned
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.wave import Wave

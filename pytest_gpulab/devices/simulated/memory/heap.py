@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault
-from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value, first_lane
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-from .spaces import Allocation, Arena, first_lane, invalid
+from .spaces import Allocation, Arena, invalid
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState

@@ -17,11 +17,11 @@ import numpy as np
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated.arithmetic.sampling import Tap, converted, taps
 from pytest_gpulab.devices.simulated.groups.group import Union
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value, first_index, lane_at
 from pytest_gpulab.devices.simulated.translation.sites import Site
 from pytest_gpulab.devices.textures import Sampling, Texels
 
-from .spaces import Allocation, Arena, first_index, lane_at
+from .spaces import Allocation, Arena
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.wave import Wave
