@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .exercise_rules import MAX_BLOCK_THREADS, exercise_problems, plan_problems, size_problem
+from .exercise_rules import MAX_BLOCK_THREADS, NAIVE, exercise_problems, plan_problems, size_problem
 
 Array = npt.NDArray[Any]
 Role = Literal["input", "output", "scratch"]
@@ -311,7 +311,7 @@ class SpeedTier:
     points: float
     size: Size
     required: bool = False
-    baseline: str = "naive.cu"
+    baseline: str = NAIVE
     simulated_size: Size | None = None
     simulated_threshold: float | None = None
     variant: Variant = DEFAULT_VARIANT
@@ -321,7 +321,7 @@ class SpeedTier:
     def name(self) -> str:
         """The name in brackets, with a variant or baseline other than the default: `1.5x`, `1.2x blelloch`."""
         variant = "" if self.variant.name == DEFAULT_VARIANT.name else f" {self.variant.name}"
-        baseline = "" if self.baseline == "naive.cu" else f" {self.baseline.removesuffix('.cu')}"
+        baseline = "" if self.baseline == NAIVE else f" {self.baseline.removesuffix('.cu')}"
         return f"{self.threshold:g}x{variant}{baseline}"
 
 

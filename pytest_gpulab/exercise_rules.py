@@ -30,6 +30,7 @@ _SCALARS: Mapping[str, tuple[type | tuple[type, ...], str]] = {  # by a field's 
     "Mapping[str, str]": (Mapping, "a mapping of texts to texts"),
     "Mapping[str, Any]": (Mapping, "a mapping"),
 }
+NAIVE = "naive.cu"  # the baseline that every exercise of kernels has
 MAX_BLOCK_THREADS, MAX_GRID_Y_Z = 1024, 65535
 _SIGNS_OF_IDS = ("[", "]", "::")
 TOTAL_POINTS, LEAST_CORRECTNESS = 100, 50

@@ -13,6 +13,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.devices.source.host_code import encoding_of
 from pytest_gpulab.devices.source.tokens import tokens
 from pytest_gpulab.exercise import Case, Exercise, Plan, Problem, SpeedTier, UsesCheck
+from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variants_of
 from pytest_gpulab.grading.compilation.tunables import declarations
@@ -30,7 +31,7 @@ def skeleton_of(loaded: LoadedExercise) -> Path:
 
 def baselines_of(loaded: LoadedExercise) -> dict[str, Path]:
     """Return the baselines by name, `naive.cu` first."""
-    names = dict.fromkeys(["naive.cu", *(tier.baseline for tier in loaded.exercise.speed)])
+    names = dict.fromkeys([NAIVE, *(tier.baseline for tier in loaded.exercise.speed)])
     return {name: loaded.folder / name for name in names}
 
 
@@ -61,7 +62,7 @@ def source_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
 
 def tunables_of(loaded: LoadedExercise, device: Device) -> Mapping[str, Mapping[str, int]]:
     """Return the tunables of `naive.cu` by variant; the first allowed values for a variant without a build."""
-    exercise, builds = loaded.exercise, Builds(loaded.folder / "naive.cu", loaded, device)
+    exercise, builds = loaded.exercise, Builds(loaded.folder / NAIVE, loaded, device)
     first = {t.name: t.allowed[0] if t.default is None else t.default for t in exercise.tunables}
     found = dict[str, Mapping[str, int]]()
     for variant in (*variants_of(exercise), *(check.variant for check in exercise.uses)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 
 from pytest_gpulab.exercise import Exercise
+from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import Catalogue
 
 from .readme import points_table
@@ -57,7 +58,7 @@ def scaffold(name: str, template: str, exercises: Path, solutions: Path) -> list
     source = files(__package__) / "templates" / template
     targets = {
         "exercise.py.txt": folder / "exercise.py",
-        "naive.cu": folder / "naive.cu",
+        NAIVE: folder / NAIVE,
         "skeleton.cu": folder / f"{name}.cu",
         "solution.cu": solved / SOLUTION,
     }

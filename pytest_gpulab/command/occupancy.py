@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the launch's occupancy with its limits, then a table over block sizes."""
     from pytest_gpulab.devices.simulated.gpus import modelled_gpu
+    from pytest_gpulab.grading.findings import counted
 
     try:
         gpu = modelled_gpu(arguments.gpu)
@@ -42,10 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     found = occupancy_by_rules(gpu.architecture, "", needs)
     allowed = ", ".join(f"{name} {blocks}" for name, blocks in blocks_by_resource(gpu.limits, needs).items())
     lines = [
-        f"{gpu.name}, {_counted(needs.threads, 'thread')} per block, {_counted(needs.registers or 0, 'register')} per "
-        f"thread, {_counted(needs.shared_bytes, 'byte')} of shared memory per block",
+        f"{gpu.name}, {counted(needs.threads, 'thread')} per block, {counted(needs.registers or 0, 'register')} per "
+        f"thread, {counted(needs.shared_bytes, 'byte')} of shared memory per block",
         f"occupancy   {found.occupancy:.0%}: {found.active_warps} of {gpu.limits.warps} warps, "
-        f"{_counted(found.active_blocks, 'block')} per SM",
+        f"{counted(found.active_blocks, 'block')} per SM",
         f"limited by  {' and '.join(found.limited_by)}",
         f"limits      blocks per SM that each resource allows: {allowed}",
         "",
@@ -53,10 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _check(needs: BlockNeeds, limits: SmLimits) -> None:

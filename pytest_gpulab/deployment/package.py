@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpulab.authoring.handout import HandoutError, write_handout
+from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import listed
@@ -175,7 +176,7 @@ def _remove_hidden_cases(folder: Path) -> None:
 
 def _skeleton(loaded: LoadedExercise) -> Path:
     own = loaded.folder / f"{loaded.name}.cu"
-    return own if own.is_file() else loaded.folder / "naive.cu"
+    return own if own.is_file() else loaded.folder / NAIVE
 
 
 def _zip(folder: Path, files: Sequence[Path], out: Path) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_gpulab.exercise_rules import NAIVE
+
 from .thresholds import OWN
 
 if TYPE_CHECKING:  # parts of grades that not every grading has
@@ -159,7 +161,7 @@ class Measurement:
     occupancy: float | None = None
     registers: int | None = None
     bottleneck: str = ""
-    baseline: str = "naive.cu"
+    baseline: str = NAIVE
     low: float | None = None
     high: float | None = None
     rounds: int = 0

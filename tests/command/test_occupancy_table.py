@@ -14,7 +14,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
 
 def test_a_launch_has_its_occupancy_and_the_limiting_resource(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, "--block", "256", "--registers", "40", "--shared", "8192", "--gpu", "h100")
-    assert lines[0].startswith("NVIDIA H100 SXM 80GB, 256 threads per block, 40 registers per thread, 8192 bytes")
+    assert lines[0].startswith("NVIDIA H100 SXM 80GB, 256 threads per block, 40 registers per thread, 8,192 bytes")
     assert lines[1] == "occupancy   75%: 48 of 64 warps, 6 blocks per SM"
     assert lines[2] == "limited by  registers"
     assert lines[3].endswith("warps 8, blocks 32, registers 6, shared memory 25")

@@ -1,36 +1,13 @@
 """Failures that an exercise's own baseline shares are the exercise's fault: wrong results, accesses, faults, builds."""
 
 import pytest
+from every_element_twice import EXERCISE, KERNEL
 
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 
-EXERCISE = """
-import numpy as np
-from pytest_gpulab.exercise import Buffer, Case, Exercise, Expected, Launch, Plan, SafeCheck, SpeedTier
-
-def plan(problem):
-    n = problem.size
-    buffers = (Buffer("in", "input", np.int32, (n,)), Buffer("out", "output", np.int32, (n,)))
-    return Plan(buffers, (Launch("twice", (-(-n // 32),), (32,), ("in", "out", np.int32(n))),))
-
-exercise = Exercise(
-    title="Every element times two",
-    plan=plan,
-    inputs=lambda problem, pattern, rng: {"in": rng.integers(-1000, 1000, problem.size, dtype=np.int32)},
-    reference=lambda problem, inputs: Expected({"out": 2 * inputs["in"]}),
-    cases=(Case("n=1", 1, 20), Case("n=31", 31, 20), Case("n=100", 100, 20)),
-    safe=(SafeCheck("memory", 10),),
-    speed=(SpeedTier(0.5, 30, 4096, required=True),),
-)
-"""
-KERNEL = """__global__ void twice(const int *in, int *out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = 2 * in[i];
-}
-"""
 READS_BEYOND = ("if (i < n)", "int next = in[i + 1];\n    if (i < n && next != 1 << 30)")
 FAR = ("if (i < n)", "if (n == 31 && i == 0) out[1 << 30] = 1;\n    if (i < n)")
 CASES = ["correct[n=1]", "correct[n=31]", "correct[n=100]"]

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_element_twice import EXERCISE as EXERCISE
+from every_element_twice import KERNEL as KERNEL
 from hang_guard import HANG_S
 from hostile_device import LOG_VARIABLE
 
@@ -21,30 +23,6 @@ from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.isolation import worker_process as process
 from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
-EXERCISE = """
-import numpy as np
-from pytest_gpulab.exercise import Buffer, Case, Exercise, Expected, Launch, Plan, SafeCheck, SpeedTier
-
-def plan(problem):
-    n = problem.size
-    buffers = (Buffer("in", "input", np.int32, (n,)), Buffer("out", "output", np.int32, (n,)))
-    return Plan(buffers, (Launch("twice", (-(-n // 32),), (32,), ("in", "out", np.int32(n))),))
-
-exercise = Exercise(
-    title="Every element times two",
-    plan=plan,
-    inputs=lambda problem, pattern, rng: {"in": rng.integers(-1000, 1000, problem.size, dtype=np.int32)},
-    reference=lambda problem, inputs: Expected({"out": 2 * inputs["in"]}),
-    cases=(Case("n=1", 1, 20), Case("n=31", 31, 20), Case("n=100", 100, 20)),
-    safe=(SafeCheck("memory", 10),),
-    speed=(SpeedTier(0.5, 30, 4096, required=True),),
-)
-"""
-KERNEL = """__global__ void twice(const int *in, int *out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = 2 * in[i];
-}
-"""
 HOSTILE = process.PROGRAM.replace(
     "from pytest_gpulab.grading.isolation.worker import main", "from hostile_device import main"
 )

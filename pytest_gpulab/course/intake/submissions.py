@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
+from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.findings import counted, listed
 from pytest_gpulab.grading.grade import Finding
 
@@ -278,7 +279,7 @@ class _Student:
 
     def _may_be_own(self, entry: Entry) -> bool:
         """Return True for a source in a copy of the course that did not come with it."""
-        return entry.parts[-1] != "naive.cu" and (entry.suffix == ".cu" or Path(entry.parts[-1]).stem in self.exercises)
+        return entry.parts[-1] != NAIVE and (entry.suffix == ".cu" or Path(entry.parts[-1]).stem in self.exercises)
 
     def submissions(self) -> Iterator[HandedIn]:
         """Yield the file that counts per exercise."""

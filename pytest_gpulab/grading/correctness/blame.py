@@ -8,6 +8,7 @@ from functools import cached_property
 from pytest_gpulab.devices.abilities import at_work_on
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case, Problem, Size, Variant
+from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, variants_of
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
@@ -20,7 +21,6 @@ from .cases import CaseLimits, CaseOutcome, CaseRuns
 from .checked_launches import run_costed, run_whole, wrong_outputs
 from .safety import unsafe
 
-BASELINE = "naive.cu"
 BUILT = (*UNFIT, "compile-error", "launch-error", "tunable-range")
 """Codes of failures to build that an exercise can cause."""
 MERELY_WRONG = ("wrong-result", "not-written", "input-changed")
@@ -107,7 +107,7 @@ class Blame:
     @cached_property
     def _baseline(self) -> Builds | None:
         """The baseline's builds; None if there is no baseline, or if it is the submission itself."""
-        path = self._loaded.folder / BASELINE
+        path = self._loaded.folder / NAIVE
         is_another = path.is_file() and path.resolve() != self._builds.path.resolve()
         return Builds(path, self._loaded, self._device) if is_another else None
 
@@ -157,7 +157,7 @@ def _shared_failure(found: Finding, outcome: CaseOutcome) -> Finding | None:
 
 
 def _shared(own: Finding) -> Finding:
-    what = f"The exercise's own baseline {BASELINE} fails here, too: {own.what}"
+    what = f"The exercise's own baseline {NAIVE} fails here, too: {own.what}"
     return finding(EXERCISES_MISTAKE, what, evidence=own.evidence)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Exercise, Size
+from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.compilation.swept_source import CannotSweep, swept
@@ -32,7 +33,6 @@ from .tracing import Traced, traced
 SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 """Parts of a tunable's name to the smallest values to draw: of a single warp, and of two, as races may need them."""
 
-BASELINE = "naive.cu"
 MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 LIMITS = TimeLimits(case_s=1.0, file_s=1.0)  # a figure is of a small input
 
@@ -223,7 +223,7 @@ class _Runner:
 
     def _baseline(self, trial: Trial, blocks: frozenset[int]) -> Traced | None:
         """Trace the naive baseline on a plan of several launches; None if it does not fit the plan."""
-        subject, naive = self._subject, self._subject.loaded.folder / BASELINE
+        subject, naive = self._subject, self._subject.loaded.folder / NAIVE
         if len(trial.prepared.plan.launches) < 2 or not naive.is_file():
             return None
         with tempfile.TemporaryDirectory(prefix="gpulab-") as folder, suppress(BuildFailed, CannotSweep):

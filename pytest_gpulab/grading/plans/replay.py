@@ -240,7 +240,7 @@ def _finished(
             outputs[name] = memory.get()
         elif buffer.role == "input" and not buffer.may_change:
             changed[name] = changed_elements(inputs[name], memory.get())
-    damaged = [(name, memory) for name, memory in memories.items() if memory.damage()]
+    damaged = [(name, memory) for name, memory in memories.items() if memory.damage(name)]
     reports = (memory.damage(named().damaged(name)) for name, memory in damaged)
     damage = tuple(Hazard("memory", report) for report in reports if report)
     return Run(outputs, {name: count for name, count in changed.items() if count}, tuple(profiles), damage)

@@ -15,12 +15,12 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any
 
+from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Verdict
 
 from .text import width
 
 INCOMPLETE = "incomplete"
-NAIVE = "naive.cu"
 _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "next", "occup.", "regs")
 LEAST_NEEDED = ("regs", "occup.", "step", "GB/s", "shared", "best", "next")
 """Columns of tables that a narrow terminal has no room for, in the order in which they are left out."""
