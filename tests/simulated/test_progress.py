@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from places import Run
 
 from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated.execution.wave import Wave
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes
+from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT
 
 SCHEDULES = pytest.mark.parametrize("schedule", ["lockstep", "warps", "warps-reversed"])
 
@@ -192,3 +197,67 @@ def test_warp_that_synchronises_while_it_waits(run: Run) -> None:
     out = np.zeros(32, np.int32)
     run(source, np.zeros(1, np.int32), out, block=(64,))
     assert out.all()
+
+
+TURNS = {
+    "lock": "for (bool done = 0; !done;) if (!atomicCAS(words, 0, 1)) { CRITICAL atomicExch(words, 0); done = 1; }",
+    "lock in front": "while (atomicExch(words, 1)); CRITICAL atomicExch(words, 0);",
+    "ticket": "while (atomicAdd(words, 0) != ticket); CRITICAL atomicAdd(words, 1);",
+    "volatile ticket": "while (*(volatile int *)words != ticket); CRITICAL atomicAdd(words, 1);",
+}
+
+
+@pytest.mark.parametrize("block", [128, 512])
+@pytest.mark.parametrize("body", TURNS.values(), ids=TURNS.keys())
+def test_threads_that_take_turns_poll_seldom(run: Run, monkeypatch: pytest.MonkeyPatch, body: str, block: int) -> None:
+    polls = 0
+    atomic, load = Wave.atomic, Wave.load_global
+
+    def counted(original: Any) -> Any:
+        def call(self: Wave, lanes: Lanes, *args: Any) -> Any:
+            nonlocal polls
+            polls += lanes.n
+            return original(self, lanes, *args)
+
+        return call
+
+    monkeypatch.setattr(Wave, "atomic", counted(atomic))
+    monkeypatch.setattr(Wave, "load_global", counted(load))
+    source = """__global__ void f(int *words, int n) {
+        if (blockIdx.x * blockDim.x + threadIdx.x >= n) return;
+        int ticket = atomicAdd(words + 1, 1);
+        BODY
+    }""".replace("BODY", body.replace("CRITICAL", "*(volatile int *)(words + 2) += 1;"))
+    words, n = np.zeros(3, np.int32), 485
+    run(source, words, np.int32(n), grid=(512 // block,), block=(block,))
+    assert words[2] == n
+    assert polls < 2 * SPIN_LIMIT * n  # and not n * n / 2
+
+
+def test_a_turn_of_another_thread_than_the_first_waiting_one(run: Run) -> None:
+    """The last thread goes first, and each thread enables the one before it."""
+    source = """
+    __global__ void f(volatile int *turn, int *order) {
+        while (*turn != blockDim.x - 1 - threadIdx.x);
+        order[*turn] = threadIdx.x;
+        *turn += 1;
+    }"""
+    order = np.zeros(100, np.int32)
+    run(source, np.zeros(1, np.int32), order, block=(100,))
+    assert order.tolist() == list(range(100))[::-1]
+
+
+def test_a_thread_that_goes_on_and_waits_again_leaves_room_for_others(run: Run) -> None:
+    """The threads take the lock again and again, until the last one has counted enough of their turns."""
+    source = """
+    __global__ void f(int *lock, volatile int *turns, volatile int *stop) {
+        if (threadIdx.x == 99) { while (*turns < 300); *stop = 1; return; }
+        while (!*stop) {
+            while (atomicCAS(lock, 0, 1));
+            *turns += 1;
+            atomicExch(lock, 0);
+        }
+    }"""
+    turns = np.zeros(1, np.int32)
+    run(source, np.zeros(1, np.int32), turns, np.zeros(1, np.int32), block=(100,))
+    assert turns[0] >= 300

@@ -56,7 +56,7 @@ class Scheduler:
         self.launch, self.steps = launch, launch.program.steps
         self.ready: dict[Key, list[Group]] = {}
         self.heap: list[Key] = []
-        self.stalled = StalledGroups()
+        self.stalled = StalledGroups(in_turn=self.counters is None)  # else polls are counted
         self.phase_waits: list[tuple[Group, int]] = []  # groups that wait for a phase of an mbarrier, with their block
         self._changes = 0  # of mbarriers, when those groups last resumed
         self.barriers = Barriers(self.wave)
@@ -233,7 +233,7 @@ class Scheduler:
         count = np.count_nonzero(taken)
         if count in (0, taken.size):
             return yes if count else no
-        ways = self._diverge(group, [(taken, yes), (~taken, no)])
+        ways = self._diverge(group, [(taken, yes), (~taken, no)], block if step.spins else -1)
         if self.counters is not None:
             self.counters.diverge(block, group.lanes, ways)
         return None
@@ -248,14 +248,17 @@ class Scheduler:
         self._diverge(group, [(index == value, step.targets[value]) for value in values])
         return None
 
-    def _diverge(self, group: Group, ways: Iterable[tuple[Any, int]]) -> list[Lanes]:
-        """Split a group at a branch; return the lanes of each path."""
+    def _diverge(self, group: Group, ways: Iterable[tuple[Any, int]], spinning: int = -1) -> list[Lanes]:
+        """Split a group at a branch; return the lanes of each path. `spinning` is the block of a spin loop's branch."""
         subsets = [(group.lanes.subset(where), target) for where, target in ways]
         live = [self.steps[target].live_in for _, target in subsets]
         children = group.diverge([subset for subset, _ in subsets], live)
         for child, (_, target) in zip(children, subsets, strict=True):
-            child.loops = group.loops
-            self._push(child, target)
+            child.loops = group.loops + (target <= spinning)
+            if target <= spinning and child.loops >= SPIN_LIMIT:
+                self.stalled.add(child, target)
+            else:
+                self._push(child, target)
         return [subset.lanes for subset, _ in subsets]
 
     def _must_yield(self, group: Group, block: int, step: TranslatedBlock) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .lanes import Lanes, Subset, Value
 
@@ -76,6 +77,13 @@ class Group:
             for register in bits(dirty & needed):
                 regs[register] = subset.take(self.get(register))
             children.append(Group(subset.lanes, regs, origin, dirty, self.tag))
+        return children
+
+    def split(self, first: npt.NDArray[np.bool_]) -> list[Group]:
+        """Split into the lanes of a mask and the rest."""
+        children = self.diverge([self.lanes.subset(first), self.lanes.subset(~first)], [self.dirty] * 2)
+        for child in children:
+            child.loops = self.loops
         return children
 
     def exit(self) -> None:
@@ -167,7 +175,7 @@ class Union:
 
     def _flat(self) -> Lanes:
         position = np.concatenate([part.position.ravel() for part in self.parts])
-        position.sort()
+        position.sort(kind="stable")  # linear, because the parts are sorted
         wave = self.parts[0].wave
         threads, columns = np.divmod(position, wave.columns)
         return Lanes(wave, threads, columns, True)

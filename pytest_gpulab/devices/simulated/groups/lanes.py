@@ -124,6 +124,13 @@ class Lanes:
         """The flat index of each lane in the wave's (threads, columns) grid; has the shape of the lanes."""
         return self.threads.reshape(-1, 1) * self.wave.columns + self.column
 
+    def first(self, by_block: bool) -> npt.NDArray[np.bool_]:
+        """Return a mask of the first lane of the first block, or of the first block that has the first thread."""
+        mask = np.zeros(self.shape, np.bool_)
+        at = (self.columns * self.wave.threads + self.threads).argmin() if self.flat and by_block else 0
+        mask[at, 0] = True
+        return mask
+
     @cached_property
     def all_columns(self) -> bool:
         """True if the lanes are a rectangle with every block of the wave, in order."""

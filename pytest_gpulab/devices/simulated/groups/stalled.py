@@ -4,6 +4,9 @@ Groups that spin on other threads' writes are set aside (stalled) until other gr
 other in a chain: each goes on when its predecessor has. So the groups are woken again as long as lanes leave their
 loops, to poll once. Otherwise each link of the chain would cost a round of all waves.
 
+If only one lane can go on at a time, as at a lock, it is mostly the first one, and the others would poll in vain. So
+only the first lane is woken once this has been seen a few times, until it does not go on.
+
 A wave makes no progress if its whole state repeats, and its next steps depend on nothing else. The state is compared
 with an earlier one at the back edges of loops, as in Brent's algorithm for cycles. Most loops change a register of the
 group that executes them, so these registers are compared first. They are cheap to keep: values never change, so
@@ -24,6 +27,8 @@ from .lanes import Lanes, Value
 
 SPIN_LIMIT = 64  # iterations of a spinning loop before other groups run
 MAX_WAKES = 1024  # in a row; threads that pass a token around may need another wave to stop them
+FIRST_TURNS = 4  # wakes in a row of which one lane went on each, before only one is woken
+NEVER = 1 << 62
 FIRST_COMPARISON = 16  # iterations of a loop before the first comparison: most loops have fewer
 MIN_COMPARISONS = 16  # iterations, so that short cycles are found soon
 COMPARED_SHARE = 16  # one iteration in 16 is compared, so cycles up to a sixteenth of all iterations are found
@@ -36,6 +41,9 @@ Rest = tuple[list[Threads], bytes]
 class StalledGroups:
     """The stalled groups of a wave.
 
+    Args:
+        in_turn: True if lanes that wait for their turn may be woken one by one, which saves polls.
+
     Attributes:
         groups: the groups, with the basic blocks where they go on.
         is_endless: True if, when the wave last stopped, all groups were in loops that change nothing; only other waves
@@ -43,12 +51,15 @@ class StalledGroups:
         is_alone: True if such a loop is the only remaining group, so that no other thread of the wave can end it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, in_turn: bool = True) -> None:
         self.groups: list[tuple[Group, int]] = []
         self.is_endless = self.is_alone = False
         self._endless = self._wakes = 0
         self._is_released = False
         self._woken = Counter[int]()  # lanes per basic block
+        # wakes in a row of which one lane went on each, how many there must be, whether the last one was for one lane
+        self._turns, self._needed_turns, self._is_turn = 0, FIRST_TURNS if in_turn else NEVER, False
+        self._by_block = True  # the order of turns: blocks, then threads, or threads, then blocks
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -73,19 +84,42 @@ class StalledGroups:
         self._is_released = True
 
     def next(self) -> list[tuple[Group, int]]:
-        """Return all groups, to poll once, if other threads went on since the last wake; else none."""
+        """Return the groups to wake, to poll once, if other threads went on since the last wake; else none."""
         lanes = self._lanes()
-        have_left = any(lanes[block] < count for block, count in self._woken.items())
-        if self._wakes == MAX_WAKES or not (have_left or self._is_released):
+        left = {block: count - lanes[block] for block, count in self._woken.items() if lanes[block] < count}
+        if self._wakes == MAX_WAKES or not (left or self._is_released or self._is_turn):
             return []
+        turn = None if self._is_released else self._turn(left)
         wakes = self._wakes + 1
         self.begin()
-        self._wakes = wakes
+        self._wakes, self._is_turn = wakes, turn is not None
+        if turn is not None:
+            self._woken = lanes
+            return [self._first(turn)]
         return self._take(lanes, SPIN_LIMIT - 1)
+
+    def _turn(self, left: dict[int, int]) -> int | None:
+        """Return the basic block of the group of which to wake one lane, given the lanes that left; None for all."""
+        if self._is_turn and not left:
+            self._needed_turns, self._by_block = self._needed_turns * 2, not self._by_block
+        self._turns = self._turns + 1 if list(left.values()) == [1] else 0
+        is_next = self._turns >= self._needed_turns and any(block in left for _, block in self.groups)
+        return next(iter(left)) if is_next else None
+
+    def _first(self, block: int) -> tuple[Group, int]:
+        """Remove the first lane that goes on at a basic block."""
+        at = next(at for at, (_, its) in enumerate(self.groups) if its == block)
+        group, _ = self.groups.pop(at)
+        if group.lanes.n > 1:
+            group, rest = group.split(group.lanes.first(self._by_block))
+            self.groups.insert(at, (rest, block))
+        group.loops = SPIN_LIMIT - 1
+        return group, block
 
     def end(self) -> list[tuple[Group, int]]:
         """Return all groups, for the wave's next run."""
         self.is_endless = self._endless == len(self.groups)
+        self._is_turn = False
         return self._take(self._lanes(), 0)
 
     def _lanes(self) -> Counter[int]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.translation.sites import SHARED_WINDOW
 
@@ -57,7 +57,7 @@ class LastWrites:
             if time <= earliest:
                 break
             if memory is access.memory:
-                found |= (times < time) & np.isin(access.address, addresses)
+                found |= (times < time) & _is_among(access.address, addresses)
         return found
 
 
@@ -256,6 +256,11 @@ def _around(location: npt.NDArray[np.uint64], shape: tuple[int, ...], chosen: Ma
     np.minimum.at(first, number[chosen], order[chosen])
     last[number[chosen]] = order[chosen]  # NumPy keeps the last value of an index
     return order < first[number], order > last[number]
+
+
+def _is_among(address: Value, written: Value) -> Mask:
+    mask: Mask = address == written if written.ndim == 0 else np.isin(address, written)
+    return mask
 
 
 def _are_distinct(access: MemoryAccess) -> bool:
