@@ -18,7 +18,7 @@ import numpy as np
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import DeviceError, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.device_memory import SimulatedMemory
+from pytest_gpulab.devices.simulated.device import SimulatedMemory
 from pytest_gpulab.devices.simulated.module import SimulatedModule
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"

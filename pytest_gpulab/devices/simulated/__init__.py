@@ -1,7 +1,6 @@
 """The simulated GPU: PTX, compiled by NVRTC, executed with NumPy.
 
-- `device`, `module`, `variables`: the device protocol, compiled modules, and their variables.
-- `device_memory`: arrays of the device protocol, textures, and their allocation.
+- `device`, `module`, `variables`: the device protocol with arrays and textures, compiled modules, their variables.
 - `ptx`, `translation`, `arithmetic`: from PTX to Python functions, and what they call.
 - `runtime_builtins`: functions that generated code calls.
 - `groups`, `memory`, `warps`, `execution`: the execution of translated kernels.

@@ -1,28 +1,32 @@
-"""The simulated GPU behind the device protocol: it compiles modules and owns memory."""
+"""The simulated GPU behind the device protocol: it compiles modules and owns arrays, textures and surfaces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
-from pytest_gpulab.devices.protocol import (
-    DeviceInfo,
-    Module,
-)
+from pytest_gpulab.devices.protocol import Array, DeviceInfo, LaunchError, Memory, Module
 from pytest_gpulab.devices.simulated.gpus import describe, known_architecture
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 
-from .device_memory import DeviceMemory
 from .gpus import Gpu, modelled_gpu
 from .module import SimulatedModule
 
 if TYPE_CHECKING:  # NVRTC may run in this process instead
     from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 
+    # imported by the first texture or allocation in a kernel
+    from pytest_gpulab.devices.simulated.memory.heap import Heap
+    from pytest_gpulab.devices.simulated.memory.textures import Image, Textures
+    from pytest_gpulab.devices.textures import Sampling, TexelArray, Texels
 
-class SimulatedDevice(DeviceMemory):
+
+class SimulatedDevice:
     """A GPU simulated with NumPy; see the package's docstring.
 
     Args:
@@ -32,6 +36,9 @@ class SimulatedDevice(DeviceMemory):
         compiler: the process that runs NVRTC, which `close` ends unless it is for the user's own texts; NVRTC runs in
             this process if None.
         prefetching: True to compile the variants of one source on several processor cores.
+
+    Attributes:
+        arena: global memory.
 
     Raises:
         DeviceUnavailable: NVRTC is not installed, or the architecture is unknown.
@@ -44,7 +51,8 @@ class SimulatedDevice(DeviceMemory):
         compiler: CompilerProcess | None = None,
         prefetching: bool = False,
     ) -> None:
-        super().__init__()
+        self.arena = Arena()
+        self._arrays: list[SimulatedMemory] = []
         self.gpu = gpu or modelled_gpu()
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
         self._compiler, self._version = compiler, compiler.version if compiler else nvrtc.version()
@@ -96,3 +104,174 @@ class SimulatedDevice(DeviceMemory):
         self.reset()
         if self._compiler is not None and not self._compiler.is_shared:
             self._compiler.close()
+
+    @cached_property
+    def textures(self) -> Textures:
+        """The textures and surfaces by handle."""
+        from pytest_gpulab.devices.simulated.memory.textures import Textures
+
+        return Textures(self.arena)
+
+    @property
+    def heap(self) -> Heap | None:
+        """The heap that kernels' `malloc` and `new` allocate from, or None: each launch has its own."""
+        return None
+
+    def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:
+        """Allocate and fill an array."""
+        values = np.asarray(values, dtype)
+        memory = self.empty(values.shape, values.dtype)
+        memory.set(values)
+        return memory
+
+    def empty(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> SimulatedMemory:
+        """Allocate an array with undefined contents."""
+        extents = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        memory = SimulatedMemory(self.arena, tuple(int(extent) for extent in extents), np.dtype(dtype), self._forget)
+        memory.mark_unwritten()
+        self._arrays.append(memory)
+        return memory
+
+    def _forget(self, memory: SimulatedMemory) -> None:
+        """Free an array's memory; its addresses are not used again."""
+        assert memory.allocation is not None
+        self._arrays.remove(memory)
+        self.arena.free(memory.allocation)
+
+    def reset(self) -> None:
+        """Free every array of this device, and destroy its textures and surfaces."""
+        if "textures" in vars(self):
+            self.textures.clear()
+        for memory in list(self._arrays):
+            memory.free()
+
+    def texel_array(self, values: npt.ArrayLike, channels: int = 1, layered: bool = False) -> SimulatedTexelArray:
+        """Allocate and fill a CUDA array; see `textures.TextureDevice.texel_array`."""
+        from pytest_gpulab.devices.textures import texels_of_array
+
+        contents = np.asarray(values)
+        texels = texels_of_array(contents, channels, layered)
+        return SimulatedTexelArray(self.array(contents), texels)
+
+    def texture(self, source: Memory | TexelArray, sampling: Sampling | None = None, channels: int = 1) -> np.uint64:
+        """Make a texture and return its handle; see `textures.TextureDevice.texture`."""
+        from pytest_gpulab.devices.textures import DEFAULT_SAMPLING, texels_in_memory
+
+        sampling = sampling or DEFAULT_SAMPLING
+        if isinstance(source, SimulatedTexelArray):
+            image = _image(source.memory, source.texels)
+        else:
+            assert isinstance(source, SimulatedMemory)
+            image = _image(source, texels_in_memory(source, channels))
+        image.texels.check(sampling)
+        return self.textures.add(image, sampling)
+
+    def surface(self, source: TexelArray) -> np.uint64:
+        """Make a surface and return its handle."""
+        assert isinstance(source, SimulatedTexelArray)
+        return self.textures.add(_image(source.memory, source.texels), None)
+
+    def destroy(self, handle: np.uint64) -> None:
+        """Destroy a texture or surface; see `textures.TextureDevice.destroy`."""
+        self.textures.destroy(handle)
+
+
+class SimulatedTexelArray:
+    """A CUDA array of the simulated GPU; see `textures.TexelArray`."""
+
+    def __init__(self, memory: SimulatedMemory, texels: Texels) -> None:
+        self.memory, self.texels = memory, texels
+
+    def get(self) -> Array:
+        """Return a copy in host memory."""
+        return self.memory.get()
+
+    def set(self, values: npt.ArrayLike) -> None:
+        """Overwrite the contents; see `textures.TexelArray.set`."""
+        self.memory.set(values)
+
+    def free(self) -> None:
+        """Free the memory."""
+        self.memory.free()
+
+
+def _image(memory: SimulatedMemory, texels: Texels) -> Image:
+    from pytest_gpulab.devices.simulated.memory.textures import Image
+
+    return Image(texels, memory.live, texels.extents[0] * texels.nbytes)
+
+
+class SimulatedMemory:
+    """An array of the simulated GPU.
+
+    Args:
+        arena: the memory that it is allocated in.
+        forget: callback that frees the memory.
+    """
+
+    def __init__(
+        self, arena: Arena, shape: tuple[int, ...], dtype: np.dtype[Any], forget: Callable[[SimulatedMemory], None]
+    ) -> None:
+        self._forget = forget
+        self.dtype, self.shape = dtype, shape
+        self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        self.allocation: Allocation | None = arena.allocate(self.nbytes)
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte in device memory.
+
+        Raises:
+            LaunchError: it was freed.
+        """
+        return self.live.base
+
+    @property
+    def live(self) -> Allocation:
+        """The allocation.
+
+        Raises:
+            LaunchError: it was freed.
+        """
+        if self.allocation is None:
+            raise LaunchError("this array was freed")
+        return self.allocation
+
+    def _contents(self) -> Array:
+        contents: Array = self.live.data[: self.nbytes].view(self.dtype).reshape(self.shape)
+        return contents
+
+    def get(self) -> Array:
+        """Return a copy in host memory."""
+        contents: Array = self._contents().copy()
+        return contents
+
+    def set(self, values: npt.ArrayLike) -> None:
+        """Overwrite the contents.
+
+        Raises:
+            ValueError: the shape differs.
+        """
+        values = np.asarray(values)
+        if values.shape != self.shape:
+            raise ValueError(f"an array of shape {self.shape} cannot be set from one of shape {values.shape}")
+        self._contents()[...] = values
+        self.live.written = None
+
+    def mark_unwritten(self) -> None:
+        """Mark the contents as undefined: a launch with `check` reports reads before a write.
+
+        Raises:
+            LaunchError: it was freed.
+        """
+        self.live.mark_unwritten()
+
+    def damage(self, name: str = "array") -> str | None:
+        """Return None: on the simulated GPU, an out-of-bounds write ends the launch."""
+        return None
+
+    def free(self) -> None:
+        """Free the memory."""
+        if self.allocation is not None:
+            self._forget(self)
+            self.allocation = None

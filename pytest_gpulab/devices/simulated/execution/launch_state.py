@@ -28,7 +28,7 @@ from pytest_gpulab.devices.system.processes import SHARE, charged_s
 
 if TYPE_CHECKING:  # imported by the launches that use them
     from pytest_gpulab.devices.simulated.counting.counters import Counters
-    from pytest_gpulab.devices.simulated.device_memory import DeviceMemory
+    from pytest_gpulab.devices.simulated.device import SimulatedDevice
     from pytest_gpulab.devices.simulated.memory.heap import Heap
     from pytest_gpulab.devices.simulated.memory.printf import Printer
     from pytest_gpulab.devices.simulated.memory.textures import Textures
@@ -190,7 +190,7 @@ class LaunchState:
     """
 
     program: Program
-    device: DeviceMemory
+    device: SimulatedDevice
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     parameters: bytes

@@ -12,9 +12,8 @@ from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
-from pytest_gpulab.devices.simulated.translation.analysis.origins import POINTER_BYTES
 from pytest_gpulab.devices.simulated.translation.program import Program
-from pytest_gpulab.devices.simulated.translation.sites import Site
+from pytest_gpulab.devices.simulated.translation.sites import POINTER_BYTES, Site
 
 from .accesses import Mask, MbarrierEvent, MemoryAccess, NamedBarrierEvent, WarpSync
 from .initcheck import Initcheck

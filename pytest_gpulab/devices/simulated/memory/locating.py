@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, Location
-from pytest_gpulab.devices.simulated.translation.analysis.origins import FROM_MEMORY
-from pytest_gpulab.devices.simulated.translation.sites import Site
+from pytest_gpulab.devices.simulated.translation.sites import FROM_MEMORY, Site
 from pytest_gpulab.devices.source.names import unmangle_local
 
 from .spaces import NULL_BYTES, OutOfBounds, Range

@@ -12,9 +12,8 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction
-from pytest_gpulab.devices.simulated.translation.analysis.origins import Origins, Targets, lines_reading, targets
 from pytest_gpulab.devices.simulated.translation.control.graph import TENSOR_CORES, is_arrival, needs_cluster
-from pytest_gpulab.devices.simulated.translation.sites import Site
+from pytest_gpulab.devices.simulated.translation.sites import Origins, Site, Targets, lines_reading, targets
 
 if TYPE_CHECKING:  # needed for kernels that copy structs
     from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried

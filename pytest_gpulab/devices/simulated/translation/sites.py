@@ -1,11 +1,26 @@
-"""Memory instructions and address windows: the interface between a program and the simulated memories."""
+"""Memory instructions, address windows, and the arrays behind addresses: what memories and checks know of a program.
+
+An array that no store can reach has no races, so the race check need not record its reads. Most accesses of most
+kernels are reads of their inputs. `Origins` are the parameters and variables that an address is computed from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.devices.protocol import SourceLine
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    TYPE_BYTES,
+    Address,
+    Function,
+    Instruction,
+    Operand,
+    Reg,
+    Sym,
+    Vector,
+)
 
 SHARED_WINDOW = 0x7F00_0000_0000  # generic addresses of shared memory
 LOCAL_WINDOW = 0x7E00_0000_0000  # and of local memory
@@ -117,3 +132,127 @@ class Site:
     def is_volatile(self) -> bool:
         """True for `volatile` accesses."""
         return self.order == "volatile"
+
+
+_MEMORY = ("ld", "ldu", "st", "atom", "red", "cp", "mbarrier", "wmma", "ldmatrix", "stmatrix")
+POINTER_BYTES = 8
+FROM_MEMORY = "a pointer in memory"
+"""The origin of a loaded value that is large enough to be a pointer; smaller values are indices."""
+
+
+class Origins:
+    """The origins of the addresses in an inlined kernel's memory instructions."""
+
+    def __init__(self, kernel: Function) -> None:
+        self._instructions = [statement for statement in kernel.body if isinstance(statement, Instruction)]
+        self._writers: dict[str, list[Instruction]] = defaultdict(list)
+        for instruction in self._instructions:
+            for register in _registers(instruction.operands[:1]):
+                self._writers[register].append(instruction)
+        self._known: dict[tuple[Site, ...], frozenset[str]] = {}
+
+    def of(self, *sites: Site) -> frozenset[str]:
+        """Return the names of all parameters and symbols that the accesses' addresses may be computed from."""
+        if sites not in self._known:  # each launch of a kernel needs the same ones
+            self._known[sites] = self._trace(sites)
+        return self._known[sites]
+
+    def _trace(self, sites: tuple[Site, ...]) -> frozenset[str]:
+        names: set[str] = set()
+        seen: set[str] = set()
+        waiting: list[Operand] = [part for i in self._at(*sites) for part in i.operands if isinstance(part, Address)]
+        while waiting:
+            operand = waiting.pop()
+            names.update(symbol for symbol in _symbols(operand))
+            for register in {*_registers([operand])} - seen:
+                seen.add(register)
+                for writer in self._writers[register]:
+                    waiting += _sources(writer)
+                    names.update([FROM_MEMORY] if _loads_pointer(writer) else [])
+        return frozenset(names)
+
+    def element(self, site: Site) -> int:
+        """Return the bytes of one value of an access: a vector access has several."""
+        return next((TYPE_BYTES.get(i.op[-1], site.nbytes) for i in self._at(site)), site.nbytes)
+
+    def _at(self, *sites: Site) -> Iterator[Instruction]:
+        numbers = {site.number for site in sites}
+        return (i for i in self._instructions if i.number in numbers and i.op[0] in _MEMORY)
+
+
+def _loads_pointer(instruction: Instruction) -> bool:
+    is_load = instruction.op[0] in _MEMORY and instruction.op[:2] != ("ld", "param")
+    return is_load and TYPE_BYTES.get(instruction.op[-1], 0) >= POINTER_BYTES
+
+
+def lines_reading(kernel: Function, registers: frozenset[str]) -> tuple[SourceLine, ...]:
+    """Return the source lines of instructions that read any of the registers, in the order of the code."""
+    reading = (
+        statement.where
+        for statement in kernel.body
+        if isinstance(statement, Instruction) and registers & {*_registers(_read(statement))}
+    )
+    return tuple(dict.fromkeys(where for where in reading if where is not None))
+
+
+def _read(instruction: Instruction) -> tuple[Operand, ...]:
+    is_store = instruction.op[0] in ("st", "red", "cp", "stmatrix") or instruction.op[:2] == ("wmma", "store")
+    return instruction.operands if is_store else instruction.operands[1:]
+
+
+def _sources(instruction: Instruction) -> list[Operand]:
+    """Return the operands that an instruction computes its result from; the address of a load is none of them."""
+    if instruction.op[0] not in _MEMORY:
+        return list(instruction.operands[1:])
+    return list(instruction.operands[1:2]) if instruction.op[:2] == ("ld", "param") else []
+
+
+def _registers(operands: Iterable[Operand]) -> Iterator[str]:
+    for operand in operands:
+        if isinstance(operand, Reg):
+            yield operand.name
+        elif isinstance(operand, Address):
+            yield from _registers([operand.base])
+        elif isinstance(operand, Vector):
+            yield from _registers(operand.items)
+
+
+def _symbols(operand: Operand) -> Iterator[str]:
+    base = operand.base if isinstance(operand, Address) else operand
+    if isinstance(base, Sym):
+        yield base.name
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The possible targets of a kernel's stores and atomics.
+
+    Attributes:
+        anywhere: True if an address depends on a pointer loaded from memory, or a surface is written.
+        parameters: positions of the kernel parameters that addresses are computed from.
+        variables: addresses of the module's variables that addresses are computed from.
+    """
+
+    anywhere: bool
+    parameters: frozenset[int]
+    variables: frozenset[int]
+
+
+def targets(kernel: Function, origins: Origins, sites: Sequence[Site], addresses: Mapping[str, int]) -> Targets:
+    """Return the possible targets of a kernel's stores and atomics.
+
+    Args:
+        kernel: a kernel with inlined calls.
+        origins: origins of its addresses.
+        sites: its memory instructions.
+        addresses: addresses of the module's variables.
+    """
+    changing = [site for site in sites if site.modifies and site.space in ("global", "generic")]
+    names = origins.of(*changing)
+    surfaces = any(site.modifies and site.space == "surface" for site in sites)
+    parameters = (number for number, variable in enumerate(kernel.parameters) if variable.name in names)
+    return Targets(
+        FROM_MEMORY in names or surfaces,
+        frozenset(parameters),
+        frozenset(address for name, address in addresses.items() if name in names),
+    )

@@ -4,5 +4,4 @@
 - `loop_lines`: source lines of loops.
 - `loads`: loads that are checked by `atomicCAS`, decide a spin loop, or are only copied.
 - `regions`: code that the assembler may reorder.
-- `origins`: arrays that an address is computed from, and arrays that a kernel may change.
 """
