@@ -1,4 +1,4 @@
-// The tile holds floats: large integers lose their last bits, and sums do not wrap around.
+// Wrong: the tile holds floats: large integers lose their last bits, and sums do not wrap around.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)

@@ -1,4 +1,4 @@
-// Each thread puts its value into shared memory and reads it back: no bank conflict, but no other thread reads it.
+// Wrong: each thread puts its value into shared memory and reads it back: no bank conflict, but no other thread reads it.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)
