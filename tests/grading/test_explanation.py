@@ -118,6 +118,116 @@ def test_mistakes_are_marked_in_figures(path: str) -> None:
     assert any(MARKED[path] in what for what in marks), marks
 
 
+HEAD = "#include <gpulab.cuh>\n"
+COUNTS = """GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void histogram(const unsigned char *in, unsigned *out, int n)
+{
+    __shared__ unsigned bins[256];
+    bins[threadIdx.x] = 0;
+    __syncthreads();
+    int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        atomicAdd(&bins[in[i]], 1u);
+    __syncthreads();
+    out[threadIdx.x] = bins[threadIdx.x];
+}
+"""
+ACCUMULATOR = """GPULAB_TUNABLE(BLOCK_SIZE, 32)
+
+__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
+{
+    __shared__ GPULAB_T acc;
+    if (threadIdx.x == 0) acc = GPULAB_IDENTITY;
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    __syncthreads();
+    if (i < n)
+        acc = GPULAB_OP(acc, in[i]);
+    __syncthreads();
+    if (threadIdx.x == 0) out[blockIdx.x] = acc;
+}
+"""
+PART_OF_THE_VECTORS = """GPULAB_TUNABLE(TILE_X, 16)
+GPULAB_TUNABLE(TILE_Y, 16)
+
+__constant__ float2 vectors[64];
+
+__global__ void field(float *out, int width, int height, int count)
+{
+    __shared__ float2 v[64];
+    int x = blockIdx.x * TILE_X + threadIdx.x, y = blockIdx.y * TILE_Y + threadIdx.y;
+    if (threadIdx.y == 0 && threadIdx.x < count)
+        v[threadIdx.x] = vectors[threadIdx.x];
+    __syncthreads();
+    if (x >= width || y >= height) return;
+    float s = 0;
+    for (int k = 0; k < count; k++) {
+        float dx = x - v[k].x, dy = y - v[k].y;
+        s += dx * dx + dy * dy;
+    }
+    out[y * width + x] = s;
+}
+"""
+BEGINS_WITH_THE_SECOND = """#include "paths.cuh"
+
+GPULAB_TUNABLE(BLOCK_SIZE, 64)
+
+__global__ void transform2(const float *in, float *out, unsigned n)
+{
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x + 1;
+    if (i < n)
+        out[i] = i % 2 == 0 ? path0(in[i]) : path1(in[i]);
+}
+
+__global__ void transform8(const float *in, float *out, unsigned n)
+{
+}
+"""
+
+
+def draw_text(source: str, exercise: str, folder: Path, request: Request | None = None) -> Drawn:
+    file = folder / exercise / f"{exercise}.cu"
+    file.parent.mkdir()
+    file.write_text(HEAD + source)
+    return draw(str(file), request)
+
+
+def marks_of(found: Drawn) -> list[str]:
+    return [mark.what for figure in found.figures for mark in figure.marks]
+
+
+def test_smaller_blocks_that_fail_in_another_line_are_not_drawn(tmp_path: Path) -> None:
+    found = draw_text(COUNTS, "histogram", tmp_path)
+    assert (found.trial.problem.size, found.note) == (257, "")
+    race = "race of blocks 0 and 1 on out[0]: blocks run in no order (line 13)"
+    assert race in marks_of(found) and not any(figure.has_race for figure in found.figures)
+
+
+def test_a_shared_variable_has_its_name_and_one_mark_per_race(tmp_path: Path) -> None:
+    races = [what for what in marks_of(draw_text(ACCUMULATOR, "reduction", tmp_path)) if what.startswith("race")]
+    assert races == ["race of threads 0 and 1 on acc: no barrier between accesses in line 11"]
+
+
+def test_elements_of_vectors_have_the_names_of_their_parts(tmp_path: Path) -> None:
+    found = draw_text(PART_OF_THE_VECTORS, "constant_memory", tmp_path)
+    assert "thread 0 reads v[4].x, which was never written" in marks_of(found)
+
+
+def test_an_output_that_no_thread_writes_is_drawn(tmp_path: Path) -> None:
+    found = draw_text(BEGINS_WITH_THE_SECOND, "divergence", tmp_path)
+    (figure,) = found.figures
+    assert [row.array.name for row in figure.rows] == ["out"] and marks_of(found) == ["no thread writes out[0]"]
+
+
+def test_elements_of_blocks_that_are_not_drawn_are_not_lost() -> None:
+    found = draw("tests/wrong/matrix_sum/last_column_dropped.cu", Request(size=(9, 1)))
+    first, last = found.figures
+    assert "block 0 of 3" in first.title and "block 2 of 3" in last.title
+    assert {mark.what for mark in first.marks} == {
+        "a[y=0, x=8] reaches no output", "b[y=0, x=8] reaches no output", "no thread writes out[y=0, x=8]",
+    }  # fmt: skip
+
+
 def test_rows_without_a_barrier_between_them_name_the_threads() -> None:
     (figure,) = draw("tests/wrong/reduction/missing_barrier.cu").figures
     assert (0, 32) in {row.unordered for row in figure.rows} and figure.has_race
@@ -160,6 +270,11 @@ def test_values_of_a_loop_variable(head: str, values: tuple[int, ...] | None) ->
     loop = around(loops, 3)
     assert (loop.values if loop else None) == values
     assert around(loops, 5) is None
+
+
+def test_macros_are_constants_of_loops() -> None:
+    (loop,) = loops_of("#define N (2 * BLOCK)  // of a tree\nfor (int d = N >> 1; d > 0; d >>= 1) {}", {"BLOCK": 4})
+    assert loop.values == (4, 2, 1)
 
 
 def test_an_endless_loop_head_ends() -> None:

@@ -158,14 +158,23 @@ def wrong_words(trial: Trial) -> str:
     return "; ".join(_wrong_output(trial, run, name, mask) for name, mask in trial.wrong(run).items())
 
 
+def unwritten(trial: Trial, run: Run) -> dict[str, Array]:
+    """Return which wrong elements of the outputs no thread has written, by output, in the shape of the output."""
+    return {name: mask & _unwritten(run.outputs[name]) for name, mask in trial.wrong(run).items()}
+
+
+def _unwritten(actual: Array) -> Array:
+    return (FIRST.poison.remaining(actual) | AGAIN.poison.remaining(actual)).reshape(actual.shape)
+
+
 def _wrong_output(trial: Trial, run: Run, name: str, mask: Array) -> str:
     actual, expected = run.outputs[name], np.asarray(trial.prepared.expected.values[name])
-    unwritten = FIRST.poison.remaining(actual) | AGAIN.poison.remaining(actual)
-    if unwritten.all():
+    empty = _unwritten(actual)
+    if empty.all():
         return f"{name} should be {shown(expected)}, was never written"
-    if actual.size <= MAX_SHOWN and not unwritten.any():
+    if actual.size <= MAX_SHOWN and not empty.any():
         return f"{name} should be {shown(expected)}, is {shown(actual)}"
-    missing = mask & unwritten.reshape(actual.shape)
+    missing = mask & empty
     at = tuple(np.argwhere(missing if missing.any() else mask)[0].tolist())
     is_unwritten = bool(missing[at])
     got = "was never written" if is_unwritten else f"is {number(actual[at])}"

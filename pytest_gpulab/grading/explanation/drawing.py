@@ -34,6 +34,7 @@ SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 """Parts of a tunable's name to the smallest values to draw: of a single warp, and of two, as races may need them."""
 
 MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
+MAX_RECORDED = 16  # blocks of a grid that is recorded as a whole
 LIMITS = TimeLimits(case_s=1.0, file_s=1.0)  # a figure is of a small input
 
 Search = Callable[[LoadedExercise, Path, Device, int], "SmallestInput | Finding | None"]
@@ -106,7 +107,7 @@ def _drawn(subject: Subject, request: Request, own: _Runner, trial: Trial) -> Dr
             with suppress(BuildFailed, InstructorsMistake):
                 like = runner.chosen(request)
                 is_readable = own.request is not None or not request.is_empty or _is_full(like)
-                if _codes(like) == _codes(trial) and is_readable:
+                if _failures(like) == _failures(trial) and is_readable:
                     values = ", ".join(f"{name} = {value}" for name, (value, _) in changed.items())
                     declared = ", ".join(str(value) for _, value in changed.values())
                     note = f"Drawn with {values} instead of {declared}, where it behaves the same."
@@ -125,8 +126,8 @@ def _is_same_input(one: Trial, other: Trial) -> bool:
     return is_same_size and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-def _codes(trial: Trial) -> list[str]:
-    return [finding.code for finding in trial.outcome.findings]
+def _failures(trial: Trial) -> list[tuple[str, str]]:
+    return [(finding.code, finding.where) for finding in trial.outcome.findings]
 
 
 def with_small_blocks(
@@ -214,7 +215,8 @@ class _Runner:
         """Trace a trial and return its figures."""
         last = max(prod(launch.grid) for launch in trial.prepared.plan.launches) - 1
         blocks = frozenset({0, last})
-        found = traced(self._subject.device, self._trials.build(trial.case), trial, blocks)
+        recorded = frozenset(range(last + 1)) if last < MAX_RECORDED else blocks
+        found = traced(self._subject.device, self._trials.build(trial.case), trial, recorded)
         if found.right is None and found.run.error is None and trial.wrong(found.run):
             found = replace(found, right=self._baseline(trial, blocks))
         if found.order:

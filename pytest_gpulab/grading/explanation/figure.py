@@ -11,10 +11,11 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault
 from pytest_gpulab.devices.trace_events import LaunchTrace
+from pytest_gpulab.grading.correctness.trials import unwritten
 
 from .departure import departures
 from .loops import around, loops_of
-from .rows import Row, rows_of
+from .rows import MAX_ROWS, Row, rows_of
 from .tracing import Traced, TracedArray
 from .warps import LineRun, WarpAccess, line_runs, warp_accesses
 
@@ -88,8 +89,9 @@ def figures_of(traced: Traced, blocks: frozenset[int]) -> list[Figure]:
 
 def _figure(traced: Traced, number: int, launch: LaunchTrace, block: int) -> Figure:
     plan = traced.trial.prepared.plan
-    faulty = _faulty_array(traced, number, launch, block)
-    rows = rows_of(launch, traced.arrays[number], block, faulty)
+    missing = _missing(traced, number)
+    also = _faulty_array(traced, number, launch, block) or next(iter(missing), None)
+    rows = rows_of(launch, traced.arrays[number], block, also)
     of = f", launch {number + 1} of {len(plan.launches)}" if len(plan.launches) > 1 else ""
     threads = prod(launch.block)
     warps = (tuple(line_runs(launch, block, warp)) for warp in range(min(MAX_WARPS, -(-threads // 32))))
@@ -97,7 +99,7 @@ def _figure(traced: Traced, number: int, launch: LaunchTrace, block: int) -> Fig
         f"{plan.launches[number].kernel}{of}, block {block} of {prod(launch.grid)}",
         tuple(rows),
         _captions(traced, launch, rows),
-        tuple(_marks(traced, number, launch, block, rows)),
+        tuple(dict.fromkeys(_marks(traced, number, launch, block, rows))),
         threads,
         launch.block,
         tuple(warps),
@@ -137,13 +139,15 @@ def _known(traced: Traced, launch: LaunchTrace) -> dict[str, int]:
 def _marks(traced: Traced, number: int, launch: LaunchTrace, block: int, rows: list[Row]) -> Iterator[Mark]:
     run = traced.run
     yield from _unwritten(rows)
-    is_last = number == len(traced.launches) - 1
     faulty = _faulty_array(traced, number, launch, block)
     if isinstance(run.error, KernelFault) and faulty is not None:
         yield from _fault(run.error, traced.arrays[number][faulty], rows)
     for hazard in run.profiles[number].hazards if number < len(run.profiles) else ():
         yield from _race(hazard, launch, block, rows)
-    if is_last and run.error is None and not run.hazards:
+    for key, words in _missing(traced, number).items():
+        last = max((n for n, row in enumerate(rows) if row.array is traced.arrays[number][key]), default=None)
+        yield from () if last is None else (Mark(last, index, what) for index, what in words)
+    if number == len(traced.launches) - 1 and run.error is None and not run.hazards:
         yield from _lost(traced, rows)
 
 
@@ -182,23 +186,28 @@ def _fault(fault: KernelFault, array: TracedArray, rows: list[Row]) -> Iterator[
 def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> Iterator[Mark]:
     """Mark the element that both threads of a race use."""
     other = hazard.other
-    if hazard.kind != "race" or other is None or hazard.lane is None or hazard.where is None:
+    if hazard.kind != "race" or hazard.harmless or other is None or hazard.lane is None or hazard.where is None:
         return
-    lines = {hazard.where.line, other.where.line if other.where else 0}
     mine, theirs = (_linear(lane.thread, launch.block) for lane in (hazard.lane, other.lane))
-    if _linear(hazard.lane.block, launch.grid) != block:
+    own, others = (_linear(lane.block, launch.grid) for lane in (hazard.lane, other.lane))
+    if own != block:
         return
+    lines = sorted({hazard.where.line, other.where.line if other.where else 0})
+    users = {mine, theirs} if own == others else {mine}
     places = [
         (row.line not in lines, number, index)
         for number, row in enumerate(rows)
         for index, writers in row.writers.items()
-        if {mine, theirs} & set(writers) and {mine, theirs} <= {*writers, *_readers(rows, row, index)}
+        if users & set(writers) and users <= {*writers, *_readers(rows, row, index)}
     ]
     if places:
         _, number, index = min(places)
-        between = "lines" if len(lines) > 1 else "accesses in line"
-        where = f"no barrier between {between} {' and '.join(map(str, sorted(lines)))}"
-        yield Mark(number, index, f"{RACE} {mine} and {theirs} on {rows[number].array.element(index)}: {where}")
+        element, named = rows[number].array.element(index), " and ".join(map(str, lines))
+        what = f"race of blocks {own} and {others} on {element}: blocks run in no order (line {named})"
+        if own == others:
+            between = "lines" if len(lines) > 1 else "accesses in line"
+            what = f"{RACE} {mine} and {theirs} on {element}: no barrier between {between} {named}"
+        yield Mark(number, index, what)
 
 
 def _readers(rows: list[Row], row: Row, index: int) -> set[int]:
@@ -215,15 +224,33 @@ def _linear(index: tuple[int, int, int], extents: tuple[int, int, int]) -> int:
     return index[0] + extents[0] * (index[1] + extents[1] * index[2])
 
 
+def _missing(traced: Traced, number: int) -> dict[tuple[str, int], list[tuple[int, str]]]:
+    """Return the elements of the outputs that no thread of the plan writes, with words, by the key of the array."""
+    if number != len(traced.launches) - 1 or traced.run.error is not None:
+        return {}
+    masks = unwritten(traced.trial, traced.run)
+    return {
+        key: [(index, f"no thread writes {array.element(index)}") for index in np.flatnonzero(mask).tolist()]
+        for key, array in traced.arrays[number].items()
+        if array.buffer and (mask := masks.get(array.buffer)) is not None
+    }
+
+
 def _lost(traced: Traced, rows: list[Row]) -> Iterator[Mark]:
     """Mark the elements of inputs that reach no wrong output, unless values pass between threads in registers."""
-    wrong = traced.trial.wrong(traced.run)
-    if not wrong or len(traced.launches) > 1 or any(word in traced.source for word in HIDDEN_FLOWS):
+    wrong, launch = traced.trial.wrong(traced.run), traced.launches[-1]
+    is_hidden = len(traced.launches) > 1 or any(word in traced.source for word in HIDDEN_FLOWS)
+    if not wrong or is_hidden or not traced.blocks.issuperset(range(prod(launch.grid))):
         return
-    reached = _reached(rows)
+    reached: set[tuple[str, int]] = set()
+    for block in sorted(traced.blocks):
+        own = rows_of(launch, traced.arrays[-1], block)
+        if len(own) == MAX_ROWS:  # further ones are left out
+            return
+        reached |= {(own[number].array.buffer, index) for number, index in _reached(own) if not own[number].writers}
     for number, row in enumerate(rows):
         if not row.writers and row.array.contents is not None and not np.any(row.array.unwritten):
-            lost = [index for index in range(prod(row.array.shape)) if (number, index) not in reached]
+            lost = [index for index in range(prod(row.array.shape)) if (row.array.buffer, index) not in reached]
             if len(lost) < prod(row.array.shape):
                 yield from (Mark(number, index, f"{row.array.element(index)} reaches no output") for index in lost)
 

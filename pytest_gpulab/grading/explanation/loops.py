@@ -16,7 +16,9 @@ from typing import Any
 
 MAX_ITERATIONS = 64
 _FOR = re.compile(r"\bfor\s*\(\s*(?:[\w\s]*\s)?(\w+)\s*=\s*([^;,]+);([^;]+);([^;{}]+?)\)\s*(?=[{\w#\n])")
-_CONSTANT = re.compile(r"\bconst(?:expr)?\s+(?:\w+\s+)?\w+\s+(\w+)\s*=\s*([^;]+);")
+_CONSTANT = re.compile(
+    r"\bconst(?:expr)?\s+(?:\w+\s+)?\w+\s+(\w+)\s*=\s*([^;]+);|^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^/\n]+)", re.M
+)
 _UPDATES = (
     (re.compile(r"^(?:\+\+\s*(\w+)|(\w+)\s*\+\+)$"), "{0} + 1"),
     (re.compile(r"^(?:--\s*(\w+)|(\w+)\s*--)$"), "{0} - 1"),
@@ -71,9 +73,9 @@ def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
 def with_constants(source: str, known: Mapping[str, int]) -> dict[str, int]:
     """Return the known values with those of the constants in the source."""
     values = dict(known)
-    for name, text in _CONSTANT.findall(source):
-        if (value := evaluated(text, values)) is not None:
-            values.setdefault(name, value)
+    for constant, text, macro, body in _CONSTANT.findall(source):
+        if (value := evaluated(text or body, values)) is not None:
+            values.setdefault(constant or macro, value)
     return values
 
 

@@ -37,6 +37,7 @@ C_TYPES = {
     "uint": np.uint32, "short": np.int16, "char": np.int8, "unsigned char": np.uint8, "long long": np.int64,
 }  # fmt: skip
 _SHUFFLED = re.compile(r"__shfl\w*\s*\([^,]+,\s*(\w+)\s*,")
+_VECTOR = re.compile(r"([a-z]+)([234])")
 _SHARED = re.compile(r"__shared__\s+((?:unsigned\s+|long\s+)?\w+)\s+(\w+)\s*\[")
 
 
@@ -50,6 +51,7 @@ class TracedArray:
         contents: before the launch's first access; None for shared memory and registers.
         unwritten: whether a read before a write is a hazard; for memory that earlier launches wrote, per element.
         buffer: the name of the plan's buffer; empty for other arrays.
+        lanes: numbers per element, 2 for `float2`; `shape` counts numbers.
         is_register: whether the elements are values of a register, one per thread.
     """
 
@@ -59,12 +61,21 @@ class TracedArray:
     contents: Array | None
     unwritten: bool | npt.NDArray[np.bool_]
     buffer: str = ""
+    lanes: int = 1
     is_register: bool = False
 
     def element(self, index: int) -> str:
-        """Return the name of an element by its flat index, such as `tile[y=1, x=0]`."""
+        """Return the name of an element by its flat index, such as `tile[y=1, x=0]`, or `v[3].x` for vectors."""
+        if not self.shape:
+            return self.name
+        if self.lanes > 1:
+            return f"{self.name}[{index // self.lanes}].{'xyzw'[index % self.lanes]}"
         is_inside = 0 <= index < prod(self.shape)
         return f"{self.name}[{with_axes(np.unravel_index(index, self.shape)) if is_inside else index}]"  # type: ignore[arg-type]
+
+    def label(self, index: int) -> str:
+        """Return the index of an element as it stands below its cell."""
+        return str(index) if self.lanes == 1 else f"{index // self.lanes}{'xyzw'[index % self.lanes]}"
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,7 @@ class Traced:
         arrays: per launch, by (`shared` or `global`, start or address), or (`register`, line of a shuffle).
         run: the run that was traced.
         source: the compiled text.
+        blocks: the recorded blocks of each launch.
         order: the order of warps, to follow "wrong"; empty if all warps run in step.
         right: a run of the same plan with right results: in another order, or of a baseline. None if none is known.
     """
@@ -85,6 +97,7 @@ class Traced:
     arrays: tuple[Mapping[tuple[str, int], TracedArray], ...]
     run: Run
     source: str
+    blocks: frozenset[int]
     order: str = ""
     right: Traced | None = None
 
@@ -138,14 +151,15 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
         types = _shared_types(build.source, trial.problem.variant.defines)
         likely = np.dtype(plan.buffers[0].dtype)
         for name, (start, nbytes) in each.shared.items():
-            dtype = types.get(name, likely)
+            dtype, lanes = types.get(name, (likely, 1))
             shape = _declared_shape(name, build.source, trial.problem.tunables)
-            if prod(shape) != nbytes // dtype.itemsize:
+            is_scalar = bool(name) and not re.search(rf"\b{re.escape(name)}\s*\[", build.source)
+            if prod(shape) != nbytes // dtype.itemsize or not (shape or is_scalar):
                 shape = _shared_shape(nbytes // dtype.itemsize, each.block)
-            known["shared", start] = TracedArray(name or "shared", dtype, shape, None, True)
+            known["shared", start] = TracedArray(name or "shared", dtype, shape, None, True, lanes=lanes)
         known |= _registers(each, build.source, likely)
         found.append(known)
-    return Traced(trial, tuple(snapshots.launches), tuple(found), run, build.source)
+    return Traced(trial, tuple(snapshots.launches), tuple(found), run, build.source, blocks)
 
 
 def _registers(trace: LaunchTrace, source: str, dtype: np.dtype[Any]) -> dict[tuple[str, int], TracedArray]:
@@ -191,14 +205,17 @@ class _Snapshots:
         return [max(each, key=lambda trace: len(trace.events)) for each in of_launches]
 
 
-def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
-    """Return the element types of shared arrays, by name; those of unknown types are left out."""
+def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, tuple[np.dtype[Any], int]]:
+    """Return the number types of shared arrays and the numbers per element, by name; unknown types are left out."""
     macros = {"GPULAB_T": "int", **defines}
     found = {}
     for kind, name in _SHARED.findall(source):
         plain = macros.get(kind, kind)
-        if plain in C_TYPES:
-            found[name] = np.dtype(C_TYPES[plain])
+        vector = _VECTOR.fullmatch(plain)
+        if vector and vector[1] in C_TYPES:
+            found[name] = np.dtype(C_TYPES[vector[1]]), int(vector[2])
+        elif plain in C_TYPES:
+            found[name] = np.dtype(C_TYPES[plain]), 1
     return found
 
 

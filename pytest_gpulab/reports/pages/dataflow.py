@@ -156,7 +156,7 @@ class _Layout:
         middle, base = x + CELL * (0.62 if is_beside else 0.5), y + (20 if self._is_grid(row) and small else 17)
         yield f'<text class="value" x="{middle:g}" y="{base}"{small}>{_text(value)}</text>'
         if not self._is_grid(row):
-            yield f'<text class="index" x="{x + CELL / 2:g}" y="{y + HEIGHT + 10}">{index}</text>'
+            yield f'<text class="index" x="{x + CELL / 2:g}" y="{y + HEIGHT + 10}">{row.array.label(index)}</text>'
             if writers:
                 yield f'<circle class="thread" cx="{x + CELL / 2:g}" cy="{y - 7}" r="7"/>'
                 yield f'<text class="thread-id" x="{x + CELL / 2:g}" y="{y - 4}">{writers[0]}</text>'
