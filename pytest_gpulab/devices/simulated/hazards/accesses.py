@@ -125,8 +125,8 @@ class AccessPiece:
     column: IndexArray
     lane: IndexArray
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> AccessPiece:
-        """Return the piece for the lanes where a mask is True."""
+    def where(self, chosen: Mask | IndexArray) -> AccessPiece:
+        """Return the piece for the lanes where a mask is True, or for lanes by number, which may be repeated."""
         return AccessPiece(
             self.position, self.access, self.nth, self.unit[chosen], self.thread[chosen], self.column[chosen],
             self.lane[chosen],

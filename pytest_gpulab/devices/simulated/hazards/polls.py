@@ -53,6 +53,8 @@ class LastWrites:
     def since(self, times: npt.NDArray[np.int64], access: MemoryAccess) -> npt.NDArray[np.bool_]:
         """Return a mask of the lanes with a write to their location after a time; True if unknown."""
         found, earliest = times < self._forgotten, int(times.min())
+        if found.all():
+            return found
         for time, memory, addresses in reversed(self._last):
             if time <= earliest:
                 break

@@ -95,19 +95,17 @@ class Reporter:
         """Report that lanes of an access race with earlier ones, one hazard per pair of lines."""
         from .classes import Accessors
 
-        for at in np.unique(others.at):
-            for is_harmless in (False, True):
-                mine = np.flatnonzero((others.at == at) & (harmless == is_harmless))
-                if not len(mine):
-                    continue
-                other = others.access(int(mine[0]))
-                second = Accessors(blocks[mine], piece.thread[mine], np.full(len(mine), piece.access.time))
-                first = Accessors(others.blocks[mine], others.threads[mine], np.full(len(mine), other.time))
-                everywhere = piece.access.lanes.wave.block_ids if blocks_alike else None
-                wave, space = piece.access.lanes.wave, "global" if piece.access.memory else "shared"
-                self.pairs(
-                    Pairs(kind, space, piece.access.site, other.site, wave, second, first, is_harmless, everywhere)
-                )
+        positions, which = np.unique(others.at, return_inverse=True)
+        earlier = [others.access(int(at)) for at in positions]
+        sites, times = (np.array(of)[which] for of in ([a.site.index for a in earlier], [a.time for a in earlier]))
+        wave, space = piece.access.lanes.wave, "global" if piece.access.memory else "shared"
+        everywhere = wave.block_ids if blocks_alike else None
+        for key in dict.fromkeys(zip(sites.tolist(), harmless.tolist(), strict=True)):
+            mine = np.flatnonzero((sites == key[0]) & (harmless == key[1]))
+            other = earlier[which[mine[0]]].site
+            second = Accessors(blocks[mine], piece.thread[mine], np.full(len(mine), piece.access.time))
+            first = Accessors(others.blocks[mine], others.threads[mine], times[mine])
+            self.pairs(Pairs(kind, space, piece.access.site, other, wave, second, first, key[1], everywhere))
 
     def pairs(self, pairs: Pairs) -> None:
         """Report that accesses race. If the program has fences, the decision is deferred to the end of the launch."""
@@ -270,9 +268,9 @@ class EarlierAccesses:
     def __init__(self, events: Sequence[Event], at: npt.NDArray[Any], blocks: IndexArray, threads: IndexArray) -> None:
         self._events, self.at, self.blocks, self.threads = events, at, blocks, threads
 
-    def access(self, i: int) -> MemoryAccess:
-        """Return the earlier access of the i-th race."""
-        event = self._events[int(self.at[i])]
+    def access(self, position: int) -> MemoryAccess:
+        """Return the access at a position."""
+        event = self._events[position]
         assert isinstance(event, MemoryAccess)
         return event
 

@@ -258,15 +258,15 @@ class Sweep:
         rows, lanes = np.nonzero(bad)
         if len(rows):
             bad[rows, lanes] = ~self.strong(at[rows, lanes], thread[rows, lanes], piece, piece.thread[rows])
-        while bad.any():
-            any_bad = np.asarray(bad.any(axis=1))
-            rows = np.flatnonzero(any_bad)
-            which = np.where(bad, at, -1).argmax(axis=1)[rows]
-            earlier, other_thread = at[rows, which], thread[rows, which]
-            yield RacingLanes(piece.where(any_bad), kind, earlier, other_thread, np.zeros(len(rows), np.bool_))
-            if not self._all:
-                return
-            bad[rows, which] = False
+        if not bad.any():
+            return
+        if self._all:
+            rows, lanes = np.nonzero(bad)
+        else:
+            rows = np.flatnonzero(bad.any(axis=1))
+            lanes = np.where(bad, at, -1).argmax(axis=1)[rows]
+        harmless = np.zeros(len(rows), np.bool_)
+        yield RacingLanes(piece.where(rows), kind, at[rows, lanes], thread[rows, lanes], harmless)
 
     # --- recording -----------------------------------------------------------------------------------------------
 
