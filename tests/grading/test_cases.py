@@ -318,6 +318,8 @@ TOLERANCES = [
     ({"out": np.array([1, 1, 1, -1e-6])}, "contains -1e-06"),
     ({"out": "1e-6"}, "is not a number but <U4: write the allowed error"),
     ({"out": None}, "is not a number but object"),
+    ({"out": [[1e-6], [1e-6, 1e-6]]}, "the tolerance of 'out' is lists of different lengths"),
+    ({"out": np.ma.array(np.ones(4))}, "the tolerance of 'out' is a masked array: write a plain one"),
 ]
 
 
@@ -347,6 +349,19 @@ def test_a_reference_that_no_result_can_equal_is_the_instructors_mistake(bench: 
     result = bench.results(right(), reference=expecting({"out": np.array([0, 1, np.nan, 3])}))["correct[n=4]"]
     assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
     assert "the values of 'out' contain NaN, which equals no result" in result.findings[0].what
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        (np.ma.array(np.arange(4), mask=[0, 0, 0, 1]), "the values of 'out' are a masked array: write a plain one"),
+        ([[1], [1, 2]], "the values of 'out' are lists of different lengths"),
+    ],
+)
+def test_values_that_are_no_plain_array_are_the_instructors_mistake(bench: Bench, values: Any, what: str) -> None:
+    result = bench.results(right(), reference=expecting({"out": values}))["correct[n=4]"]
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
+    assert what in result.findings[0].what
 
 
 def test_the_traceback_names_the_instructors_line(bench: Bench) -> None:

@@ -228,16 +228,26 @@ def _wrong_values(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Ar
     if set(shapes) != set(values):
         return f"`values` has {sorted(values)}, but the output buffers are {sorted(shapes)}"
     for name, shape in shapes.items():
-        try:
-            kind = np.asarray(values[name]).dtype.kind
-        except ValueError:
-            return f"the values of {name!r} are lists of different lengths"
+        if unusable := _unusable(values[name]):
+            return f"the values of {name!r} are {unusable}"
+        kind = np.asarray(values[name]).dtype.kind
         if kind not in "biuf":
             return f"the values of {name!r} are not real numbers but {np.asarray(values[name]).dtype}"
         if np.shape(values[name]) != shape:
             return f"the values of {name!r} have shape {np.shape(values[name])}, not {shape}"
-        if np.asarray(values[name]).dtype.kind == "f" and np.isnan(np.min(values[name], initial=0)):
+        if kind == "f" and np.isnan(np.min(values[name], initial=0)):
             return f"the values of {name!r} contain NaN, which equals no result: choose other inputs"
+    return ""
+
+
+def _unusable(values: object) -> str:
+    """Return why values cannot be an array for comparisons, or an empty text."""
+    if isinstance(values, np.ma.MaskedArray):
+        return "a masked array: write a plain one"
+    try:
+        np.asarray(values)
+    except ValueError:
+        return "lists of different lengths"
     return ""
 
 
@@ -245,6 +255,8 @@ def _wrong_tolerance(shapes: Mapping[str, tuple[int, ...]], tolerance: Mapping[s
     for name, allowed in tolerance.items():
         if name not in shapes:
             return f"`tolerance` has {name!r}, but the output buffers are {sorted(shapes)}: write one of these names"
+        if unusable := _unusable(allowed):
+            return f"the tolerance of {name!r} is {unusable}"
         if np.asarray(allowed).dtype.kind not in "iuf":
             return f"the tolerance of {name!r} is not a number but {np.asarray(allowed).dtype}: write the allowed error"
         if np.shape(allowed) not in ((), shapes[name]):
