@@ -113,7 +113,8 @@ def test_a_function_without_the_mark_is_no_kernel(gpu: Device, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("sign", "name"),
     [("\u00a0", "a no-break space"), ("\u200b", "a zero-width space"), ("\u202e", "right-to-left override"),
-     ("\u201c", "a curly quotation mark"), ("\x07", "a control character")],
+     ("\u201c", "a curly quotation mark"), ("\x07", "a control character"), ("\uff1b", "fullwidth semicolon"),
+     ("\u0430", "cyrillic small letter a")],
 )  # fmt: skip
 def test_signs_that_cannot_be_seen_are_named(gpu: Device, tmp_path: Path, sign: str, name: str) -> None:
     head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
@@ -122,6 +123,12 @@ def test_signs_that_cannot_be_seen_are_named(gpu: Device, tmp_path: Path, sign: 
     _, (finding,) = compiled(gpu, tmp_path, comment + head.replace("void reduce", f"void{sign} reduce"))
     assert name in finding.what and "line 4, column 16" in finding.what and finding.where == "reduction.cu:4"
     assert sign not in finding.what + "".join(finding.evidence)
+
+
+def test_curly_quotation_marks_around_a_header_are_named(gpu: Device, tmp_path: Path) -> None:
+    head = "#include \u201cgpulab.cuh\u201d\n__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
+    verdict, (finding,) = compiled(gpu, tmp_path, head)
+    assert verdict == "failed" and "column 10 holds a curly quotation mark (U+201C)" in finding.what
 
 
 def test_line_directives_are_refused(gpu: Device, tmp_path: Path) -> None:

@@ -352,9 +352,12 @@ def _checked(source: str | BuildFailed, filename: str) -> str | BuildFailed:
         return source
     found = unaccepted_include(source)
     if found is not None:
+        from .compile_errors import strange_sign
+
         what = f"The file may include headers by their plain names only, not {found.operand}."
         hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
-        return BuildFailed("failed", finding("compile-error", what, f"{filename}:{found.line}", hint=hint))
+        usual = finding("compile-error", what, f"{filename}:{found.line}", hint=hint)
+        return BuildFailed("failed", (not found.operand.isascii() and strange_sign(source, filename)) or usual)
     line = moved_line(source)
     if line is not None:
         hint = "Delete the directive: findings must point to the lines of your file."

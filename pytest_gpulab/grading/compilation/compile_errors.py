@@ -92,18 +92,20 @@ def strange_sign(source: str, filename: str) -> Finding | None:
     """Return the finding of the first invisible or look-alike character in the code; comments may hold any."""
     for token in tokens(source):
         for piece in token.within or (token,):
-            sign = next((sign for sign in piece.text if _is_strange(sign)), None)
-            if sign is not None and piece.kind != "string":
-                line, column = _place(source, piece.start)
+            at, sign = next(((at, sign) for at, sign in enumerate(piece.text) if _is_strange(sign)), (0, ""))
+            if sign and piece.kind != "string":
+                line, column = _place(source, piece.start + at)
                 name = _NAMES.get(sign) or unicodedata.name(sign, "a control character").lower()
                 what = f"The file does not compile: line {line}, column {column} holds {name} (U+{ord(sign):04X})."
-                hint = "Delete it, and type a plain space, quotation mark or minus sign there."
+                hint = "Delete it, and type a plain letter, space, quotation mark, semicolon or minus sign there."
                 return finding("compile-error", what, f"{filename}:{line}", hint=hint)
     return None
 
 
 def _is_strange(sign: str) -> bool:
-    return sign in _NAMES or (unicodedata.category(sign) in _UNSEEN and sign not in " \t\n\v\f")
+    if sign.isascii():
+        return unicodedata.category(sign) in _UNSEEN and sign not in " \t\n\v\f"
+    return sign in _NAMES or not unicodedata.name(sign, "").startswith("LATIN")
 
 
 def _place(source: str, at: int) -> tuple[int, int]:
