@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _calibrated(loaded: LoadedExercise, device: Device) -> LoadedExercise:
     from pytest_gpulab.grading.calibration.choice import DeviceThresholds
-    from pytest_gpulab.grading.thresholds import CalibrationError
+    from pytest_gpulab.grading.calibration.file import CalibrationError
 
     thresholds = DeviceThresholds("auto", loaded.folder.parent, False)
     try:

@@ -22,7 +22,15 @@ from pathlib import Path
 import pytest_gpulab
 from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
-from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedProgram, importing
+from pytest_gpulab.grading.catalogue import (
+    UNCALIBRATED,
+    BrokenExercise,
+    Catalogue,
+    Loaded,
+    LoadedProgram,
+    Thresholds,
+    importing,
+)
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.findings import NO_MEMORY, because_of, lacks_device
@@ -30,7 +38,6 @@ from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S, RemoteGrader
 from pytest_gpulab.grading.isolation.worker_process import ProcessScope
-from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
 from pytest_gpulab.grading.time_limits import TimeLimits
 from pytest_gpulab.grading.tools.ncu import Profiler
 

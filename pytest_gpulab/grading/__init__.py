@@ -5,7 +5,7 @@
 - `checks`, `catalogue`, `expected`: an exercise's checks, the exercises folder, and expected verdicts.
 - `findings`, `program_findings`: the words and hints of findings, and those of a whole program's run.
 - `plans`, `compilation`, `correctness`, `diagnosis`: replays of plans, builds, comparisons, wrong outputs.
-- `usage`, `speed`, `calibration`, `thresholds`: `uses` and `speedup` checks and what they require.
+- `usage`, `speed`, `calibration`: `uses` and `speedup` checks and what they require.
 - `programs`: submissions that are whole programs.
 - `explanation`: figures of the threads of a block, as data.
 - `isolation`, `time_limits`: worker processes and the limits of kernels.

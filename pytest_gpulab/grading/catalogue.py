@@ -1,4 +1,4 @@
-"""The exercises folder: lists and loads exercises, and maps `.cu` files to them."""
+"""The exercises folder: lists and loads exercises with their speed thresholds, and maps `.cu` files to them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pytest_gpulab.exercise import Exercise, ExerciseError
+from pytest_gpulab.exercise import Exercise, ExerciseError, SpeedTier
 
-from .thresholds import UNCALIBRATED, Thresholds
+from .grade import OWN
 from .time_limits import OWN_CODE
 
 if TYPE_CHECKING:  # loaded by the exercises that use it
@@ -36,6 +36,32 @@ class BrokenExercise(Exception):
     def __init__(self, name: str, traceback_text: str, problems: tuple[str, ...] = (), line: int = 0) -> None:
         super().__init__(f"exercise {name!r} cannot be loaded:\n{traceback_text}")
         self.name, self.traceback_text, self.problems, self.line = name, traceback_text, problems, line
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The thresholds of one exercise; builtins only, because they are sent to other processes.
+
+    Attributes:
+        source: the origin of the thresholds, in words.
+        by_tier: thresholds by tier name that replace the tiers' own; the names stay.
+        measuring: whether the run makes a calibration: times are measured as precisely as possible, and no speed fails.
+    """
+
+    source: str = OWN
+    by_tier: Mapping[str, float] = field(default_factory=dict)
+    measuring: bool = False
+
+    def of(self, tier: SpeedTier) -> float:
+        """Return the required speedup over the baseline."""
+        return float(self.by_tier.get(tier.name, tier.threshold))
+
+    def is_calibrated(self, tier: SpeedTier) -> bool:
+        """Return whether the tier's threshold comes from a calibration."""
+        return tier.name in self.by_tier
+
+
+UNCALIBRATED = Thresholds()
 
 
 @dataclass(frozen=True)

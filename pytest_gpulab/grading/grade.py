@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpulab.exercise_rules import NAIVE
 
-from .thresholds import OWN
-
 if TYPE_CHECKING:  # parts of grades that not every grading has
     from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy as KernelOccupancy
 
@@ -32,6 +30,8 @@ PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
 """Codes of the simulated GPU that prove that a correct result on a real GPU is luck."""
 NOT_ENABLED = "not-enabled"
 """The code of a finding on checks that need an option of the instructor."""
+OWN = "the exercise's own"
+"""The source of thresholds without a calibration."""
 MIN_SHOWN_PCT = 0.05  # of an error: less would read 0.0 %
 
 Verdict = Literal["passed", "failed", "missed", "inconclusive", "not gradable", "not started"]

@@ -176,7 +176,7 @@ class GradingSession:
         if info.estimates and not settings.calibrate:
             return ()
         from pytest_gpulab.grading.calibration.choice import DeviceThresholds
-        from pytest_gpulab.grading.thresholds import CalibrationError
+        from pytest_gpulab.grading.calibration.file import CalibrationError
 
         self.thresholds = DeviceThresholds(settings.calibration, settings.exercises, settings.calibrate)
         try:

@@ -25,13 +25,13 @@ from pytest_gpulab.course.jobs import (
 )
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.devices.simulated.module import SimulatedModule
+from pytest_gpulab.grading.catalogue import Thresholds
 from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.isolation.remote import RemoteGrader
 from pytest_gpulab.grading.isolation.worker_process import ProcessScope
-from pytest_gpulab.grading.thresholds import Thresholds
 
 INFO = DeviceInfo("cuda", "NVIDIA H200", "nvcc 13.0", "sm_90", False, {"SMs": "132"})
 

@@ -17,12 +17,11 @@ from pytest_gpulab.exercise import Exercise
 from pytest_gpulab.grading.calibration.choice import DeviceThresholds
 from pytest_gpulab.grading.calibration.file import CalibrationError, document, read, text
 from pytest_gpulab.grading.calibration.fit import exercise_table, ladders, proposals
-from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise, Thresholds
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.speed.benchmark import CALIBRATING_ROUNDS, ROUNDS_PER_READING
 from pytest_gpulab.grading.speed.statistics import FIRST_ROUNDS
-from pytest_gpulab.grading.thresholds import Thresholds
 from pytest_gpulab.reports.files.calibration import lines, problems
 
 H200 = DeviceInfo("cuda", "NVIDIA H200", "nvcc 13.0", "sm_90", False, {"SMs": "132", "compute capability": "9.0"})

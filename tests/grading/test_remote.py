@@ -19,11 +19,11 @@ from remote_class import EXPECTED, KERNEL, Class, graded, is_alive, verdicts, wa
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.cuda import gpu_lock
 from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.grading.catalogue import Thresholds
 from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.isolation import worker_process as process
 from pytest_gpulab.grading.isolation.worker_process import WorkerError
-from pytest_gpulab.grading.thresholds import Thresholds
 
 
 @pytest.fixture

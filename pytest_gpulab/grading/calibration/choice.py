@@ -7,15 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.thresholds import OWN, CalibrationError, Thresholds
+from pytest_gpulab.grading.catalogue import LoadedExercise, Thresholds
+from pytest_gpulab.grading.grade import OWN
 
-if TYPE_CHECKING:  # imported where times are measured
-    from .file import Calibration, Table
+from .file import Calibration, CalibrationError, Table, document, read, text
 
 FOLDER = "calibration"
 
@@ -54,8 +52,6 @@ class DeviceThresholds:
         return self._find(info)
 
     def _find(self, info: DeviceInfo) -> str:
-        from .file import read
-
         folder = self.exercises / FOLDER
         paths = sorted(folder.glob("*.toml")) if self.spec == "auto" else [Path(self.spec)]
         found = [read(path) for path in paths]
@@ -98,8 +94,6 @@ class DeviceThresholds:
             return path, {}
         if not os.access(path, os.W_OK):
             raise CalibrationError(f"cannot write the calibration {path}")
-        from .file import read
-
         there = read(path)
         if not there.fits(info):
             advice = "name another file with --gpulab-calibration=PATH"
@@ -113,8 +107,6 @@ class DeviceThresholds:
             CalibrationError: the existing file is wrong or for another device.
             OSError: the file cannot be written.
         """
-        from .file import document, text
-
         assert self.info is not None, "a device is opened before anything is measured"
         info = self.info
         path, known = self._target(info)

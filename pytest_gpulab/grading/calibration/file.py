@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.grading.thresholds import CalibrationError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -48,6 +47,10 @@ HEAD = """\
 """
 
 Table = dict[str, Any]
+
+
+class CalibrationError(Exception):
+    """An unusable calibration, explained in one line that names the file or the option."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pytest_gpulab.devices.abilities import BreakableDevice
 from pytest_gpulab.devices.protocol import DeviceError, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.devices.system.processes import prefer_this_process
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise, Thresholds
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, CaseLimits, capped
@@ -30,7 +30,6 @@ from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 from pytest_gpulab.grading.speed import reference_time
-from pytest_gpulab.grading.thresholds import Thresholds
 from pytest_gpulab.grading.time_limits import OWN_CODE, SHARE_OF_CHECK, TimeLimits
 from pytest_gpulab.grading.tools import ncu
 

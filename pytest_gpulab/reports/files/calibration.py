@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pytest_gpulab.grading.calibration.choice import DeviceThresholds
+from pytest_gpulab.grading.calibration.file import CalibrationError
 from pytest_gpulab.grading.calibration.fit import Ladder, Proposal, Step, ladders
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.expected import Expectation
 from pytest_gpulab.grading.grade import Grade
-from pytest_gpulab.grading.thresholds import CalibrationError
 from pytest_gpulab.reports.terminal.table import laid_out
 
 _HEADERS = ("tier", "slowest that must reach", "at", "fastest that must not", "at", "own", "threshold")
