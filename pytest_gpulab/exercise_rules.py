@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -33,6 +34,7 @@ _SCALARS: Mapping[str, tuple[type | tuple[type, ...], str]] = {  # by a field's 
 NAIVE = "naive.cu"  # the baseline that every exercise of kernels has
 MAX_BLOCK_THREADS, MAX_GRID_Y_Z = 1024, 65535
 _SIGNS_OF_IDS = ("[", "]", "::")
+_MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)
 TOTAL_POINTS, LEAST_CORRECTNESS = 100, 50
 
 
@@ -70,9 +72,9 @@ def field_problems(described: Any, where: str, besides: Iterable[str] = ()) -> I
     for entry in fields(described):
         wanted, words = _SCALARS.get(str(entry.type), (object, ""))
         value = getattr(described, entry.name)
-        is_number = "float" in str(entry.type) and isinstance(value, bool)
+        is_no_number = "float" in str(entry.type) and (isinstance(value, bool) or value != value)
         is_texts = entry.type != "Mapping[str, str]" or not isinstance(value, Mapping) or _are_texts(value)
-        if entry.name not in besides and (not isinstance(value, wanted) or is_number or not is_texts):
+        if entry.name not in besides and (not isinstance(value, wanted) or is_no_number or not is_texts):
             yield f"{where}: `{entry.name}` must be {words}, but is {value!r}"
 
 
@@ -199,6 +201,10 @@ def _wrong_fields(exercise: Exercise, entry_types: Mapping[str, type]) -> Iterat
             yield from field_problems(entry, _called(entry), besides)
             if isinstance(variant := getattr(entry, "variant", None), entry_types["variant"]):
                 yield from field_problems(variant, _called(variant))
+                for macro in defines if isinstance(defines := variant.defines, Mapping) else ():  # type: ignore[attr-defined]  # the type is known to the caller
+                    if not _MACRO.fullmatch(str(macro)):
+                        where = _called(variant)
+                        yield f"{where}: `defines` has {macro!r}, which is no macro: write NAME, or NAME(a, b)"
     for check in (check for check in exercise.uses if isinstance(check, entry_types["uses"])):
         bounds = check.bounds if isinstance(check.bounds, Sequence) else ()
         if all(isinstance(bound, entry_types["bounds"]) for bound in bounds):
@@ -239,6 +245,8 @@ def _unfit_names(checks: Iterable[Any]) -> Iterator[str]:
             yield f"{type(check).__name__}({name!r}): the name must be a text of one line"
         elif any(sign in name for sign in _SIGNS_OF_IDS):
             yield f"{type(check).__name__}({name!r}): pytest's ids need a name without `[`, `]` and `::`"
+        elif name != name.strip():
+            yield f"{type(check).__name__}({name!r}): the name must not begin or end with a blank"
 
 
 def _not_of_type(values: Iterable[Any], wanted: type, what: str) -> Iterator[str]:
@@ -272,6 +280,8 @@ def _cases(exercise: Exercise) -> Iterator[str]:
     for case in exercise.cases:
         if not case.patterns:
             yield f"case {case.name!r} has no input pattern"
+        elif not all(isinstance(name, str) for name in case.patterns) or len(set(case.patterns)) < len(case.patterns):
+            yield f"case {case.name!r}: `patterns` must be different texts, but is {case.patterns!r}"
         if not callable(case.size):
             yield from _size(f"case {case.name!r}", "size", case.size)
 

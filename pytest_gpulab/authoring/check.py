@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
@@ -39,15 +40,25 @@ def check_exercise(
         progress: function that shows a line about the mutants.
     """
     report = Report(name)
-    loaded = _loaded(catalogue, name, report)
-    if isinstance(loaded, LoadedProgram):
-        check_program(loaded, seed, solutions, report)
-    elif loaded is not None:
-        _check_kernels(loaded, device, seed, solutions, report)
-        if report.errors == 0 and mutate_s is not None:
-            files = sorted(solutions.glob("*.cu")) if solutions else []
-            check_mutants(loaded, device, seed, files, mutate_s, report, progress)
+    try:
+        loaded = _loaded(catalogue, name, report)
+        if isinstance(loaded, LoadedProgram):
+            check_program(loaded, seed, solutions, report)
+        elif loaded is not None:
+            _check_kernels(loaded, device, seed, solutions, report)
+            if report.errors == 0 and mutate_s is not None:
+                files = sorted(solutions.glob("*.cu")) if solutions else []
+                check_mutants(loaded, device, seed, files, mutate_s, report, progress)
+    except MemoryError as error:  # most often an array of an exercise's function
+        report.defects.append(_too_large(error, catalogue.folder / name))
     return report
+
+
+def _too_large(error: MemoryError, folder: Path) -> Defect:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f"{frame.filename}:{frame.lineno}" for frame in frames if Path(frame.filename).parent == folder]
+    what = f"there is not enough memory: {error}".rstrip(": ")
+    return Defect(what, own[-1] if own else str(folder / "exercise.py"), "Make the arrays or the sizes smaller.")
 
 
 def _loaded(catalogue: Catalogue, name: str, report: Report) -> Loaded | None:

@@ -109,6 +109,10 @@ def _of_solutions(folder: Path, graded: Callable[[Path], list[CheckResult]]) -> 
                 what = f"{path.name} should fail {unknown!r}, a check that the exercise does not have"
                 yield Defect(what, str(expected_file))
             yield from _unlike(path, expected, results)
+            if expected.points is None:
+                earned = f"points = {sum(result.points for result in results):g}"
+                what = f"{path.name} states no points"
+                yield Defect(what, str(expected_file), f"Write {earned}, if that is right.", level="warning")
 
 
 def _unlike(path: Path, expected: Expectation, results: list[CheckResult]) -> Iterator[Defect]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from pytest_gpulab.devices.protocol import Device, LaunchOptions
 from pytest_gpulab.exercise import Plan, Problem, Usage, UsesCheck
@@ -36,13 +37,21 @@ def usage_problems(loaded: LoadedExercise, device: Device) -> Iterator[Defect]:
             yield Defect(what, where, "Add a lower bound, such as concepts.shared_use(at_least=1).")
 
 
+class _Counters(dict[str, float]):
+    """Counters of which `get` has no default, so that it raises KeyError for a misspelt name, too."""
+
+    def get(self, name: str, default: object = None) -> Any:
+        """Return a counter."""
+        return self[name]
+
+
 def idle_usage(device: Device, plan: Plan, problem: Problem, least_bytes: float | None) -> Usage:
     """Return the counters of a plan with an idle kernel in every launch."""
     module, total = device.compile(IDLE), Counter[str]()
     for launch in plan.launches:
         profile = module.launch("idle", launch.grid, launch.block, (), 0, LaunchOptions(count=True, sample_blocks=1))
         total.update({name: value for name, value in profile.counters.items() if name.endswith(".sum")})
-    return Usage(dict(total), {}, problem, least_bytes)
+    return Usage(_Counters(total), {}, problem, least_bytes)
 
 
 def met_by(check: UsesCheck, usage: Usage) -> bool:

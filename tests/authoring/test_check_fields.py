@@ -79,6 +79,23 @@ WRONG = {
         ("args),))", 'args),), ["table"])'),
         "Plan: `constants` must be a mapping of texts to texts, but is ['table']",
     ),
+    "a name with a blank at its end": (
+        ('f"n={n}"', 'f"n={n} "'),
+        "Case('n=1 '): the name must not begin or end with a blank",
+    ),
+    "one pattern twice": (
+        ("n, 12)", 'n, 12, ("random", "random"))'),
+        "case 'n=1': `patterns` must be different texts, but is ('random', 'random')",
+    ),
+    "patterns that are numbers": (("n, 12)", "n, 12, (1, 2))"), "case 'n=1': `patterns` must be different texts"),
+    "a macro with a blank": (
+        ("n, 12)", f'{VARIANT}("v", {{"MY N": "4"}}))'),
+        "Variant('v'): `defines` has 'MY N', which is no macro: write NAME, or NAME(a, b)",
+    ),
+    "a limit that is no number": (
+        (BOUND, 'concepts.global_traffic(float("nan"))'),
+        "Bound('times the minimum'): `at_most` must be a number, but is nan",
+    ),
     "cases in a dictionary": (
         ('tuple(Case(f"n={n}", n, 12) for', '{n: Case(f"n={n}", n, 12) for'),
         "`cases` must be a tuple, but is a dict; write tuple(...)",

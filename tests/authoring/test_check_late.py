@@ -82,6 +82,17 @@ CALLS = {
         ("concepts.global_traffic(4.0)", "concepts.Bound('x', lambda usage: '1', at_least=1)"),
         "`uses[coalesced]` is wrong: Bound('x'): `measure` must return a number, but returns '1'",
     ),
+    "a misspelt counter with a default": (
+        (
+            "concepts.global_traffic(4.0)",
+            "concepts.Bound('x', lambda usage: usage.counters.get('reads', 0), at_most=1)",
+        ),
+        ":32: error: The exercise's own `uses[coalesced]` is wrong: KeyError: 'reads'",
+    ),
+    "an array that is too large": (
+        ('    x = inputs["in"]', '    np.zeros(1 << 50)\n    x = inputs["in"]'),
+        ":21: error: there is not enough memory: Unable to allocate 8.00 PiB",
+    ),
     "bytes that no kernel moves": (
         ("8 * problem.size", "80 * problem.size"),
         "naive.cu cannot be used: at size 2^17, it touches 1.05 MB of memory, but `min_bytes` is 10.5 MB.",
@@ -97,6 +108,13 @@ def test_a_mistake_that_python_finds_late(
     code, text = checked(capsys, course(tmp_path, exercise=change))
     assert code == 1
     assert message in text
+
+
+@pytest.mark.simulator
+def test_a_solution_without_stated_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = checked(capsys, course(tmp_path, expected=("points = 90", "")))
+    assert (code, text.splitlines()[0]) == (0, "shift: 0 errors, 1 warning")
+    assert "expected.toml: warning: 01_shift.cu states no points\n      Write points = 90, if that is right." in text
 
 
 @pytest.mark.simulator
