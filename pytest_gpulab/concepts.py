@@ -23,10 +23,7 @@ BANK_CONFLICTS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
 )
-GLOBAL_SECTORS = (
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-)
+GLOBAL_SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st", "atom", "red"))
 INSTRUCTIONS, WORKING_LANES = "smsp__inst_executed.sum", "smsp__thread_inst_executed_pred_on.sum"
 ADDITIONS = tuple(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "ffma", "dadd", "dfma"))
 BARRIERS, WARPS = "gpulab__barriers.sum", "gpulab__warps.sum"
@@ -144,7 +141,10 @@ def instructions(at_most: float) -> Bound:
 
 
 def global_traffic(at_most: float) -> Bound:
-    """A maximum of global memory traffic, relative to the exercise's `min_bytes`, which it must define."""
+    """A maximum of global memory traffic, relative to the exercise's `min_bytes`, which it must define.
+
+    Atomics count as well.
+    """
 
     def measure(usage: Usage) -> float:
         if not usage.min_bytes:

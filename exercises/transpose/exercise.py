@@ -6,6 +6,8 @@ from pytest_gpulab import concepts
 from pytest_gpulab.exercise import Tunable, UsesCheck
 from pytest_gpulab.single_kernel import EDGES, Output, single_kernel
 
+COALESCED = concepts.global_traffic(1.1)
+
 exercise = single_kernel(
     "Transpose of a matrix",
     "transpose",
@@ -19,8 +21,8 @@ exercise = single_kernel(
         Tunable("ITEMS_PER_THREAD", (1, 2, 4, 8), default=1),
     ),
     uses=[
-        UsesCheck("coalesced", (concepts.global_traffic(1.1),), 5, (256, 256)),
-        UsesCheck("conflict-free", (concepts.bank_conflicts(0.1),), 5, (256, 256), required=False),
+        UsesCheck("coalesced", (COALESCED,), 5, (256, 256)),
+        UsesCheck("conflict-free", (concepts.bank_conflicts(0.1), COALESCED), 5, (256, 256), required=False),
     ],
     speed={1.4: 10, 3: 5, 5.3: 5},
     dimensions=2,

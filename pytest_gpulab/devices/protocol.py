@@ -140,8 +140,10 @@ class DisturbedRead:
             `Module.set_constant` has not set keep their values.
         space: the memory.
         seen: the number of reads so far.
-        lanes: the number of reads by lanes so far, of shared memory and if `nth` is negative.
-        from_others: the number of them that return what another thread of the block wrote.
+        lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__` variables
+            in any way.
+        proper: the number of them that the memory is for: they return what another thread of the block wrote, or come
+            through the constant cache.
     """
 
     nth: int
@@ -149,7 +151,7 @@ class DisturbedRead:
     space: DisturbedSpace = "constant"
     seen: int = 0
     lanes: int = 0
-    from_others: int = 0
+    proper: int = 0
 
 
 PRINT_LIMIT = 16_384  # characters per launch, because every thread may print

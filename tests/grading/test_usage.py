@@ -120,6 +120,11 @@ def test_reads_of_constant_memory_count_if_their_values_are_used(gpu: Device, tm
     source = changed(TREE, "if (threadIdx.x == 0) out[blockIdx.x] = weight * tile[0];", plain)
     found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
     assert found.what.endswith(": Too few reads of constant memory: 0 per warp; this check requires 0.2.")
+    assert found.evidence[-1] == "reads of `__constant__` variables that come through the constant cache: 50 %"
+    dropped = """for (int k = 0; k < 200; ++k) asm volatile("{ .reg .b32 d; ld.const.b32 d, [weight]; }");
+    if (threadIdx.x == 0) out"""
+    source = changed(TREE, "if (threadIdx.x == 0) out", dropped)
+    found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
     assert found.evidence[-1] == "reads of constant memory that affect an output: 0 of 12"
 
 
@@ -198,6 +203,7 @@ USAGE = Usage(
         concepts.SHARED_REQUESTS[0]: 30.0, concepts.SHARED_REQUESTS[1]: 10.0,
         concepts.BANK_CONFLICTS[0]: 60.0, concepts.BANK_CONFLICTS[1]: 20.0,
         concepts.GLOBAL_SECTORS[0]: 300.0, concepts.GLOBAL_SECTORS[1]: 100.0,
+        concepts.GLOBAL_SECTORS[2]: 60.0, concepts.GLOBAL_SECTORS[3]: 40.0,
         concepts.INSTRUCTIONS: 100.0, concepts.WORKING_LANES: 1600.0,
         concepts.ADDITIONS[0]: 1000.0, concepts.ADDITIONS[1]: 500.0,
         concepts.ADDITIONS[2]: 800.0, concepts.ADDITIONS[3]: 700.0, concepts.BARRIERS: 50.0,
@@ -215,7 +221,7 @@ USAGE = Usage(
         (concepts.constant_reads(1), 4),
         (concepts.constant_broadcast(), 32),
         (concepts.bank_conflicts(0), 2),
-        (concepts.global_traffic(1), 4),
+        (concepts.global_traffic(1), 5),
         (concepts.shared_use(1), 4.5),
         (concepts.shared_reads(1), 3),
         (concepts.atomics(1), 0.5),

@@ -93,4 +93,32 @@ def test_reads_of_other_threads_values_are_counted(store: str, read: str, lanes:
     module = device.compile(SHARED.replace("STORE", store).replace("READ", read))
     out = device.array(np.zeros(3 * 96, np.int32))
     module.launch("through_shared", (3,), (96,), (out,), options=LaunchOptions(disturbed=counted))
-    assert (counted.lanes, counted.from_others) == (3 * lanes, 3 * from_others)
+    assert (counted.lanes, counted.proper) == (3 * lanes, 3 * from_others)
+
+
+@pytest.mark.parametrize(
+    ("read", "lanes", "proper"),
+    [
+        ("given[t & 3]", 96, 96),
+        ("own[t & 3]", 0, 0),
+        ("past(given + (t & 3))", 96, 0),
+        ("given[t & 3] + past(given) + past(out)", 192, 96),
+        ("t < 32 ? given[0] : past(own)", 32, 32),
+    ],
+)
+def test_reads_of_constants_through_the_constant_cache_are_counted(read: str, lanes: int, proper: int) -> None:
+    source = """
+    __constant__ int given[4];
+    __constant__ int own[4] = {1, 1, 1, 1};
+    __device__ int past(const int *address) {
+        int value;
+        asm volatile("ld.b32 %0, [%1];" : "=r"(value) : "l"(address));
+        return value;
+    }
+    __global__ void reads(int *out) { unsigned t = threadIdx.x; out[blockIdx.x * 96 + t] = READ; }
+    """
+    device, counted = SimulatedDevice(), DisturbedRead(-1, 0)
+    module, out = device.compile(source.replace("READ", read)), device.array(np.zeros(3 * 96, np.int32))
+    module.set_constant("given", np.arange(4, dtype=np.int32))
+    module.launch("reads", (3,), (96,), (out,), options=LaunchOptions(disturbed=counted))
+    assert (counted.lanes, counted.proper) == (3 * lanes, 3 * proper)

@@ -4,7 +4,8 @@ A kernel can read such memory for show, and take the values from elsewhere. So s
 other values, one per run: first a larger one, then a smaller one. If the kernel uses the values, an output changes.
 
 Shared memory is for values that other threads need. So reads of a thread's own values count as far as a tree needs
-them: it reads one own value with each of another thread.
+them: it reads one own value with each of another thread. And a kernel does not use constant memory if it reads the
+variables past the constant cache.
 """
 
 from __future__ import annotations
@@ -37,8 +38,15 @@ ENOUGH = 0.75  # enough of them: other reads may be of threads without an elemen
 # Also enough: half of the runs of an honest kernel. By one of the two, a kernel passes that uses half of its reads once
 # in 11 times, one that uses a quarter once in 770 times.
 ALL_OF_THE_FIRST = 5
-FROM_OTHERS = 0.5  # enough shared reads of other threads' values; if there are fewer, only a part of all reads counts
+PROPER: Mapping[DisturbedSpace, float] = {"constant": 0.9, "shared": 0.5}
+"""Enough reads that the memory is for; if there are fewer, only a part of all reads counts."""
 LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # time limit per run, in undisturbed runs: the value may end a loop
+
+
+_PROPER: Mapping[DisturbedSpace, str] = {
+    "constant": "reads of `__constant__` variables that come through the constant cache",
+    "shared": "values read from shared memory that another thread wrote",
+}
 
 
 @dataclass(frozen=True)
@@ -47,23 +55,25 @@ class UsedReads:
 
     Attributes:
         share: the share that the outputs depend on.
-        from_others: the share of values that another thread of the block wrote; 1 for constant memory.
+        proper: the share that the memory is for, see `DisturbedRead`.
     """
 
     space: DisturbedSpace
     share: float
-    from_others: float = 1.0
+    proper: float
 
     @property
     def counting(self) -> float:
         """The share of reads that count as a use of the memory."""
-        return self.share * min(1.0, self.from_others / FROM_OTHERS)
+        if self.space == "constant":
+            return self.share if self.proper >= PROPER["constant"] else 0.0
+        return self.share * min(1.0, self.proper / PROPER["shared"])
 
     @property
     def evidence(self) -> str:
         """The share that is too small, for a finding."""
-        if self.from_others < FROM_OTHERS:
-            return f"values read from shared memory that another thread wrote: {100 * self.from_others:.2g} %"
+        if self.proper < PROPER[self.space]:
+            return f"{_PROPER[self.space]}: {100 * self.proper:.2g} %"
         return f"reads of {self.space} memory that affect an output: {READS * self.share:.0f} of {READS}"
 
 
@@ -89,9 +99,9 @@ def used_reads(
     begin_s = time.perf_counter()
     undisturbed = _undisturbed(device, build, plan, inputs, none)
     limit_s = LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
-    from_others = none.from_others / none.lanes if none.lanes else 1.0
-    if not none.seen or not from_others:
-        return UsedReads(space, 1.0, from_others)
+    proper = none.proper / none.lanes if none.lanes else 1.0
+    if not none.seen or not proper:
+        return UsedReads(space, 1.0, proper)
     masks = _masks(rng)
 
     def is_used(nth: int) -> bool:
@@ -107,8 +117,8 @@ def used_reads(
     for tried, nth in enumerate(rng.integers(none.seen, size=READS).tolist(), start=1):
         used += is_used(nth)
         if used == tried == ALL_OF_THE_FIRST:
-            return UsedReads(space, 1.0, from_others)
-    return UsedReads(space, 1.0 if used >= ENOUGH * READS else used / READS, from_others)
+            return UsedReads(space, 1.0, proper)
+    return UsedReads(space, 1.0 if used >= ENOUGH * READS else used / READS, proper)
 
 
 def _masks(rng: np.random.Generator) -> tuple[int, ...]:

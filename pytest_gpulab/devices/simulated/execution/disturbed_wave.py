@@ -30,13 +30,20 @@ class DisturbedWave(Wave):
         self._read = launch.options.disturbed
         self._writers = Banked("shared", launch.shared_bytes, self.shape.columns, 0)
 
+    def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        """Read global memory; reads of `__constant__` variables are counted."""
+        values = super().load_global(lanes, site, address, dtype, count)
+        if self._read.space == "constant" and self._read.nth < 0 and self._is_set(address):
+            self._read.lanes += lanes.n
+            self._read.proper += lanes.n if site.space == "const" else 0
+        return values
+
     def load_const(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read constant memory; the values of the chosen read are changed."""
         values = super().load_const(lanes, site, address, dtype, count)
         if self._read.space != "constant" or not self._is_next(lanes):
             return values
-        memory = self.arena.find(int(address.item(0)))
-        return values if memory is None or not memory.is_set else self._changed(lanes, values)
+        return self._changed(lanes, values) if self._is_set(address) else values
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read shared memory; the values of the chosen read are changed."""
@@ -66,7 +73,12 @@ class DisturbedWave(Wave):
         (writers,) = self._load_banked(self._writers, lanes.column, lanes, address, dtype, 1)
         others = np.broadcast_to(writers != _threads(lanes).view(dtype)[:, :1], lanes.shape)
         self._read.lanes += lanes.n
-        self._read.from_others += int(np.count_nonzero(others))
+        self._read.proper += int(np.count_nonzero(others))
+
+    def _is_set(self, address: Value) -> bool:
+        """Return True for the address of a variable that the host has set."""
+        memory = self.arena.find(int(address.item(0)))
+        return memory is not None and memory.is_set
 
     def _is_next(self, lanes: Lanes) -> bool:
         """Count a read per warp; return True if the chosen one is among them."""
