@@ -140,8 +140,8 @@ class DisturbedRead:
             `Module.set_constant` has not set keep their values.
         space: the memory.
         seen: the number of reads so far.
-        lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__` variables
-            in any way.
+        lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__`
+            variables in any way.
         proper: the number of them that the memory is for: they return what another thread of the block wrote, or come
             through the constant cache.
     """

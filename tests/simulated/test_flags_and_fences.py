@@ -145,4 +145,28 @@ def test_an_atomic_reference_that_releases_announces_its_value(run: Run) -> None
     }"""
     assert races(check(run, source)) == []
     relaxed = source.replace("_release", "_relaxed").replace("_acquire", "_relaxed")
-    assert {hazard.where for hazard in races(check(run, relaxed))} == {marked(relaxed)}
+    within_block = source.replace("scope_device", "scope_block")
+    for wrong in (relaxed, within_block):
+        assert {hazard.where for hazard in races(check(run, wrong))} == {marked(wrong)}
+
+
+@pytest.mark.parametrize(("scope", "clean"), [("cta", False), ("gpu", True), ("sys", True)])
+@pytest.mark.parametrize("put", ["st.release.{}", "atom.exch.acq_rel.{}", "red.add.release.{}"])
+def test_a_release_reaches_the_threads_of_its_scope(run: Run, put: str, scope: str, clean: bool) -> None:
+    name = put.format(scope)
+    words = f"{name}.b32 old, [%0], 1" if "exch" in put else f"{name}.u32 [%0], 1"
+    source = f"""
+    __device__ void wait(int *flag) {{ while (atomicAdd(flag, 0) == 0); }}
+    __global__ void f(int *out) {{
+        int *flag = out + 64 + READERS * 32, t = threadIdx.x, b = blockIdx.x;
+        if (b == 0 && t == 0) {{
+            out[0] = 7;
+            asm volatile("{{ .reg .b32 old; {words}; }}" :: "l"(flag) : "memory");
+        }}
+        if (b == READERS && t == 33) {{ wait(flag); out[b + 128] = out[0]; }} // HERE
+    }}"""
+    between_blocks, in_block = source.replace("READERS", "1"), source.replace("READERS", "0")
+    assert {hazard.where for hazard in races(check(run, between_blocks))} == (
+        set() if clean else {marked(between_blocks)}
+    )
+    assert not races(check(run, in_block))

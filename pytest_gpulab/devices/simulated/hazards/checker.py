@@ -240,7 +240,7 @@ class HazardChecker:
             self._spins.read(access)
             return
         if site.releases:
-            fences.add(access.time, "fence", access.lanes)
+            fences.add(access.time, "fence" if site.releases == "device" else "block fence", access.lanes)
         what = site.access if site.access != "atomic" else "exchange" if site.returns else "update"
         fences.add(access.time, what, access.lanes, access.address, access.memory)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import (
@@ -31,14 +32,17 @@ BULK_UNIT = 16  # bytes; sizes and addresses of bulk copies must be multiples of
 _STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
 
 
-def ordering(access: str, words: Iterable[str]) -> tuple[str, bool]:
+Release = Literal["", "block", "device"]
+
+
+def ordering(access: str, words: Iterable[str]) -> tuple[str, Release]:
     """Return `Site.order` and `Site.releases` of an instruction with these words (PTX ISA 8.4, operation types)."""
     words = set(words)
     if "mbarrier" in words:  # the hazard checks track their ordering phase by phase
-        return "weak" if access == "write" else "strong", False
+        return "weak" if access == "write" else "strong", ""
     strong = access == "atomic" or bool(words & _STRONG)
     order = "strong" if strong else "volatile" if "volatile" in words else "weak"
-    return order, bool(words & {"release", "acq_rel"})
+    return order, ("block" if "cta" in words else "device") if words & {"release", "acq_rel"} else ""
 
 
 def atomic_kind(operation: str, nbytes: int, floating: bool, adds_one: bool) -> str:
@@ -69,7 +73,7 @@ class Site:
         where: source line.
         index: position in `Program.sites`.
         order: `weak`, `volatile`, or `strong` as in the memory model (atomics, relaxed, acquire, release).
-        releases: True if it has release semantics.
+        releases: its scope if it has release semantics, else empty.
         number: number of the PTX statement, see `Instruction.number`.
         returns: True if the old value of an atomic is used.
         kind: kind of an atomic, see `atomic_kind`, or `MBARRIER`; empty for loads and stores.
@@ -83,7 +87,7 @@ class Site:
     where: SourceLine | None
     index: int
     order: str = "weak"
-    releases: bool = False
+    releases: Release = ""
     number: int = -1
     returns: bool = False
     kind: str = ""

@@ -166,7 +166,7 @@ class Names:
     ) -> str:
         """Return the name of a memory instruction's `Site`."""
         order, releases = ordering(access, getattr(instruction, "op", ()))
-        self.fences |= releases
+        self.fences |= bool(releases)
         self.sees_order |= order != "weak"
         number = instruction.number
         site = Site(
