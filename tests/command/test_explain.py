@@ -50,6 +50,13 @@ def test_without_an_input_the_smallest_failing_one_is_shown(capsys: pytest.Captu
     assert (code, "n = 2, in = [0 1] out should be [1], is [0]" in printed) == (1, True)
 
 
+def test_values_of_a_small_input_are_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """A result is 0 by most mistakes then, and there is no other case to compare."""
+    _, text = explain(capsys, "tests/wrong/reduction/stops_at_two.cu", "--in", "0,1")
+    assert "out should be [1], is [0]" in text
+    assert "it is 0" not in text and "hint:" not in text
+
+
 def test_a_hazard_of_a_right_result_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = explain(capsys, ROOT / "tests/wrong/divergence/barrier_in_branch.cu", "--n", "40")
     assert code == 1 and "as it should be barrier: Divergent threads in block" in printed

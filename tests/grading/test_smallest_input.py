@@ -178,8 +178,80 @@ def test_each_kind_of_failure_is_searched_once(device: Device, tmp_path: Path, m
     monkeypatch.setattr(shrinking.Shrinker, "_search", noted)
     found = block_sums.graded(tmp_path, device, WRONG_SUM)
     assert searched == ["n=block"]
-    shown = {found[name].findings[0].smallest for name in ("correct[n=block]", "correct[n=300]")}
-    assert len(shown) == 1 and None not in shown
+    same, other = (found[name].findings[0].smallest for name in ("correct[n=block]", "correct[n=300]"))
+    assert same is not None and other is None  # that of another variant
+
+
+HEAD = "#include <gpulab.cuh>\n"
+PLAIN_ADDITION = """GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void histogram(const unsigned char *in, unsigned *out, int n)
+{
+    __shared__ unsigned bins[256];
+    bins[threadIdx.x] = 0;
+    __syncthreads();
+    int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        bins[in[i]]++;
+    __syncthreads();
+    atomicAdd(&out[threadIdx.x], bins[threadIdx.x]);
+}
+"""
+EITHER_BOUND = """GPULAB_TUNABLE(TILE_X, 32)
+GPULAB_TUNABLE(TILE_Y, 8)
+
+__global__ void matrix_sum(const float *a, const float *b, float *out, int width, int height)
+{
+    int x = blockIdx.x * TILE_X + threadIdx.x, y = blockIdx.y * TILE_Y + threadIdx.y;
+    if (x < width || y < height)
+        out[y * width + x] = a[y * width + x] + b[y * width + x];
+}
+"""
+PATHS_OF_THE_BLOCK = """#include "paths.cuh"
+
+GPULAB_TUNABLE(BLOCK_SIZE, 64)
+
+__global__ void transform2(const float *in, float *out, unsigned n)
+{
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = threadIdx.x < 32 ? path0(in[i]) : path1(in[i]);
+}
+
+__global__ void transform8(const float *in, float *out, unsigned n)
+{
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = take_path(i / 8, in[i]);
+}
+"""
+
+
+def submission(source: str, exercise: str, folder: Path) -> Path:
+    file = folder / exercise / f"{exercise}.cu"
+    file.parent.mkdir()
+    file.write_text(HEAD + source)
+    return file
+
+
+def test_elements_that_the_failure_does_not_need_are_left_out(device: Device, tmp_path: Path) -> None:
+    """The random values of so few elements differ."""
+    found = smallest(device, submission(PLAIN_ADDITION, "histogram", tmp_path))
+    assert found.what == "n = 2, in = [0 0]: out[0] should be 2, is 1"
+    assert found.rule == "fails for every n that is at least 2; right for all others tried"
+
+
+def test_a_rule_of_two_extents_fits_the_cases(device: Device, tmp_path: Path) -> None:
+    found = smallest(device, submission(EITHER_BOUND, "matrix_sum", tmp_path))
+    assert found.rule == "fails for every size tried but width = 64, height = 24"
+
+
+def test_each_kernel_has_its_smallest_input(device: Device, tmp_path: Path) -> None:
+    path = submission(PATHS_OF_THE_BLOCK, "divergence", tmp_path)
+    loaded = Catalogue(ROOT / "exercises").load("divergence")
+    results = correct_and_safe(Grader(loaded, path, device, 20), loaded.exercise)
+    found = {finding.smallest for result in results for finding in result.findings if finding.smallest}
+    assert {shlex.split(each.command)[4].partition(" ")[0] for each in found} == {"two-way", "eight-way"}
 
 
 def test_values_that_depend_on_each_other_are_not_replaced(device: Device, tmp_path: Path) -> None:

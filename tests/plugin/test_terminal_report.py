@@ -150,6 +150,27 @@ def test_findings_of_one_kind_are_shown_three_times_and_then_summed_up_unless_ve
     assert in_full.count("proof") == 9 and "more of the same" not in in_full
 
 
+def with_input(check: CheckResult, command: str) -> CheckResult:
+    smallest = SmallestInput("n = 1, in = [1]", "", command)
+    return replace(check, findings=(replace(check.findings[0], smallest=smallest),))
+
+
+def test_findings_with_another_smallest_input_are_another_kind() -> None:
+    checks = wrong_results(10)
+    both = [with_input(check, f"gpulab explain x.cu --case {'a' if n < 5 else 'b'}") for n, check in enumerate(checks)]
+    text = report(book(("x.cu", both)))
+    assert text.count("proof") == 6 and text.count("more of the same") == 2
+    assert text.count("--case a") == text.count("--case b") == 1
+
+
+def test_a_smallest_input_is_not_summed_up() -> None:
+    """It stands at the findings of its variant only."""
+    checks = wrong_results(9)
+    text = report(book(("x.cu", [*checks[:7], with_input(checks[7], "gpulab explain x.cu --case n=7"), checks[8]])))
+    assert text.count("proof") == 3
+    assert "FAILED correct[n=7]: wrong-result: out[7] is 0\n      proof\n      smallest failing input: n = 1" in text
+
+
 def test_checks_that_need_a_summarised_finding_are_counted() -> None:
     checks = wrong_results(5)
     unsafe = correct("safe[memory]", "failed", not_graded(checks[4].findings[0], "correct[n=4]"))

@@ -14,16 +14,18 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
+import numpy as np
+
 from pytest_gpulab.exercise import Case, Plan, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variant_key
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
 from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding, SmallestInput
-from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake
+from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .cases import CaseRuns
@@ -36,6 +38,8 @@ WORK_ELEMENTS = 4096
 MAX_SHARE = 10  # of a single trial
 SAFETY_S = 4.0
 MAX_SAMPLED = 5000  # elements of a case that shows the range of valid values
+MAX_KNOWN = 2048  # elements of a case whose size a rule must fit
+MAX_LEFT_OUT = 4  # places whose elements are left out, one at a time
 MAX_SIMPLIFIED = 24  # elements of random inputs that are simplified one by one
 SHRUNK = (
     *WRONG_RESULTS, "input-changed", "out-of-bounds", "misaligned", "barrier", "deadlock", "endless-loop", "race",
@@ -104,19 +108,28 @@ class Shrinker:
     ) -> None:
         self._loaded, self._path, self._builds, self._cases, self._seed = loaded, path, builds, cases, seed
         self._is_first = is_first
-        self._found: dict[tuple[str, str], SmallestInput | None] = {}
+        self._found: dict[tuple[str, str, str], tuple[Case, SmallestInput | None]] = {}
         self._last: tuple[_Search, Trial] | None = None
 
     def added_to(self, case: Case, found: Finding, same: Same | None = None) -> Finding:
         """Return a finding of a visible case with the smallest input that fails in this way, if there is one."""
         if case.hidden or found.hidden or found.because or found.code not in SHRUNK:
             return found
-        key = (found.code, found.where)
+        key = (found.code, found.where, self._kernel(case))
         if key not in self._found:
             if len(self._found) >= (1 if self._is_first else MAX_SEARCHES):
                 return found
-            self._found[key] = self._search(case, found, same or same_failure(found))
-        return with_smallest(found, self._found[key])
+            self._found[key] = case, self._search(case, found, same or same_failure(found))
+        searched, smallest = self._found[key]
+        shown = with_smallest(found, smallest)
+        return shown if variant_key(searched.variant) == variant_key(case.variant) else replace(shown, smallest=None)
+
+    def _kernel(self, case: Case) -> str:
+        """Return the first kernel that a case launches: mistakes of other kernels are others."""
+        with suppress(BuildFailed, InstructorsMistake):
+            problem = case.problem(self._builds.of(case.variant).tunables)
+            return make_plan(self._loaded.exercise, problem).launches[0].kernel
+        return ""
 
     def _search(self, case: Case, found: Finding, same: Same) -> SmallestInput | None:
         try:
@@ -252,6 +265,9 @@ class _Search:
     def _try_more_sizes(self, smallest: Extents) -> None:
         """Try further sizes, so that a rule does not rest on a few."""
         self._at(smallest)
+        if len(smallest) > 1:  # others differ from the smallest one along a single axis
+            for size in {extents_of(size): None for _, size in self._known if prod(extents_of(size)) <= MAX_KNOWN}:
+                self._at(size)
         for axis, candidates in enumerate(axis.candidates() for axis in self._axes):
             for extent in candidates:
                 self._at((*smallest[:axis], extent, *smallest[axis + 1 :]))
@@ -294,7 +310,21 @@ class _Search:
         small = sum(values.size for values in own.values()) <= MAX_SIMPLIFIED
         if found is not None or small:
             simplified(own if found is None else found, bounds, fails)
-        return best
+        return self._shorter(best)
+
+    def _shorter(self, trial: Trial) -> Trial:
+        """Return the trial without elements that the failure does not need; the random ones may need more of them."""
+        inputs, size = trial.prepared.inputs, trial.problem.size
+        if isinstance(size, tuple) or not self._axes[0].allows(size - 1):
+            return trial
+        if not all(values.shape == (size,) and as_option(values) for values in inputs.values()):
+            return trial
+        for at in _ends_of_runs(inputs):
+            tried = self._trial(size - 1, {name: np.delete(values, at) for name, values in inputs.items()})
+            if tried is not None and self._same(tried) is not None:
+                self._tried[size - 1,], self._failed[size - 1,] = tried, True
+                return self._shorter(tried)
+        return trial
 
     def _samples(self) -> Iterator[Mapping[str, Array]]:
         """Yield the inputs of the variant's small cases, and of this one."""
@@ -319,6 +349,12 @@ class _Search:
         self._left -= work
         trial = self._trials.run(self._case, problem, prepared)
         return None if any(fault.code == TIME_LIMIT for fault in trial.outcome.faults) else trial
+
+
+def _ends_of_runs(inputs: Mapping[str, Array]) -> list[int]:
+    """Return the last places of equal values in a row, the last one first, at most `MAX_LEFT_OUT`."""
+    ends = {int(at) for values in inputs.values() for at in (*np.flatnonzero(np.diff(values)), values.size - 1)}
+    return sorted(ends, reverse=True)[:MAX_LEFT_OUT]
 
 
 def _elements(plan: Plan) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pytest_gpulab.grading.correctness.trials import Trial, given_words, wrong_words
 from pytest_gpulab.grading.diagnosis.simple_inputs import shown
 from pytest_gpulab.grading.explanation.drawing import Drawn
+from pytest_gpulab.grading.findings import HINTS
 
 from .sections import failure_text
 from .text import wrapped
@@ -33,4 +34,5 @@ def _trial_lines(trial: Trial) -> Iterator[str]:
         return
     if wrong := wrong_words(trial):
         yield from wrapped(wrong)
-    yield from failure_text(trial.outcome.findings, set()).splitlines()
+    compares = {HINTS["wrong-result"]}  # cases; here is a single input
+    yield from failure_text([found.without(compares) for found in trial.outcome.findings], set()).splitlines()

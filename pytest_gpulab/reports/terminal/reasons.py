@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade, SmallestInput
 
 from .text import abridged
 
@@ -21,6 +21,8 @@ MAX_SIMILAR = 3
 """Most reasons of one submission with the same code and place that are listed separately; `-v` lists all."""
 
 MORE = "more of the same; -v shows all"
+
+Kind = tuple[str, str, SmallestInput | None]
 
 _THRESHOLD = re.compile(r"\[([\d.]+)x")
 
@@ -101,28 +103,42 @@ def condensed(found: Iterable[Reason]) -> list[Reason]:
     Of similar reasons the most telling ones come first, at the place of the first of them.
     """
     kept: list[Reason] = []
-    alike: dict[tuple[str, str], list[Reason]] = {}
-    for reason in _most_telling_first(list(found)):
-        kind = (reason.finding.code, reason.finding.where)
-        group = [] if reason.is_minor else alike.setdefault(kind, [])
+    alike: dict[Kind, list[Reason]] = {}
+    ordered = list(found)
+    kinds = _kinds(ordered)
+    for place in _most_telling_first(ordered, kinds):
+        reason = ordered[place]
+        group = [] if reason.is_minor else alike.setdefault(kinds[place], [])
         if len(group) > MAX_SIMILAR:
             group[-1].take_in(reason)
             continue
         if len(group) == MAX_SIMILAR:
-            reason = replace(reason, finding=Finding(kind[0], MORE, kind[1]))
+            reason = replace(reason, finding=Finding(reason.finding.code, MORE, reason.finding.where))
         group.append(reason)
         kept.append(reason)
     return kept
 
 
-def _most_telling_first(found: Sequence[Reason]) -> list[Reason]:
-    ordered = list(found)
-    places: dict[tuple[str, str], list[int]] = {}
-    for place, reason in enumerate(found):
-        places.setdefault((reason.finding.code, reason.finding.where), []).append(place)
+def _kinds(found: Sequence[Reason]) -> list[Kind]:
+    """Return the kind of each reason: its code, its place, and its smallest input, or else the first one of these."""
+    first: dict[tuple[str, str], SmallestInput] = {}
+    for reason in found:
+        if reason.finding.smallest is not None:
+            first.setdefault((reason.finding.code, reason.finding.where), reason.finding.smallest)
+    places = [(reason.finding.code, reason.finding.where) for reason in found]
+    return [(*at, reason.finding.smallest or first.get(at)) for at, reason in zip(places, found, strict=True)]
+
+
+def _most_telling_first(found: Sequence[Reason], kinds: Sequence[Kind]) -> list[int]:
+    """Return the places of the reasons in their order: per kind the most telling one, then those with an input."""
+    ordered = list(range(len(found)))
+    places: dict[Kind, list[int]] = {}
+    for place, kind in enumerate(kinds):
+        places.setdefault(kind, []).append(place)
     for group in places.values():
-        best = sorted((found[place] for place in group), key=lambda reason: -reason.finding.bits)
-        for place, reason in zip(group, best, strict=True):
+        best, *others = sorted(group, key=lambda place: -found[place].finding.bits)
+        others.sort(key=lambda place: found[place].finding.smallest is None)
+        for place, reason in zip(group, (best, *others), strict=True):
             ordered[place] = reason
     return ordered
 
