@@ -38,8 +38,8 @@ WORK_ELEMENTS = 4096
 MAX_SHARE = 10  # of a single trial
 SAFETY_S = 4.0
 MAX_SAMPLED = 5000  # elements of a case that shows the range of valid values
-MAX_KNOWN = 2048  # elements of a case whose size a rule must fit
-MAX_LEFT_OUT = 4  # places whose elements are left out, one at a time
+MAX_KNOWN = 2048  # elements of a case that tests a rule
+MAX_LEFT_OUT = 4  # places of elements to leave out, one at a time
 MAX_SIMPLIFIED = 24  # elements of random inputs that are simplified one by one
 SHRUNK = (
     *WRONG_RESULTS, "input-changed", "out-of-bounds", "misaligned", "barrier", "deadlock", "endless-loop", "race",
