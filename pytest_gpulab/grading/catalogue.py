@@ -119,10 +119,12 @@ class Catalogue:
     def exercise_of(self, path: Path) -> str | None:
         """Return the exercise that a `.cu` file belongs to: by its stem, else by its folder's name.
 
-        If the file is a link, its own name and folder count. If the folder is a link, its target counts, too.
+        Capitals make no difference, as for the submissions of a class. If the file is a link, its own name and folder
+        count. If the folder is a link, its target counts, too.
         """
         names = (path.stem, path.absolute().parent.name, path.parent.resolve().name)
-        return next((name for name in names if name in self.names), None)
+        known = {name.casefold(): name for name in self.names}
+        return next((known[name.casefold()] for name in names if name.casefold() in known), None)
 
     def is_submission(self, path: Path) -> bool:
         """Return whether a `.cu` file is graded: in an exercise's own folder only the student's copy is."""

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
         if not configuration.is_grading_asked_for(config, config.option):
             configuration.refuse_alone(config)
             return
+        numpy = find_spec("numpy")
+        if numpy is not None and numpy.submodule_search_locations is None:
+            raise pytest.UsageError(
+                f"{numpy.origin} hides the package `numpy`: rename it, or start pytest in another folder"
+            )
         hooks = GradingHooks(config)
         # If warnings are errors, a read-only folder would end the run with a traceback after everything is graded.
         config.addinivalue_line("filterwarnings", "default:could not create cache path:pytest.PytestCacheWarning")

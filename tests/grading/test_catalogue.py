@@ -104,6 +104,12 @@ def test_a_file_belongs_to_the_exercise_of_its_stem_else_of_its_folder(tmp_path:
     assert catalogue.exercise_of(tmp_path / "student42" / "sort.cu") is None
 
 
+def test_capitals_in_a_name_make_no_difference(tmp_path: Path) -> None:
+    catalogue = Catalogue(folder(tmp_path, scan=GOOD, reduction=GOOD, Sort=GOOD))
+    for name, exercise in (("mine/Scan.cu", "scan"), ("REDUCTION/x.cu", "reduction"), ("mine/sort.cu", "Sort")):
+        assert catalogue.exercise_of(tmp_path / name) == exercise
+
+
 def test_of_a_link_its_own_folder_counts_and_of_a_linked_folder_both_names(tmp_path: Path) -> None:
     for name in ("exercises", "handed_in/scan", "store/reduction", "store/a1"):
         (tmp_path / name).mkdir(parents=True)

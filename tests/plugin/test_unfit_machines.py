@@ -39,6 +39,13 @@ def test_a_file_named_as_nvidias_package_is_named(
     assert told == f"{hiding} hides NVIDIA's package `{name}`: rename it, or start pytest in another folder"
 
 
+def test_a_file_named_as_numpy_is_named(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    hiding = course.write("mine/numpy.py", "")
+    monkeypatch.setenv("PYTHONPATH", str(hiding.parent))
+    told = usage_error(grade(course))
+    assert told == f"{hiding} hides the package `numpy`: rename it, or start pytest in another folder"
+
+
 def test_beside_pycuda_it_is_named_too(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     hiding = course.write("mine/cuda.py", "")
     course.write("mine/pycuda/__init__.py", "")
