@@ -392,8 +392,10 @@ def _ordered(
     """Apply an atomic in the order of blocks, then threads."""
     from pytest_gpulab.devices.simulated.memory.atomics import apply
 
-    flat = np.broadcast_to(index, lanes.shape).ravel(order="F")
-    operands = [np.broadcast_to(value, lanes.shape).ravel(order="F") for value in values]
+    every = index, *values
+    if lanes.n > 1:
+        every = tuple(np.broadcast_to(value, lanes.shape) for value in every)
+    flat, *operands = (value.ravel(order="F") for value in every)
     found = apply(view, flat, operation, operands, wanted)
     no_result = np.zeros((), view.dtype)[()]
     return no_result if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))

@@ -111,6 +111,8 @@ class Lanes:
     @cached_property
     def each(self) -> tuple[IndexArray, IndexArray, IndexArray]:
         """The thread, column and number of each lane, flattened."""
+        if self.flat:
+            return self.threads, self.columns, np.arange(self.n)
         thread = np.broadcast_to(self.threads.reshape(-1, 1), self.shape).ravel()
         return thread, np.broadcast_to(self.column, self.shape).ravel(), np.arange(self.n)
 

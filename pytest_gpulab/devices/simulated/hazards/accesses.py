@@ -172,7 +172,7 @@ def pieces_of(accesses: Sequence[tuple[int, MemoryAccess]], unit_bytes: int, one
             unit = np.broadcast_to(first, (len(thread), 1)).ravel()
         else:
             thread, column, lane = lanes.each
-            unit = (first if first.shape == lanes.shape else np.broadcast_to(first, lanes.shape)).ravel()
+            unit = (first if first.size == lanes.n else np.broadcast_to(first, lanes.shape)).ravel()
         for nth in range(access.site.nbytes // unit_bytes):
             yield AccessPiece(position, access, nth, unit + nth if nth else unit, thread, column, lane)
 

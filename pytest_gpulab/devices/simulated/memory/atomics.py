@@ -74,6 +74,10 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], retu
     if not returns and operation in _UNORDERED:
         _UNORDERED[operation].at(view, index, operands[0])
         return None
+    if len(index) == 1:
+        old = view[index]
+        view[index] = _NEW[operation](old, *operands)
+        return old
     if operation == "cas" and _is_one(index) and _is_one(operands[0]):
         return _uniform_swaps(view, index[0], *operands)
     order = np.argsort(index, kind="stable")

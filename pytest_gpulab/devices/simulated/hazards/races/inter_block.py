@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # imported by kernels with fences
     from pytest_gpulab.devices.simulated.hazards.fences import Fences
 
 MAX_WORDS = 1 << 18  # words per sweep
-_WEAK, _CHANGED = np.uint8(1), np.uint8(2)  # flags of a word: a weak access, a write
 
 
 class InterBlockRaceDetector:
@@ -153,21 +152,20 @@ def _by_blocks(accesses: Sequence[MemoryAccess]) -> Iterable[list[MemoryAccess]]
 def _contested(pieces: list[AccessPiece]) -> list[AccessPiece]:
     """Return the pieces that access a word used by several blocks, changed by one, and accessed weakly by one."""
     units = np.concatenate([piece.unit for piece in pieces])
-    ends = np.cumsum([len(piece.unit) for piece in pieces])
-    words = np.split(numbered(units - units.min()), ends[:-1])
-    size = max(int(mine.max()) for mine in words) + 1
-    owner, flags, contested = np.empty(size, np.int32), np.zeros(size, np.uint8), np.zeros(size, np.bool_)
-    for piece, mine in zip(pieces, words, strict=True):
-        owner[mine] = _block_of(piece)
-    for piece, mine in zip(pieces, words, strict=True):
-        contested[mine[owner[mine] != _block_of(piece)]] = True
+    counts = [len(piece.unit) for piece in pieces]
+    word, block = numbered(units - units.min()), np.concatenate([_block_of(piece) for piece in pieces])
+    size = int(word.max()) + 1
+    owner, contested = np.empty(size, np.int32), np.zeros(size, np.bool_)
+    owner[word] = block
+    contested[word[owner[word] != block]] = True
     if not contested.any():
         return []
-    for piece, mine in zip(pieces, words, strict=True):
-        site = piece.access.site
-        flags[mine] |= _WEAK * site.is_weak | _CHANGED * site.modifies
-    hot = contested & (flags == _WEAK | _CHANGED)
-    return [piece.where(mask) for piece, mine in zip(pieces, words, strict=True) if (mask := hot[mine]).any()]
+    for flag in ("is_weak", "modifies"):
+        has_flag = np.zeros(size, np.bool_)
+        has_flag[word[np.repeat([getattr(piece.access.site, flag) for piece in pieces], counts)]] = True
+        contested &= has_flag
+    masks = np.split(contested[word], np.cumsum(counts)[:-1])
+    return [piece.where(mask) for piece, mask in zip(pieces, masks, strict=True) if mask.any()]
 
 
 class _Slot:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # number and size of the race-free sequences that are kept
 MAX_WORDS = 1 << 16  # words per sweep
 MAX_SWEEP_KEY = 4096  # lanes of suspects, up to which the result of their sweep is kept
-_WEAK, _CHANGED, _PLAIN = map(np.uint8, (1, 2, 4))  # flags of a word: weak in some pairs, changed, weak in all pairs
 
 
 class Racecheck:
@@ -274,20 +273,25 @@ class Racecheck:
 
 def _contested(pieces: list[AccessPiece], key: IndexArray, met: IndexArray, size: int) -> list[AccessPiece]:
     """Return the pieces for the lanes that access a shared word which is changed, and accessed weakly by one thread."""
-    flags, shared = np.zeros(size, np.uint8), np.zeros(size, np.bool_)
+    counts = [len(piece.unit) for piece in pieces]
+    sites, waiting = [piece.access.site for piece in pieces], [_waits(piece.access) for piece in pieces]
+
+    def have(marks: list[bool]) -> Mask:
+        """Return a mask of the shared words with an access that is marked."""
+        words = np.zeros(size, np.bool_)
+        words[key[np.repeat(marks, counts)]] = True
+        return words & shared
+
+    shared = np.zeros(size, np.bool_)
     shared[met] = True
-    ends = np.cumsum([len(piece.unit) for piece in pieces])
-    keys = [key[end - len(piece.unit) : end] for piece, end in zip(pieces, ends.tolist(), strict=True)]
-    for piece, mine in zip(pieces, keys, strict=True):
-        site = piece.access.site
-        is_weak = not site.is_strong and not _waits(piece.access)
-        flags[mine] |= _WEAK * is_weak | _PLAIN * site.is_weak | _CHANGED * site.modifies
-    hot = shared & (flags & (_WEAK | _CHANGED) == _WEAK | _CHANGED)
+    is_weak = [not site.is_strong and not waits for site, waits in zip(sites, waiting, strict=True)]
+    hot = have(is_weak) & have([site.modifies for site in sites])
     if not hot.any():
         return []
-    plain = hot & (flags & _PLAIN > 0)
-    chosen = [(piece, (plain if _waits(piece.access) else hot)[mine]) for piece, mine in zip(pieces, keys, strict=True)]
-    return [piece.where(mask) for piece, mask in chosen if mask.any()]
+    plain = hot & have([site.is_weak for site in sites])
+    chosen = np.where(np.repeat(waiting, counts), plain[key], hot[key])
+    masks = np.split(chosen, np.cumsum(counts)[:-1])
+    return [piece.where(mask) for piece, mask in zip(pieces, masks, strict=True) if mask.any()]
 
 
 def _waits(access: MemoryAccess) -> bool:
