@@ -222,17 +222,16 @@ def _by_username(by_student: Mapping[str, list[Entry]]) -> dict[str, list[Entry]
 
     Both may contain `_`. The assignment is the longest beginning that several names share.
     """
-    heads = {
-        name for name, (first, *_) in by_student.items() if _OF_BLACKBOARD.fullmatch(first.exported.partition("/")[0])
+    cuts = {
+        name: [at.start() for at in re.finditer("_", name)][::-1]
+        for name, (first, *_) in by_student.items()
+        if _OF_BLACKBOARD.fullmatch(first.exported.partition("/")[0])
     }
-    cuts = {head: [at.start() for at in re.finditer("_", head)][::-1] for head in heads}
-    shared = Counter(head[:cut] for head in heads for cut in cuts[head])
+    shared = Counter(name[:cut] for name in cuts for cut in cuts[name])
     renamed: dict[str, list[Entry]] = defaultdict(list)
     for name, found in by_student.items():
-        if name in heads:
-            cut = next((cut for cut in cuts[name] if shared[name[:cut]] > 1), cuts[name][0])
-            name, found = name[cut + 1 :], [replace(each, parts=(name[cut + 1 :], *each.parts[1:])) for each in found]
-        renamed[name] += found
+        cut = next((cut for cut in cuts.get(name, ()) if shared[name[:cut]] > 1), cuts.get(name, [-1])[0])
+        renamed[name[cut + 1 :]] += [replace(each, parts=(name[cut + 1 :], *each.parts[1:])) for each in found]
     return renamed
 
 
