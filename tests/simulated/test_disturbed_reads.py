@@ -64,6 +64,8 @@ def test_a_variable_that_is_reset_counts_as_not_set() -> None:
 
 
 SHARED = """
+#include <cuda_pipeline.h>
+#define COPY __pipeline_memcpy_async((int *)words + t, out + i, 4); __pipeline_commit(); __pipeline_wait_prior(0)
 __global__ void through_shared(int *out) {
     __shared__ volatile int words[96];
     unsigned t = threadIdx.x, i = blockIdx.x * 96 + t;
@@ -80,6 +82,7 @@ __global__ void through_shared(int *out) {
         ("words[t] = t;", "words[t]", 96, 0),
         ("words[t] = t;", "words[95 - t]", 96, 96),
         ("words[t] = t;", "words[0]", 96, 95),
+        ("COPY;", "words[t]", 96, 96),
         ("words[t] = 0; atomicExch((int *)words + t, t);", "words[t]", 96, 0),
         ("words[t] = 0; __syncthreads(); atomicAdd((int *)words + 95 - t, t);", "words[t]", 96, 96),
         ("((volatile char *)words)[4 * t] = t;", "((volatile char *)words)[4 * t]", 96, 0),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies, AsyncCopy
 from pytest_gpulab.devices.simulated.memory.spaces import Banked
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -55,17 +57,26 @@ class DisturbedWave(Wave):
         return self._changed(lanes, values) if self._is_next(lanes) else values
 
     def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
-        """Write elements to shared memory at the end of an asynchronous copy."""
+        """Write elements to shared memory at the end of a copy."""
         super().land_shared(lanes, site, address, values)
-        self._note_writers(lanes, site, address)
+        self.note_copy(lanes, site, address)
+
+    @cached_property
+    def copies(self) -> AsyncCopies:
+        """The asynchronous copies on their way."""
+        return _NotedCopies(self)
+
+    def note_copy(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Note an asynchronous copy: it counts as a write of no thread, so that its own thread may read it."""
+        self._note_writers(lanes, site, address, np.zeros((1, 1), np.uint32))
 
     def _access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value], check: bool = True) -> None:
         super()._access_shared(lanes, site, address, values, check)
         if site.modifies:
-            self._note_writers(lanes, site, address)
+            self._note_writers(lanes, site, address, _threads(lanes))
 
-    def _note_writers(self, lanes: Lanes, site: Site, address: Value) -> None:
-        threads = _threads(lanes).view(f"u{min(site.nbytes, WORD)}")[:, :1]
+    def _note_writers(self, lanes: Lanes, site: Site, address: Value, threads: npt.NDArray[np.uint32]) -> None:
+        threads = threads.view(f"u{min(site.nbytes, WORD)}")[:, :1]
         self._store_banked(self._writers, lanes.column, lanes, address, [threads] * (-(-site.nbytes // WORD)))
 
     def _count_writers(self, lanes: Lanes, site: Site, address: Value) -> None:
@@ -89,6 +100,18 @@ class DisturbedWave(Wave):
     def _changed(self, lanes: Lanes, values: list[Value]) -> list[Value]:
         chosen = _of_warp(lanes, self._number)
         return [_flipped(value, chosen, self._read.flipped) for value in values]
+
+
+class _NotedCopies(AsyncCopies):
+    """Asynchronous copies that a `DisturbedWave` knows."""
+
+    def __init__(self, wave: DisturbedWave) -> None:
+        super().__init__(wave)
+        self._noting = wave
+
+    def _write(self, copy: AsyncCopy, is_seen: bool = False) -> None:
+        super()._write(copy, is_seen)
+        self._noting.note_copy(copy.lanes, copy.site, copy.address)
 
 
 def _threads(lanes: Lanes) -> npt.NDArray[np.uint32]:

@@ -29,7 +29,7 @@ MAX_BYTES = 64 << 20  # of all pending copies of a wave
 _WORD = np.dtype(np.uint32)
 
 
-class _AsyncCopy(NamedTuple):
+class AsyncCopy(NamedTuple):
     """A copy that its threads have not waited for.
 
     Attributes:
@@ -59,7 +59,7 @@ class AsyncCopies:
 
     def __init__(self, wave: Wave) -> None:
         self._wave = weakref.proxy(wave)  # a cycle would keep the memory of the wave until the next garbage collection
-        self._pending: list[_AsyncCopy] = []
+        self._pending: list[AsyncCopy] = []
         self._arrivals: list[_PendingArrival] = []
         self._started = 0
         self._bytes = 0  # of all pending copies
@@ -85,7 +85,7 @@ class AsyncCopies:
             wave.checker.start_copy(lanes, write, target, words)
         group = self._committed[lanes.threads.reshape(-1, 1), lanes.column]
         self._started += 1
-        self._pending.append(_AsyncCopy(self._started, lanes, write, target, words, group))
+        self._pending.append(AsyncCopy(self._started, lanes, write, target, words, group))
         self._bytes += lanes.n * write.nbytes
         while self._bytes > MAX_BYTES or len(self._pending) > MAX_COPIES:
             self._write(self._pending.pop(0))
@@ -172,7 +172,7 @@ class AsyncCopies:
             mine = done[copy.lanes.threads.reshape(-1, 1), copy.lanes.column]
             self._pending += self._finish(copy, mine, is_seen=True) if copy.number <= number else [copy]
 
-    def _finish(self, copy: _AsyncCopy, done: npt.NDArray[np.bool_], is_seen: bool = False) -> list[_AsyncCopy]:
+    def _finish(self, copy: AsyncCopy, done: npt.NDArray[np.bool_], is_seen: bool = False) -> list[AsyncCopy]:
         """Write a copy for the lanes of a mask; return the rest of it, if any."""
         if done.all():
             self._write(copy, is_seen)
@@ -182,14 +182,14 @@ class AsyncCopies:
         self._write(_masked(copy, done), is_seen)
         return [_masked(copy, ~done)]
 
-    def _write(self, copy: _AsyncCopy, is_seen: bool = False) -> None:
+    def _write(self, copy: AsyncCopy, is_seen: bool = False) -> None:
         """Write a copy; `is_seen` if the race check needs only its start."""
         write = self._wave.land_shared if is_seen else self._wave.store_shared
         write(copy.lanes, copy.site, copy.address, copy.words)
         self._bytes -= copy.lanes.n * copy.site.nbytes
 
 
-def _masked(copy: _AsyncCopy, mask: npt.NDArray[Any]) -> _AsyncCopy:
+def _masked(copy: AsyncCopy, mask: npt.NDArray[Any]) -> AsyncCopy:
     subset = copy.lanes.subset(mask)
     words = [subset.take(word) for word in copy.words]
     group = subset.take(copy.group)
