@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_gpulab.grading.correctness.shrinking import EVERY_SIZE
 from pytest_gpulab.grading.findings import counted
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
 
 Level = Literal["error", "warning"]
 _ADVICE = {  # where the exercise may be wrong and the kernel right
     "not-repeatable": "If the order of float atomics may change results, write deterministic=False in exercise.py.",
+    "concept": "If the file is right, this bound in exercise.py is too strict.",
+    "too-slow": "If the file is right, this threshold in exercise.py is too high.",
 }
 _ROUNDING = "The tolerance is 0. If results may be rounded, give one: pytest_gpulab.numerics has bounds."
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)|^(?P<place>\S+\.py), line (?P<number>\d+)')
@@ -125,6 +128,7 @@ def of_findings(findings: Sequence[Finding], prefix: str, where: str) -> Defect:
     figures = next((f" {line}" for line in first.evidence if " expected " in line), "")
     is_rounding = first.code == "wrong-result" and "allowed error" not in figures and _is_near(figures)
     advice = _ROUNDING if is_rounding else _ADVICE.get(first.code, first.hint)
+    advice = "Either this file or `reference` in exercise.py is wrong." if advice == EVERY_SIZE else advice
     return Defect(f"{prefix}: {first.what}{figures}", where, advice)
 
 

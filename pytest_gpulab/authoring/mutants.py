@@ -122,7 +122,9 @@ def _summary(counts: Counter[Status], chosen: int, limit_s: float) -> str:
     verb = "survives" if survived == 1 else "survive"
     text = f"{killed} of {killed + survived} mutants fail; {survived} {verb}"
     untried = chosen - sum(counts.values())
-    return text + (f"; {untried} were not tried within {limit_s:g} s" if untried else "")
+    text += f"; {untried} were not tried within {limit_s:g} s" if untried else ""
+    others = counts["refused"] + counts["same"]
+    return text + (f"; {others} more do not compile, or compile to the same code" if others else "")
 
 
 def outcome_of(

@@ -33,6 +33,7 @@ SWAPS = {
     **{"+=": ("=", "-="), "-=": ("=", "+="), "*=": ("+=", "="), "/=": ("*=", "-="), ">>=": ("-=",), "<<=": ("+=",)},
 }
 BARRIERS = ("__syncthreads", "__syncwarp", "__threadfence", "__threadfence_block")
+SYMMETRIC = {"max", "min", "fmaxf", "fminf", "fmax", "fmin"}  # the order of arguments makes no difference
 UNTOUCHED = ("GPULAB_TUNABLE", "static_assert", "template", "enum", "struct")  # statements that are no computation
 TYPES = {"void", "float", "int", "unsigned", "long", "const", "constexpr", "volatile", "float2", "float4", "GPULAB_T"}
 KEYWORDS = {"if", "for", "while", "do", "return", "else", "sizeof", "reinterpret_cast", "switch", "case", "true"}
@@ -247,7 +248,7 @@ def other_arguments(tokens: list[Token], source: str) -> Iterator[Edit]:
     """Swap two neighbouring arguments of a call."""
     inside = list(computing(tokens))
     for at, token in enumerate(inside[:-1]):
-        if token.kind == "name" and inside[at + 1].text == "(" and token.text not in KEYWORDS:
+        if token.kind == "name" and inside[at + 1].text == "(" and token.text not in KEYWORDS | SYMMETRIC:
             end, depth, cuts = _closing(inside, at + 1), 0, [at + 1]
             for k in range(at + 2, end):
                 depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(inside[k].text, 0)

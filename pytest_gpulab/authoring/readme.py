@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from pytest_gpulab.exercise import Exercise, SpeedTier, UsesCheck
 from pytest_gpulab.exercise_rules import AnyExercise, points_by_kind
@@ -54,12 +55,26 @@ def _unlike_checks(exercise: AnyExercise, rows: Sequence[str]) -> Iterator[str]:
     names |= {f"speedup[{tier.name}]" for tier in exercise.speed}
     for unknown in (name for name in _NAMED.findall("\n".join(rows)) if name not in names and "..." not in name):
         yield f"the points table names {unknown}, which the exercise does not have"
+    for check, row in ((check, row) for check in exercise.uses for row in rows if f"`uses[{check.name}]`" in row):
+        yield from _other_bounds(check, row)
     of_cases = [row for row in rows if (kind := _KIND.search(row)) and kind[1] == "correct"]
     sizes = _SIZES.findall(of_cases[0]) if len(of_cases) == 1 else []  # several rows may share the cases out
     numbers = {len(exercise.cases), sum(not case.hidden for case in exercise.cases)}
     is_copy = exercise.hidden_points > 0  # `gpulab handout` left cases out
     if len(sizes) == 1 and int(sizes[0]) not in numbers and not is_copy:
         yield f"the points table has {sizes[0]} sizes, but the exercise has {len(exercise.cases)}"
+
+
+def _other_bounds(check: Any, row: str) -> Iterator[str]:
+    """Yield the limits of bounds in a row that the check does not have; its text is that of `points_table` then."""
+    limits: dict[str, list[str]] = {}
+    for bound in getattr(check, "bounds", ()):  # those of programs are other ones
+        limits.setdefault(bound.what, []).append(f"{bound.at_least if bound.at_most is None else bound.at_most:g}")
+    for what, numbers in limits.items():
+        for stated in re.findall(re.escape(what) + r": ([\d.e+-]+) or", row):
+            if stated not in numbers:
+                named = f"uses[{check.name}] ({what})"
+                yield f"the points table has {stated} for {named}, but the exercise has {numbers[0]}"
 
 
 def points_table(exercise: Exercise) -> str:

@@ -38,13 +38,15 @@ def parsed(lines: Iterable[str]) -> dict[str, float]:
     """Return the weight of each exercise.
 
     Raises:
-        WeightError: a line is no weight.
+        WeightError: a line is no weight, or a second one.
     """
     found: dict[str, float] = {}
     for line in filter(None, map(str.strip, lines)):
         name, equals, number = map(str.strip, line.partition("="))
         if not name or not equals or not re.fullmatch(r"\d+(\.\d+)?", number, re.ASCII):
             raise WeightError(f"{KEY}: {line!r} is no weight: write EXERCISE = NUMBER, such as scan = 1.5")
+        if name in found:
+            raise WeightError(f"{KEY}: {name} has two weights: remove one")
         found[name] = float(number)
     return found
 

@@ -116,6 +116,26 @@ def test_a_forgotten_tolerance_is_the_advice_for_a_correct_baseline(
     assert "The tolerance is 0. If results may be rounded, give one: pytest_gpulab.numerics has bounds." in text
 
 
+ADVICE = {
+    "a reference of something else": (
+        ("x + np.roll(x, 1)}", "3 * x + np.roll(x, 1)}"),
+        "Either this file or `reference` in exercise.py is wrong.",
+    ),
+    "a strict bound": (("global_traffic(4.0)", "global_traffic(1.0)"), "this bound in exercise.py is too strict."),
+    "a high threshold": (("SpeedTier(1.5,", "SpeedTier(30,"), "this threshold in exercise.py is too high."),
+}
+
+
+@pytest.mark.simulator
+@pytest.mark.parametrize(("change", "advice"), ADVICE.values(), ids=ADVICE)
+def test_a_right_file_is_not_advised_to_change(
+    change: tuple[str, str], advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = checked(capsys, course(tmp_path, exercise=change))
+    assert code == 1
+    assert advice in text and "command above" not in text
+
+
 @pytest.mark.simulator
 def test_float_atomics_are_the_advice_for_results_that_differ(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

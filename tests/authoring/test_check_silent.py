@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from mistaken import KERNEL, NAIVE, SKELETON, checked, course
 
+from pytest_gpulab.authoring.readme import readme_problems
 from pytest_gpulab.command import main
 from pytest_gpulab.exercise import ExerciseError
+from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.program_exercise import Program, ProgramCase, ProgramExercise
 
 ALLOWED = "(32, 64, 128, 256)"
@@ -100,6 +102,14 @@ def test_another_number_of_sizes_in_the_readme(tmp_path: Path, capsys: pytest.Ca
     assert (code, text.splitlines()[0]) == (0, "shift: 0 errors, 1 warning")
     what = "the points table has 8 sizes, but the exercise has 4"
     assert f"{folder / 'README.md'}:3: warning: {what}" in text
+
+
+def test_another_bound_in_the_readme(tmp_path: Path) -> None:
+    folder = course(tmp_path, readme=("`uses[coalesced]` |", "`uses[coalesced]` (times the minimum: 1.7 or less) |"))
+    exercise = Catalogue(folder.parent).load("shift").exercise
+    (found,) = readme_problems(exercise, folder / "README.md")
+    what = "the points table has 1.7 for uses[coalesced] (times the minimum), but the exercise has 4"
+    assert (found.what, found.where, found.level) == (what, f"{folder / 'README.md'}:3", "warning")
 
 
 @pytest.mark.parametrize(

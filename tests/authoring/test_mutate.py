@@ -41,6 +41,7 @@ def test_good_cases_leave_few_survivors(tmp_path: Path, capsys: pytest.CaptureFi
     _, text, _ = checked(course(tmp_path), capsys)
     killed, made = map(int, re.findall(r"mutants: (\d+) of (\d+) mutants fail", text)[0])
     assert made > 40 and killed >= 0.9 * made
+    assert re.search(r"mutants: .*; [1-9]\d* more do not compile, or compile to the same code\n", text)
 
 
 @pytest.mark.simulator
@@ -86,6 +87,12 @@ def test_declarations_of_shared_memory_stay_as_they_are(tmp_path: Path) -> None:
     )
     lines = {mutant.line for _, mutant in mutants._in_turns([source], 1)}
     assert 4 not in lines and {5, 6} <= lines
+
+
+def test_arguments_whose_order_makes_no_difference_are_not_swapped() -> None:
+    body = "__global__ void k(float *a, int n) { a[0] = fmaxf(a[1], powf(a[2], a[3])); }"
+    swapped = [mutant.what for mutant in mutants.mutants(body, 1000, 1, pairs=False) if mutant.kind == "arguments"]
+    assert len(swapped) == 1 and "powf(a[3], a[2])" in swapped[0]
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan", "soon"])

@@ -30,7 +30,7 @@ from pytest_gpulab.authoring.shipped import shipped
 from pytest_gpulab.command.main import main
 from pytest_gpulab.command.package import PLATFORMS
 from pytest_gpulab.deployment import package, wheel
-from pytest_gpulab.deployment.weights import weights_of_course
+from pytest_gpulab.deployment.weights import WeightError, parsed, weights_of_course
 
 pytestmark = pytest.mark.e2e
 needs_bubblewrap = pytest.mark.skipif(not works(), reason="bubblewrap does not work here")
@@ -343,6 +343,11 @@ class SettingsReader:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         self.weights = config.getini("gpulab_weights")
+
+
+def test_two_weights_of_an_exercise_are_a_mistake() -> None:
+    with pytest.raises(WeightError, match="gpulab_weights: scan has two weights: remove one"):
+        parsed(["scan = 1.5", "", "scan=2"])
 
 
 def test_a_file_without_settings_hides_those_after_it(tmp_path: Path) -> None:
