@@ -18,10 +18,12 @@ from pytest_gpulab.exercise import Case, Exercise, Expected, SafeCheck
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import shrinking
+from pytest_gpulab.grading.correctness.trials import Trials
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import CheckResult, SmallestInput
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import TimeBudget
 from pytest_gpulab.reports.visibility import for_student
 from pytest_gpulab.single_kernel import single_kernel
 
@@ -115,6 +117,17 @@ def test_the_smallest_failing_input_of_a_wrong_kernel(
     printed = " ".join(capsys.readouterr().out.split())
     given, _, failure = found.what.partition(": ")
     assert given in printed and failure in printed
+
+
+def test_each_trial_of_a_search_has_the_time_of_a_case(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the input would depend on the machine's speed."""
+    begun: list[str] = []
+    begin, run = TimeBudget.begin, Trials.run
+    monkeypatch.setattr(TimeBudget, "begin", lambda self: begun.append("case") or begin(self))
+    monkeypatch.setattr(Trials, "run", lambda self, *each: begun.append("trial") or run(self, *each))
+    smallest(device, ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu")
+    trials = [at for at, what in enumerate(begun) if what == "trial"]
+    assert len(trials) > 5 and all(begun[at + 1] == "case" for at in trials)
 
 
 def test_the_same_seed_gives_the_same_input(device: Device) -> None:

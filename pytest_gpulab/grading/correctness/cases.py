@@ -235,6 +235,7 @@ class CaseRuns:
 
     def trial(self, case: Case, problem: Problem, build: Build, prepared: Prepared) -> CaseOutcome:
         """Run a case's kernel on other data, and judge it as a case; the outputs are kept."""
+        self._budget.begin()
         runs: list[Run] = []
         decoy = self._decoy(case, problem, prepared) if build.module.has_state else None
         verdict, findings = self._run_pattern(build, prepared, decoy, runs)
