@@ -37,7 +37,7 @@ WAYS = {
     "counters": LaunchOptions(count=True),
     "both": LaunchOptions(check=True, count=True),
 }
-pytestmark = [pytest.mark.benchmark(timer=time.process_time), pytest.mark.usefixtures("unmeasured")]
+pytestmark = [pytest.mark.benchmark(timer=time.process_time), pytest.mark.unmeasured]
 
 
 @pytest.fixture(autouse=True)

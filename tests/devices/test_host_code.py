@@ -380,7 +380,7 @@ def test_quoted_headers_of_programs_are_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-@pytest.mark.usefixtures("unmeasured")  # the last test of the file: no other is to go without coverage
+@pytest.mark.unmeasured
 def test_a_kernel_within_a_program_is_the_same_kernel(path: Path) -> None:
     source = path.read_text()
     exercise = next(name for name in path.parts[::-1] if (ROOT / "exercises" / name).is_dir())

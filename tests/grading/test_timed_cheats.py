@@ -19,7 +19,7 @@ from pytest_gpulab.grading.speed.buffers import BufferPool
 from pytest_gpulab.grading.speed.mixing import Mix
 from pytest_gpulab.grading.speed.validation import CANDIDATES, CHECKED_OF_A_SET, SETS, SMALL_BYTES, CheckedRuns
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 
 
 def replaying(costs_ms: float) -> Program:

@@ -12,7 +12,7 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.cost.bottleneck import KINDS
 from pytest_gpulab.grading.speed.verdict import QUESTIONS, question
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 
 # Kernels that a smaller number of accesses would help, not another pattern.
 TOO_MANY = {

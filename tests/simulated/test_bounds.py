@@ -10,7 +10,7 @@ import pytest
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 HEAD = """
 __global__ void f(int *data, const int *in, int *out, int n)
 {

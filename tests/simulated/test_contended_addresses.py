@@ -15,7 +15,7 @@ from tabulate import tabulate
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 FOLDER = Path(__file__).parents[1] / "h200"
 COUNTERS = json.loads((FOLDER / "atomic_counters.json").read_text())
 TIMES = json.loads((FOLDER / "atomic_times.json").read_text())["rows"]

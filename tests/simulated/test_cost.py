@@ -24,7 +24,7 @@ MEASURED_MS = {
 SAMPLES = {"scan_naive": 4}  # its last block runs 65,536 rounds, however few others run beside it
 LIMIT_S = 2.0
 TAKEN_S: dict[str, float] = {}
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 FAMILIES = {"reduce": "reduction", "scan": "scan", "branch": "divergence", "field": "field", "copy": "copy"}
 
 

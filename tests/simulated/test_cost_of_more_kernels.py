@@ -17,7 +17,7 @@ from tabulate import tabulate
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 FOLDER = Path(__file__).parents[1] / "h200"
 TIMES = json.loads((FOLDER / "more_times.json").read_text())["rows"]
 LONG = {"chase_l2", "chase_l1"}  # tens of thousands of rounds of a single thread

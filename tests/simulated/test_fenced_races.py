@@ -9,7 +9,7 @@ from places import Run, marked
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, LaunchProfile, Schedule
 from pytest_gpulab.devices.simulated.hazards import fences
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 
 HAZARDS = "pytest_gpulab.devices.simulated.hazards"
 LAST = """

@@ -8,7 +8,7 @@ from test_racecheck import KERNEL, check, races
 
 from pytest_gpulab.devices.protocol import Hazard, Lane, Schedule
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 
 SHARED_FLAG = """
 __global__ void f(int *out) {{

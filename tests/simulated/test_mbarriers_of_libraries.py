@@ -10,7 +10,7 @@ from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 
 CHECKED = LaunchOptions(check=True)
 HEAD = """

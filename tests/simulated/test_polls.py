@@ -13,7 +13,7 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.hazards.fences import Fences
 from pytest_gpulab.devices.simulated.hazards.polls import MAX_WRITES, Polls
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 
 HEAD = """\
 __global__ void f(int *data)

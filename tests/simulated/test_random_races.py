@@ -32,7 +32,7 @@ from racing_programs import (
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 HEAD = """\
 #define READ(p) asm volatile("ld.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory")
 #define WRITE(p) asm volatile("st.u32 [%0], %1;" :: "l"(p), "r"(t * 7 + b) : "memory")

@@ -12,7 +12,7 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.cost.pipes import pipes
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 CHECKED, COUNTED = LaunchOptions(check=True), LaunchOptions(count=True)
 INCOMPLETE = "divergent threads in warp: a tensor-core operation needs all 32 threads of the warp"
 

@@ -13,7 +13,7 @@ from truth_values import Array
 
 from pytest_gpulab.devices.protocol import Device
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
+pytestmark = pytest.mark.unmeasured
 
 RECORD = Path(__file__).with_name("truth.npz")
 
