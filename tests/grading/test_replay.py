@@ -10,7 +10,7 @@ from fake_device import FakeDevice, Program
 from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.execution.wave import Wave
-from pytest_gpulab.exercise import Array, Buffer, Launch, Plan
+from pytest_gpulab.exercise import Array, Buffer, ExerciseError, Launch, Plan
 from pytest_gpulab.grading.plans.replay import (
     AGAIN,
     FIRST,
@@ -38,6 +38,11 @@ def run(kernel: Any, plan: Plan | None = None, repetition: Any = FIRST, **rest: 
     device = FakeDevice({"p": Program({"k": kernel})})
     plan = plan or Plan(BUFFERS, (Launch("k", (1,), (4,), (*NAMES, np.uint32(4))),))
     return replay(device, device.compile("p"), plan, INPUTS, repetition, **rest), device
+
+
+def test_constants_take_their_contents_from_inputs() -> None:
+    with pytest.raises(ExerciseError, match="constant 'weights' takes its contents from 'out', which is not an input"):
+        Plan(BUFFERS, (Launch("k", (1,), (4,), NAMES),), constants={"weights": "out"})
 
 
 def seen_by_kernel(repetition: Any) -> dict[str, Array]:

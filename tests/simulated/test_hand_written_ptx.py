@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.protocol import CannotSimulate, LaunchProfile
+from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.module import SimulatedModule
 from pytest_gpulab.devices.simulated.ptx.reader import parse
@@ -61,6 +61,12 @@ WAY2: mov.u32 %r2, 12;
 DONE:
 """
     assert run_ptx(body) == [10, 11, 12, 10, 11, 12, 10, 11]
+
+
+def test_an_index_beyond_a_jump_table_ends_the_kernel(run_ptx: RunPtx) -> None:
+    body = "ways: .branchtargets DONE, DONE;\n mov.u32 %r2, 1;\n brx.idx %r1, ways;\nDONE:\n"
+    with pytest.raises(KernelFault, match="a jump through a table of 2 labels with index 7"):
+        run_ptx(body)
 
 
 def test_jump_table_in_a_function_of_which_there_are_two_copies(run_ptx: RunPtx) -> None:
