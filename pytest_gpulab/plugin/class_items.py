@@ -11,7 +11,7 @@ import pytest
 from .items import CudaFile
 
 if TYPE_CHECKING:
-    from pytest_gpulab.course.intake.submissions import HandedIn, Unusable
+    from pytest_gpulab.course.intake.student_files import HandedIn, Unusable
     from pytest_gpulab.grading.catalogue import Loaded
     from pytest_gpulab.grading.checks import CheckGrader
 
@@ -70,7 +70,7 @@ class HandedInFile(CudaFile):
             OSError: it cannot be read, or is a link or a device.
         """
         from pytest_gpulab.course.intake.entries import unreadable
-        from pytest_gpulab.course.intake.submissions import Unusable
+        from pytest_gpulab.course.intake.student_files import Unusable
 
         given = self._handed_in
         if isinstance(given, Unusable):
@@ -83,7 +83,7 @@ class HandedInFile(CudaFile):
 
     def grader(self, exercise: Loaded) -> CheckGrader:
         """Return the grader that waits for the job, or one that gives the reason why there is none."""
-        from pytest_gpulab.course.intake.submissions import Unusable
+        from pytest_gpulab.course.intake.student_files import Unusable
         from pytest_gpulab.course.schedule import RefusedGrader
         from pytest_gpulab.grading.grader import provenance_of
 

@@ -24,7 +24,8 @@ from .summary import REPORTCHARS
 if TYPE_CHECKING:
     from pytest_gpulab.course.intake.adjustments import Adjustments
     from pytest_gpulab.course.intake.roster import Roster
-    from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Unusable
+    from pytest_gpulab.course.intake.student_files import HandedIn, Unusable
+    from pytest_gpulab.course.intake.submissions import Collection
     from pytest_gpulab.grading.catalogue import Catalogue
     from pytest_gpulab.grading.grade import Finding
     from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
@@ -88,14 +89,14 @@ class ClassRun:
 
     def _not_empty(self, students: Iterable[str]) -> list[str]:
         """Return the students' folders with any file."""
-        from pytest_gpulab.course.intake.submissions import NOTHING
+        from pytest_gpulab.course.intake.student_files import NOTHING
 
         empty = {problem.student for problem in self.collection.problems if problem.finding.code == NOTHING}
         return [student for student in students if student not in empty]
 
     def _handed_in(self) -> dict[str, dict[str, bool]]:
         """Return the collected exercises of each student's id, and whether each can be graded."""
-        from pytest_gpulab.course.intake.submissions import HandedIn
+        from pytest_gpulab.course.intake.student_files import HandedIn
 
         found: dict[str, dict[str, bool]] = {}
         for each in self.collected:
@@ -105,7 +106,7 @@ class ClassRun:
 
     def _left_out(self) -> dict[str, dict[str, Finding]]:
         """Return the files of each student's id that count for no exercise, with the reasons."""
-        from pytest_gpulab.course.intake.submissions import LATE, NOTHING
+        from pytest_gpulab.course.intake.student_files import LATE, NOTHING
 
         found: dict[str, dict[str, Finding]] = {}
         for problem in self.collection.problems:
@@ -210,7 +211,7 @@ class ClassRun:
 
     def _note_students_without_grades(self) -> None:
         """Add a row with the reason for each student without a gradable file."""
-        from pytest_gpulab.course.intake.submissions import NOTHING
+        from pytest_gpulab.course.intake.student_files import NOTHING
 
         with_submissions = set(map(self.student_id, self._with_submissions))  # a student may have several folders
         for problem in self.collection.problems:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course.intake import entries, submissions
-from pytest_gpulab.course.intake.submissions import Collection, HandedIn, SubmissionsError, Unusable, handed_in
+from pytest_gpulab.course.intake import entries, student_files
+from pytest_gpulab.course.intake.student_files import HandedIn, Unusable
+from pytest_gpulab.course.intake.submissions import Collection, SubmissionsError, handed_in
 
 pytestmark = pytest.mark.unit
 
@@ -113,7 +114,7 @@ def test_a_modification_time_outside_the_calendar_is_shown_at_its_limit(folder: 
     write(folder, "alice/reduction/a.cu", modified_s=-1e9)
     write(folder, "alice/reduction/b.cu", modified_s=1e10)
     assert "(1970-01-01 00:00:00)" in collected(folder).submissions[0].note
-    assert submissions._time(entries.Entry(("a",), modified_s=1e18)) == "9999-12-31 23:59:59"
+    assert student_files._time(entries.Entry(("a",), modified_s=1e18)) == "9999-12-31 23:59:59"
 
 
 def test_files_for_no_exercise_are_one_finding_per_student(folder: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course.intake.submissions import Collection, Unusable, handed_in
+from pytest_gpulab.course.intake.student_files import Unusable
+from pytest_gpulab.course.intake.submissions import Collection, handed_in
 
 EXERCISES = ("reduction", "scan")
 NOON = (2026, 3, 1, 12, 0, 0)

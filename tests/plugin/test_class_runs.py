@@ -283,7 +283,7 @@ def test_a_file_that_became_unreadable_costs_no_points(school: Course, monkeypat
     def read(handed_in: object) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("pytest_gpulab.course.intake.submissions.HandedIn.read", read)
+    monkeypatch.setattr("pytest_gpulab.course.intake.student_files.HandedIn.read", read)
     result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
     assert result.ret == NOT_WRITTEN, "nothing was graded"
     assert result.parseoutcomes()["skipped"] == 7 and "failed" not in result.parseoutcomes()
