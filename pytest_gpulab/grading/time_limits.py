@@ -37,6 +37,7 @@ CHECK_S = 120.0  # the default of --gpulab-timeout
 CASE_S, FILE_S = 20.0, 120.0
 LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes a few hundredths of a second
 SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
+LEAST_OWN_S = 2.0  # for the exercise's own functions: with a shorter limit of checks, the whole process ends
 TIME_LIMIT = "time-limit"
 ITS_CLASSES = str(Path(__file__).parents[1] / "exercise.py")
 

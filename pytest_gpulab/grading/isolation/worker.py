@@ -30,7 +30,7 @@ from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 from pytest_gpulab.grading.speed import reference_time
-from pytest_gpulab.grading.time_limits import OWN_CODE, SHARE_OF_CHECK, TimeLimits
+from pytest_gpulab.grading.time_limits import LEAST_OWN_S, OWN_CODE, SHARE_OF_CHECK, TimeLimits
 from pytest_gpulab.grading.tools import ncu
 
 STOP: dict[str, Any] = {"stop": True}
@@ -82,7 +82,7 @@ class _RequestHandler:
     """A handler of requests, with a device and the grader of one submission on it."""
 
     def __init__(self, task: _Request, printed: IO[bytes]) -> None:
-        OWN_CODE.limit_s = SHARE_OF_CHECK * task["timeout_s"]
+        OWN_CODE.limit_s = max(LEAST_OWN_S, SHARE_OF_CHECK * task["timeout_s"])
         model = (task["occupancy_architecture"], task["gpu"])
         self.device, _ = open_device(
             task["device"],
