@@ -1,7 +1,7 @@
 """Compilation of a submission: includes, variants, the kernels' names and signatures, compiler messages.
 
 - `builds`: compiles each variant once.
-- `includes`: the headers that a submission may include.
+- `includes`: the text of a submission, and the headers that it may include.
 - `signature`, `parameter_types`: compares kernels with the plan's launches.
 - `deduced_instances`: instances of kernel templates for the launches.
 - `tunables`: tunables, also those that are given as `#define`.

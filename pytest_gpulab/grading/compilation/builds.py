@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_gpulab.devices.abilities import PrefetchingDevice, at_work_on
 from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Memory, Module
-from pytest_gpulab.devices.source.host_code import BYTE_ORDER_MARK, DeviceText, device_text, encoding_of, normalised
+from pytest_gpulab.devices.source.host_code import DeviceText, device_text
 from pytest_gpulab.exercise import BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.exercise_rules import MAX_BLOCK_THREADS
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -23,7 +23,7 @@ from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
-from .includes import moved_line, unaccepted_include
+from .includes import accepted_text
 from .tunables import TUNABLE_BYTES, read_tunables
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
 TODO_PREFIX = "gpulab_todo_"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 Defines = tuple[tuple[str, str], ...]
 VariantKey = tuple[str, Defines]
 Key = TypeVar("Key", bound=Hashable)
@@ -119,7 +118,8 @@ class Builds:
             self._source = BuildFailed("failed", finding("empty-source", f"The file cannot be read: {error.strerror}."))
         else:
             self.sha256 = hashlib.sha256(contents).hexdigest()
-            self._source = _checked(_decoded(contents), path.name)
+            text = accepted_text(contents, path.name)
+            self._source = text if isinstance(text, str) else BuildFailed("failed", text)
         if isinstance(self._source, str):
             self._lines = self._source.count("\n") + 1
             names = [tunable.name for tunable in loaded.exercise.tunables]
@@ -328,43 +328,10 @@ def source_text(contents: bytes, filename: str) -> str:
     Raises:
         BuildFailed: it is no text, or has a directive that is refused.
     """
-    found = _checked(_decoded(contents), filename)
-    if isinstance(found, BuildFailed):
-        raise found
+    found = accepted_text(contents, filename)
+    if isinstance(found, Finding):
+        raise BuildFailed("failed", found)
     return found
-
-
-def _decoded(contents: bytes) -> str | BuildFailed:
-    text = contents.decode(encoding_of(contents)).removeprefix(BYTE_ORDER_MARK)
-    if contents.startswith(_UTF_16):
-        return BuildFailed("failed", finding("not-utf8", "The file is UTF-16 text, which compilers cannot read."))
-    if "\0" in text:
-        what = f"The file is not text: character {text.index(chr(0))} is a NUL."
-        return BuildFailed("failed", finding("not-utf8", what))
-    if not text.strip():
-        return BuildFailed("failed", finding("empty-source", "The file is empty."))
-    return normalised(text)
-
-
-def _checked(source: str | BuildFailed, filename: str) -> str | BuildFailed:
-    """Refuse includes that could read any file of this machine, and `#line`, which falsifies line numbers."""
-    if isinstance(source, BuildFailed):
-        return source
-    found = unaccepted_include(source)
-    if found is not None:
-        from .compile_errors import strange_sign
-
-        what = f"The file may include headers by their plain names only, not {found.operand}."
-        hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
-        usual = finding("compile-error", what, f"{filename}:{found.line}", hint=hint)
-        return BuildFailed("failed", (not found.operand.isascii() and strange_sign(source, filename)) or usual)
-    line = moved_line(source)
-    if line is not None:
-        hint = "Delete the directive: findings must point to the lines of your file."
-        return BuildFailed(
-            "failed", finding("compile-error", "The file uses `#line`.", f"{filename}:{line}", hint=hint)
-        )
-    return source
 
 
 def _headers(loaded: LoadedExercise) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The includes of a submission: only headers by plain names are accepted, never a path of this machine.
+"""The text of a submission: only headers by plain names may be included, never a path of this machine.
 
 Compilers disagree on where a comment, a string or a joined line ends. So the search ignores these: any text that some
 compiler could read as an include must have an accepted form, in comments and strings, too.
@@ -9,6 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from pytest_gpulab.devices.source.host_code import BYTE_ORDER_MARK, encoding_of, normalised
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding
+
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Include(NamedTuple):
@@ -38,6 +44,36 @@ _MOVED = re.compile(rf"(?:^|\*/){_BLANKS}(?:#|%:|\?\?=){_BLANKS}(?:line\b|(?=\d)
 _ASKED = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}")
 # gcc joins lines even if blanks follow the backslash, NVIDIA's compilers do not; a lone CR is a blank or a line end
 _JOINTS = (r"\\\n", r"\\\r?\n", r"\\[ \t\f\v\r]*\n")
+
+
+def accepted_text(contents: bytes, filename: str) -> str | Finding:
+    """Return the text of a file, or the finding of what is refused: other files of this machine, and `#line`."""
+    text = contents.decode(encoding_of(contents)).removeprefix(BYTE_ORDER_MARK)
+    if contents.startswith(_UTF_16):
+        return finding("not-utf8", "The file is UTF-16 text, which compilers cannot read.")
+    if "\0" in text:
+        return finding("not-utf8", f"The file is not text: character {text.index(chr(0))} is a NUL.")
+    if not text.strip():
+        return finding("empty-source", "The file is empty.")
+    source = normalised(text)
+    return _refused(source, filename) or source
+
+
+def _refused(source: str, filename: str) -> Finding | None:
+    """Return the finding of an include that could read any file of this machine, or of `#line`."""
+    found = unaccepted_include(source)
+    if found is not None:
+        from .compile_errors import strange_sign
+
+        what = f"The file may include headers by their plain names only, not {found.operand}."
+        hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
+        usual = finding("compile-error", what, f"{filename}:{found.line}", hint=hint)
+        return (not found.operand.isascii() and strange_sign(source, filename)) or usual
+    line = moved_line(source)
+    if line is not None:
+        hint = "Delete the directive: findings must point to the lines of your file."
+        return finding("compile-error", "The file uses `#line`.", f"{filename}:{line}", hint=hint)
+    return None
 
 
 def unaccepted_include(source: str) -> Include | None:

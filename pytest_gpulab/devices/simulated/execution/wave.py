@@ -307,7 +307,7 @@ class Wave:
         values: list[Value],
         wanted: bool,
     ) -> Value:
-        from pytest_gpulab.devices.simulated.memory.atomics import outcome
+        from pytest_gpulab.devices.simulated.memory.atomics import FLUSHED_ADD, apply_in_order, outcome
 
         checker = self.checker if wanted else None  # it is recorded when its outcome is known
         if space == "shared":
@@ -319,8 +319,6 @@ class Wave:
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
         if operation == "add" and dtype == np.float32:
-            from pytest_gpulab.devices.simulated.memory.atomics import FLUSHED_ADD
-
             operation = FLUSHED_ADD
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
@@ -329,7 +327,7 @@ class Wave:
                 allocation.report(group, site, address, offset, [], self.checker)
             parts = [subset.take(value) for value in values] if subset else values
             index = offset.astype(np.intp) // dtype.itemsize
-            found = _ordered(group, allocation.typed(dtype), index, operation, parts, wanted)
+            found = apply_in_order(group, allocation.typed(dtype), index, operation, parts, wanted)
             if checker is not None:
                 checker.access_atomic(group, site, allocation, address, offset, *outcome(operation, found, parts))
             if subset is None:
@@ -340,14 +338,16 @@ class Wave:
     def _atomic_shared(
         self, lanes: Lanes, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
     ) -> Value:
+        from pytest_gpulab.devices.simulated.memory.atomics import apply_in_order
+
         memory = self.shared
         if dtype.itemsize <= 4:
-            view = memory.words.view(dtype).reshape(-1)
-            return _ordered(lanes, view, memory.index(address, lanes.column, dtype.itemsize), operation, values, wanted)
+            view, index = memory.words.view(dtype).reshape(-1), memory.index(address, lanes.column, dtype.itemsize)
+            return apply_in_order(lanes, view, index, operation, values, wanted)
         # the halves of a 64-bit word are in two rows: work on a copy with whole words
         copy = np.ascontiguousarray(memory.words.reshape(-1, 2, memory.columns).transpose(0, 2, 1)).view(dtype)
         index = (address >> address.dtype.type(3)).astype(np.intp) * memory.columns + lanes.column
-        found = _ordered(lanes, copy.reshape(-1), index, operation, values, wanted)
+        found = apply_in_order(lanes, copy.reshape(-1), index, operation, values, wanted)
         memory.words[:] = copy.view(np.uint32).transpose(0, 2, 1).reshape(memory.words.shape)
         return found
 
@@ -384,18 +384,3 @@ def _space_of(window: int) -> tuple[str, int]:
 def _indices(lanes: Lanes, part: Lanes) -> npt.NDArray[np.intp]:
     """Return the positions of a subset's lanes in the flattened shape of all lanes."""
     return lanes._index[part.position.ravel()]
-
-
-def _ordered(
-    lanes: Lanes, view: npt.NDArray[Any], index: Value, operation: str, values: list[Value], wanted: bool
-) -> Value:
-    """Apply an atomic in the order of blocks, then threads."""
-    from pytest_gpulab.devices.simulated.memory.atomics import apply
-
-    every = index, *values
-    if lanes.n > 1:
-        every = tuple(np.broadcast_to(value, lanes.shape) for value in every)
-    flat, *operands = (value.ravel(order="F") for value in every)
-    found = apply(view, flat, operation, operands, wanted)
-    no_result = np.zeros((), view.dtype)[()]
-    return no_result if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))

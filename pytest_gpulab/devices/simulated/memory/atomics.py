@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.arithmetic.halves import halves
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 
 Array = npt.NDArray[Any]
 FLUSHED_ADD = "add.ftz"
@@ -57,6 +58,17 @@ _STEPS: dict[str, Callable[..., int]] = {
 """Integer operations on Python's int. Additions are missing: they may overflow."""
 _UNORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
               "xor": np.bitwise_xor}  # fmt: skip
+
+
+def apply_in_order(lanes: Lanes, view: Array, index: Value, operation: str, values: list[Value], wanted: bool) -> Value:
+    """Apply an atomic in the order of blocks, then threads."""
+    every = index, *values
+    if lanes.n > 1:
+        every = tuple(np.broadcast_to(value, lanes.shape) for value in every)
+    flat, *operands = (value.ravel(order="F") for value in every)
+    found = apply(view, flat, operation, operands, wanted)
+    no_result = np.zeros((), view.dtype)[()]
+    return no_result if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))
 
 
 def apply(view: Array, index: Array, operation: str, operands: list[Array], returns: bool) -> Array | None:
