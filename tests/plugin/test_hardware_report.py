@@ -12,7 +12,7 @@ from pytest_gpulab.grading.tools.ncu import NO_PERMISSION
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.terminal.hardware import device_tables
 from pytest_gpulab.reports.terminal.sections import footnotes, sections
-from pytest_gpulab.reports.terminal.text import WIDTH
+from pytest_gpulab.reports.terminal.text import WIDTH, as_wide_as
 
 DETAILS = {"UUID": "GPU-1", "SMs": "132", "ECC": "n/a", "memory": "1 of 140 GiB in use"}
 PROVENANCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13.0", 7, "1", "0.1.0", "0" * 64, DETAILS)
@@ -89,6 +89,13 @@ def test_each_kernel_of_each_submission_has_a_row() -> None:
         "best: the block size with the highest occupancy, which need not be the fastest;",
         "achieved: estimated share of the warps that are resident on average.",
     ]
+
+
+def test_columns_that_are_left_out_have_no_note() -> None:
+    with as_wide_as(60):
+        table = shown(timed("class/a.cu", REDUCE, SCAN))["gpulab: sum, occupancy"]
+    assert table[0].split() == ["submission", "kernel", "block", "blocks", "warps", "limited", "by"]
+    assert table[-2:] == ["For sm_90.", "blocks, warps: resident per multiprocessor."]
 
 
 def test_local_memory_and_constants_are_listed_if_used() -> None:

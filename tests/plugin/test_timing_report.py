@@ -97,6 +97,14 @@ def test_the_cpu_time_is_shown_for_all_grades_if_one_has_it() -> None:
     assert [line.split()[-1] for line in titles(told, 1)["gpulab: sum, bandwidth"][2:5]] == ["35.1"] * 3
 
 
+def test_a_second_baseline_is_named_once() -> None:
+    measured = Measurement("2^26", 0.07, 0.65, 9.9, 4.3, True, baseline="blelloch.cu", peak_bandwidth_gb_s=4800.0)
+    told = book()
+    check = CheckResult("speedup[4.3x blelloch]", "speedup", "passed", 12.0, 12.0, (), measured)
+    told.add(result_properties(Grade("b.cu", "sum", (check,), PROVENANCE), 0), is_expected=False)
+    assert any(line.startswith("blelloch.cu  2^26 ") for line in titles(told, 1)["gpulab: sum, bandwidth"])
+
+
 def test_unknown_bandwidths_are_not_available() -> None:
     assert "gpulab: sum, bandwidth" not in titles(book(), 1)
     lines = titles(book(peak_bandwidth_gb_s=4800.0), 1)["gpulab: sum, bandwidth"]

@@ -37,10 +37,15 @@ _UNKNOWN = "n/a"
 _PREFIXES = {3: "k", 6: "M", 9: "G", 12: "T"}
 _Kernel = TypeVar("_Kernel", "KernelOccupancy", "KernelCounters")
 _NOTES = (
-    "blocks, warps: resident per multiprocessor; regs: per thread; shared: bytes per block;",
-    "best: the block size with the highest occupancy, which need not be the fastest;",
-    "achieved: estimated share of the warps that are resident on average.",
+    (
+        ("warps", "blocks, warps: resident per multiprocessor"),
+        ("regs", "regs: per thread"),
+        ("shared", "shared: bytes per block"),
+    ),
+    (("best", "best: the block size with the highest occupancy, which need not be the fastest"),),
+    (("achieved", "achieved: estimated share of the warps that are resident on average"),),
 )
+"""Lines of notes on columns."""
 
 
 def device_tables(grades: Sequence[Grade]) -> Iterator[tuple[str, list[str]]]:
@@ -70,9 +75,16 @@ def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
         for is_first, kernel in _numbered(kernels)
     ]
     more = [line for name, kernels in each for kernel in kernels for line in _more_memory(name, kernel)]
-    notes = [part for line in _NOTES for part in wrapped(line)]
     architectures = sorted({kernel.architecture for grade in grades for kernel in _kernels(grade)})
-    return [*laid_out(_HEADERS, rows), f"For {' and '.join(architectures)}.", *notes, *more] if rows else []
+    table = laid_out(_HEADERS, rows) if rows else []
+    return [*table, f"For {' and '.join(architectures)}.", *_notes(table[0]), *more] if rows else []
+
+
+def _notes(header: str) -> list[str]:
+    """Return the notes on the columns of a table's header."""
+    shown = ["; ".join(words for column, words in line if column in header.split()) for line in _NOTES]
+    lines = [line for line in shown if line]
+    return [part for line in lines for part in wrapped(f"{line}{'.' if line == lines[-1] else ';'}")]
 
 
 def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
@@ -97,8 +109,11 @@ def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
         (name, _abridged(launch.kernel), str(prod(launch.grid)), *(_sum(launch, names) for names in columns.values()))
         for name, launch in launches
     ]
-    legend = [line for column, counters in columns.items() for line in wrapped(f"{column}: {' + '.join(counters)}")]
-    return [*laid_out(("submission", "kernel", "blocks", *columns), rows), *legend] if columns else []
+    if not columns:
+        return []
+    table = laid_out(("submission", "kernel", "blocks", *columns), rows)
+    legend = (f"{column}: {' + '.join(counters)}" for column, counters in columns.items() if column in table[0].split())
+    return [*table, *(part for line in legend for part in wrapped(line))]
 
 
 def counter_notes(grades: Iterable[Grade]) -> list[str]:
