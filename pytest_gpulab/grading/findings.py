@@ -138,8 +138,9 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "Let the last block that arrives do the rest, or leave the rest to the next launch."),
     ("endless-loop", "a change that no thread makes", "Which thread makes this change? It must get there without "
      "waiting itself. A lock must be released, also in the last iteration."),
-    ("endless-loop", "nothing in this loop can end it", f"{HINTS['endless-loop']} If it waits for a flag of another "
-     "thread, declare the flag `volatile`: the compiler reads other variables once."),
+    ("endless-loop", "nothing in this loop can end it|this loop changes nothing",
+     f"{HINTS['endless-loop']} If it waits for a flag of another thread, declare the flag `volatile`: the "
+     "compiler reads other variables once."),
     ("endless-loop", "had not ended after", _TOO_SLOW),
     ("endless-loop", "ran too long", _TOO_SLOW),
 )  # fmt: skip

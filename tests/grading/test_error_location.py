@@ -133,6 +133,12 @@ def test_scattered_elements_have_no_pattern(seed: int) -> None:
         (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", error_location.IN_X),
         (Y_AXIS == 0, "only the first row", error_location.IN_Y),
         (
+            (X_AXIS < 3) | (Y_AXIS < 3),
+            "the first 3 columns, columns 0 to 2, and the first 3 rows, rows 0 to 2",
+            error_location.FIRST_EDGES,
+        ),
+        ((X_AXIS < 3) | (Y_AXIS >= 12), "the first 3 columns, columns 0 to 2, and the last 4 rows, from row 12 on", ""),
+        (
             (X_AXIS >= 8) | (Y_AXIS >= 8),
             "everything beyond the first block (8 x 8 elements)",
             error_location.BLOCK_LEFT_OUT,

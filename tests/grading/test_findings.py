@@ -331,6 +331,7 @@ HAZARDS = {
     "Invalid arguments: barrier 31; a block has the barriers 0 to 15": ("barrier", "operand of `bar.sync`"),
     "The kernel does not end: it waits for a change that no thread makes": ("endless-loop", "must be released"),
     "The kernel does not end: nothing in this loop can end it": ("endless-loop", "declare the flag `volatile`"),
+    "The kernel does not end: this loop changes nothing": ("endless-loop", "declare the flag `volatile`"),
     "It waits for a change that no thread makes, and the GPU holds 9 of its 20 blocks at once": (
         "endless-loop",
         "must not wait for all others",

@@ -70,6 +70,10 @@ FROM_INDEX_ON = (
 )
 LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
 LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
+FIRST_EDGES = (
+    "Usual cause: an index below 0 at the left and the upper edge. Is it tested, and can its type be negative? An "
+    "unsigned number wraps around."
+)
 IN_X = (
     "Usual cause: the x part of an index or of the bounds check, or the y part if rows and columns change places. Look "
     "at blockIdx, blockDim, threadIdx and the bound."
@@ -332,7 +336,9 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
         if tiling == of_one and right[0, 0] and is_beyond_an_edge:
             return Pattern(f"everything beyond the first block ({of_one[1]} x {of_one[0]} elements)", BLOCK_LEFT_OUT)
         below, beside = _along(Axis(~good_rows, None, "row")), _along(Axis(~good_columns, None, "column"))
-        return Pattern(f"{beside.what}, and {below.what}", LAST_COLUMNS) if below and beside else None
+        causes = {(False, False): LAST_COLUMNS, (True, True): FIRST_EDGES}  # is the first row, the first column wrong?
+        cause = causes.get((not good_rows[0], not good_columns[0]), "")
+        return Pattern(f"{beside.what}, and {below.what}", cause) if below and beside else None
     return _diagonal(right, tiling)
 
 
