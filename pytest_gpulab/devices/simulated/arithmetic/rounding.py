@@ -75,11 +75,13 @@ def _magnitudes(a: Value) -> Value:
 
 def _repaired(a: Value, b: Value, c: Value, rounded: Value, dropped: Value) -> Value:
     """Round again in the lanes where rounding twice may differ from rounding once."""
-    doubtful = dropped == _TIE
-    doubtful |= _magnitudes(rounded) <= _LARGEST_SUBNORMAL
-    a, b, c = (x if x.ndim == 0 else np.broadcast_to(x, rounded.shape)[doubtful] for x in (a, b, c))
     product = a * b
-    rounded[doubtful] = _sum_f32(product, c, product + c)
+    total = product + c
+    error = sum_error(product, c, total)
+    doubtful = error != 0  # elsewhere the sum is exact: it was rounded once
+    if doubtful.any():
+        doubtful &= (dropped == _TIE) | (_magnitudes(rounded) <= _LARGEST_SUBNORMAL)
+        rounded[doubtful] = odd(total[doubtful], error[doubtful]).astype(F4)
     return rounded
 
 
