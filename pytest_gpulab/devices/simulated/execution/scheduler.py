@@ -48,6 +48,7 @@ class Scheduler:
 
     Attributes:
         stalled: groups that spin until other threads write.
+        changes: count of steps that may have changed more than the registers of one group.
     """
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool = True) -> None:
@@ -62,7 +63,7 @@ class Scheduler:
         self.barriers = Barriers(self.wave)
         self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
         self.cycles = CycleDetector(len(self.steps))
-        self._iterations_without_end = 0
+        self.changes = self._iterations_without_end = 0
         # the running group, and the last one that began an iteration, for the finding of a missed deadline
         self._at: tuple[Group, int] | None = None
         self._loop: tuple[Group, int] | None = None
@@ -170,6 +171,7 @@ class Scheduler:
 
     def _pop(self) -> tuple[Group, int]:
         key = heapq.heappop(self.heap)
+        self.changes += 1
         return reconverge(self.ready.pop(key), self.steps[key[1]].live_in), key[1]
 
     # --- running --------------------------------------------------------------------------------------------
@@ -192,6 +194,7 @@ class Scheduler:
                 counters.step(block, group.lanes)
             value = step.run(wave, group)
             group.dirty |= step.writes
+            self.changes += step.changes
             following = self._follow(group, block, step, value)
             if following is None:
                 return

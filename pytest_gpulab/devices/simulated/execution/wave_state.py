@@ -30,6 +30,10 @@ class WaveState:
         """Return the registers of all other groups, and a hash of all memory and barriers."""
         return list(self._others()), self._memory()
 
+    def changes(self) -> int:
+        """Return the count of steps that may have changed more than the registers of one group."""
+        return self._of.changes
+
     def _others(self) -> Iterator[Threads]:
         for key in sorted(self._of.ready):
             for group in self._of.ready[key]:

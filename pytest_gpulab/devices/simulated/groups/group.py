@@ -174,10 +174,11 @@ class Union:
             self.indices = [self.lanes._index[part.position.ravel()] for part in parts]
 
     def _flat(self) -> Lanes:
-        position = np.concatenate([part.position.ravel() for part in self.parts])
-        position.sort(kind="stable")  # linear, because the parts are sorted
         wave = self.parts[0].wave
-        threads, columns = np.divmod(position, wave.columns)
+        here = np.zeros(wave.threads * wave.columns, np.bool_)
+        for part in self.parts:
+            here[part.position.ravel()] = True
+        threads, columns = np.divmod(np.flatnonzero(here), wave.columns)
         return Lanes(wave, threads, columns, True)
 
     def join(self, values: Sequence[Value]) -> Value:

@@ -196,7 +196,7 @@ class Lanes:
     @cached_property
     def _index(self) -> IndexArray:
         """The index in this set of each position of the wave; undefined for lanes outside of the set."""
-        index = np.zeros(self.wave.threads * self.wave.columns, np.intp)
+        index = np.empty(self.wave.threads * self.wave.columns, np.intp)
         index[self.position.ravel()] = np.arange(self.n)
         return index
 
@@ -213,6 +213,7 @@ class Lanes:
 
     def subset(self, where: npt.NDArray[np.bool_]) -> Subset:
         """Return the lanes where a mask is True; the mask has the shape of the lanes or broadcasts to it."""
+        where = _reduced(where)
         if where.shape[1] == 1 and (where.shape[0] == self.shape[0] or self.flat):
             rows = np.flatnonzero(where)
             columns = self.columns[rows] if self.flat else self.columns
@@ -231,6 +232,19 @@ class Lanes:
             return self.subset((of_threads & of_columns).reshape(-1, 1))
         rows, columns = np.flatnonzero(of_threads), np.flatnonzero(of_columns)
         return Subset(self.shape, Lanes(self.wave, self.threads[rows], self.columns[columns], False), rows, columns)
+
+
+def _reduced(where: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return a mask with one column if all its columns are equal, or one row if all its rows are."""
+    if 1 in where.shape:
+        return where
+    first = where[:, :1]
+    if np.array_equal(first[:, 0], where[:, -1]) and (where == first).all():
+        return first
+    first = where[:1]
+    if np.array_equal(first[0], where[-1]) and (where == first).all():
+        return first
+    return where
 
 
 def _changes(values: IndexArray) -> IndexArray:

@@ -10,7 +10,8 @@ only the first lane is woken once this has been seen a few times, until it does 
 A wave makes no progress if its whole state repeats, and its next steps depend on nothing else. The state is compared
 with an earlier one at the back edges of loops, as in Brent's algorithm for cycles. Most loops change a register of the
 group that executes them, so these registers are compared first. They are cheap to keep: values never change, so
-references suffice. The rest of the state is saved only after the registers have repeated.
+references suffice. The rest of the state is saved only after the registers have repeated, and only if something else
+can have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -136,11 +137,23 @@ class StalledGroups:
 
 
 class _SavedState:
-    """A saved state of a wave; `rest` is None until the registers have repeated."""
+    """A saved state of a wave; `rest` is None until the registers have repeated after other changes."""
 
-    def __init__(self, own: Threads) -> None:
-        self.own = own
+    def __init__(self, own: Threads, changes: int) -> None:
+        self.own, self.changes = own, changes
         self.rest: Rest | None = None
+        self.has_repeated = False
+
+    def is_repeated(self, state: State) -> bool:
+        """Return whether the state is the same again, given that the registers are."""
+        before, self.has_repeated = self.has_repeated, True
+        if self.changes == state.changes():
+            return before
+        if self.rest is None:
+            self.rest = state.rest()
+            return False
+        (others, memory), (others_now, memory_now) = self.rest, state.rest()
+        return memory == memory_now and len(others) == len(others_now) and all(map(_equal, others, others_now))
 
 
 class State(Protocol):
@@ -151,6 +164,9 @@ class State(Protocol):
 
     def rest(self) -> Rest:
         """Return the rest of the state."""
+
+    def changes(self) -> int:
+        """Return a number that stays the same while the rest of the state does."""
 
 
 class CycleDetector:
@@ -182,15 +198,9 @@ class CycleDetector:
         self._next_comparison[block] = iterations + 1 if iterations < last else 2 * start
         saved = self._saved.get(block)
         if iterations == start or saved is None:
-            self._saved[block] = _SavedState(state.own(group, block))
+            self._saved[block] = _SavedState(state.own(group, block), state.changes())
             return False
-        if not _equal(saved.own, state.own(group, block)):
-            return False
-        if saved.rest is None:
-            saved.rest = state.rest()
-            return False
-        (others, memory), (others_now, memory_now) = saved.rest, state.rest()
-        is_seen = memory == memory_now and len(others) == len(others_now) and all(map(_equal, others, others_now))
+        is_seen = _equal(saved.own, state.own(group, block)) and saved.is_repeated(state)
         if is_seen:  # restart the count: else each further group would need twice the iterations of the one before
             self._iterations[block], self._next_comparison[block] = 0, FIRST_COMPARISON
             del self._saved[block]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_gpulab.devices.protocol import SourceLine
-from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction
+from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, Sym
 from pytest_gpulab.devices.simulated.translation.control.graph import TENSOR_CORES, is_arrival, needs_cluster
 from pytest_gpulab.devices.simulated.translation.sites import Origins, Site, Targets, lines_reading, targets
 
@@ -165,6 +165,20 @@ def _is_for_all(barrier: Instruction) -> bool:
     return "arrive" not in barrier.op and len(barrier.operands) <= (3 if "red" in barrier.op else 1)
 
 
+_QUIET = {
+    "abs", "add", "and", "bfe", "bra", "cvt", "cvta", "div", "fence", "fma", "ld", "lop3", "mad", "max", "membar",
+    "min", "mov", "mul", "nanosleep", "neg", "not", "or", "rem", "selp", "setp", "shl", "shr", "sub", "xor",
+}  # fmt: skip
+"""Opcodes that change nothing but registers, by values in registers and memory."""
+_CLOCKS = ("%clock", "%globaltimer")
+
+
+def _is_quiet(statement: Instruction | Call) -> bool:
+    if not isinstance(statement, Instruction) or statement.op[0] not in _QUIET:
+        return False
+    return not any(isinstance(each, Sym) and each.name.startswith(_CLOCKS) for each in statement.operands)
+
+
 @dataclass
 class TranslatedBlock:
     """A basic block as a Python function.
@@ -195,6 +209,11 @@ class TranslatedBlock:
     statements: tuple[Instruction | Call, ...]
     barrier: Instruction | None
     result: tuple[int, str] | None
+
+    @cached_property
+    def changes(self) -> bool:
+        """True if it may change more than registers, or if its effect depends on more than registers and memory."""
+        return self.end not in ("goto", "branch") or not all(map(_is_quiet, self.statements))
 
     @property
     def is_maskless(self) -> bool:
