@@ -119,6 +119,7 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
     first.
     """
     from pytest_gpulab.grading.checks import checks_of
+    from pytest_gpulab.grading.grader import Grader
 
     results: list[CheckResult] = []
     shown: CheckResult | None = None
@@ -129,6 +130,8 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
                 is_counted = True
                 _say(f"so far: {_summary(results)}")
             results.append(grader.run(check))
+            if check.kind == "compile" and results[-1].verdict == "passed" and isinstance(grader, Grader):
+                grader.look_ahead()
             if shown is None and results[-1].verdict in NOT_PASSED:
                 shown = results[-1]
                 _say_failure(shown, file)

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 class DeviceError(Exception):
-    """The base class of the exceptions that a device raises."""
+    """The base class of the exceptions that a device raises; they can be pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[DeviceError], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> DeviceError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class CompileError(DeviceError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -117,8 +118,17 @@ class Grader(CheckGrader):
         """Return the rule of sizes that the limits left out; empty if there is none, or once `stopped` returns True."""
         return self._shrinker.rule(stopped) if self._shrinker is not None else ""
 
+    def look_ahead(self) -> None:
+        """Run cases in a second process from now on, if another core is free; the results are the same.
+
+        Call it after the check `compile`, and only on the simulated GPU.
+        """
+        if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1:
+            self._cases.look_ahead(visible_first(self._loaded.exercise.cases))
+
     def close(self) -> None:
-        """No-op: the caller owns the device."""
+        """End the second process, if there is one. The caller owns the device."""
+        self._cases.close()
 
     def record_failure(self, check: Check, found: Finding) -> None:
         """Record that a case, a benchmark or the compilation ended another process abnormally: it counts as failed."""

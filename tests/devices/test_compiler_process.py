@@ -37,6 +37,19 @@ def test_it_compiles_as_in_this_process(within: Sandbox | None) -> None:
     compiler.close()
 
 
+def test_a_forked_child_starts_its_own() -> None:
+    compiler = CompilerProcess(within=none(""))
+    with closing(compiler):
+        child = os.fork()
+        if not child:
+            try:
+                os._exit(not compiled(compiler, SMALL))
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert compiled(compiler, SMALL)
+
+
 def test_it_may_be_closed_twice_and_compiles_again() -> None:
     compiler = CompilerProcess()
     program = compiler._process

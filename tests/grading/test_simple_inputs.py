@@ -75,6 +75,8 @@ def test_only_sizes_like_those_of_the_cases_are_tried() -> None:
     assert tiles.candidates() == [32, 48, 64, 96, 160]
     (powers,) = axes_of([64, 256, 1024], [128])
     assert powers.candidates() == [64, 128, 256, 1024]
+    assert (tiles.between(48, 160), tiles.between(48, 64)) == (96, None)
+    assert (powers.between(64, 1024), powers.between(256, 512), any_size.between(1, 4)) == (512, None, 2)
 
 
 OWN = np.array([3, -5, 7, 1], np.int32)
@@ -116,6 +118,17 @@ def test_a_failing_input_is_reduced_to_the_elements_that_matter() -> None:
 def test_nothing_outside_of_the_bounds_is_tried() -> None:
     own = {"in": np.array([2.0, 3.0], np.float32)}
     assert simplified(own, {"in": (0.25, 4.0)}, lambda inputs: True)["in"].tolist() == [1.0, 1.0]
+
+
+def test_simplification_ends_with_its_budget() -> None:
+    tried: list[object] = []
+
+    def fails(inputs: Any) -> bool:
+        tried.append(inputs)
+        return False
+
+    own = {"in": np.arange(1, 1001)}
+    assert simplified(own, {"in": (0, 1000)}, fails, lambda: len(tried) == 3)["in"] is own["in"] and len(tried) == 3
 
 
 @pytest.mark.parametrize(

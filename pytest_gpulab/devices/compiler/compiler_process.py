@@ -157,7 +157,7 @@ class CompilerProcess:
         left_s = self._limits.all_variants_s - self._spent_s.get(request.text, 0.0)
         limit_s = max(1, min(self._limits.compile_s, int(left_s)))
         for _ in range(ATTEMPTS):
-            if self._process is None:
+            if self._process is None or not self._process.is_own:
                 self._process, _ = self._started()
             most_bytes = 2 * self._limits.output_bytes + _CHUNK_BYTES
             answer = self._process.ask(request._asdict() | {"limit_s": limit_s}, BUSY_FACTOR * limit_s, most_bytes)
@@ -223,7 +223,15 @@ class _Process:
                 start_new_session=True,
             )
             if_it_fails.pop_all()
+        self._owner = os.getpid()
         self._end = weakref.finalize(self, _end, self._popen, self._errors, folder)
+
+    @property
+    def is_own(self) -> bool:
+        """True if this process has started it: a forked child must neither use nor end its parent's."""
+        if self._owner != os.getpid():
+            self._end.detach()
+        return self._owner == os.getpid()
 
     def ask(self, request: dict[str, Any], limit_s: float, most_bytes: int) -> dict[str, Any] | None:
         """Send a request and return the answer; None if none came in time or it cannot be read."""

@@ -180,6 +180,10 @@ class Builds:
             self._made[variant_key(variant)] = made
             raise made from None
 
+    def has(self, variant: Variant) -> bool:
+        """Return whether a variant has been compiled, with success."""
+        return isinstance(self._made.get(variant_key(variant)), Build)
+
     def _fits_another(self, variant: Variant) -> bool:
         """Return whether the file can be graded as another variant, as a kernel for one type can."""
         variants = variants_of(self._loaded.exercise)

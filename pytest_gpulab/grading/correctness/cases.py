@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -46,6 +46,7 @@ from pytest_gpulab.grading.plans.replay import (
 from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TIME_LIMIT, TimeBudget, TimeLimits
 
 if TYPE_CHECKING:
+    from .ahead import FoundAhead
     from .blame import Blame
 
 MAX_PRINTED_CHARS = 4000
@@ -71,6 +72,9 @@ class CaseLimits:
     beside_a_gpu: bool = False
     smallest: Literal["all", "first", "none"] = "all"
 
+
+_Ahead: TypeAlias = "tuple[CaseOutcome, list[tuple[Plan, int]]]"
+"""An outcome of the second process; the plan and the number of runs so far, per pattern of a visible case."""
 
 USUAL = CaseLimits()
 BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
@@ -147,6 +151,41 @@ class CaseRuns:
         self._stopped: list[tuple[Case, Finding]] = []
         self._has_hung = False
         self._replayed: list[Replayed] = []  # of visible cases, per pattern
+        self._ahead: FoundAhead[_Ahead] | None = None
+
+    def look_ahead(self, cases: Iterable[Case]) -> None:
+        """Let a second process run these cases at the same time, from the last one to the first.
+
+        Only on the simulated GPU; all variants must be compiled. `close` ends the process.
+        """
+        from .ahead import FoundAhead
+
+        by_name = {case.name: case for case in cases if self._builds.has(case.variant)}
+        self._ahead = FoundAhead(list(by_name), lambda name: self._as_second_process(by_name[name]))
+
+    def _as_second_process(self, case: Case) -> _Ahead | None:
+        self._replayed.clear()
+        self._budget.begin()
+        outcome = self._run(case, self._builds.of(case.variant))
+        return None if self._has_hung else (outcome, [(plan, len(runs)) for _, plan, runs, _ in self._replayed])
+
+    def _found_ahead(self, case: Case) -> CaseOutcome | None:
+        """Return the second process's outcome, if it is the one that this process would find."""
+        found = None if self._ahead is None or self._has_hung else self._ahead.take(case.name)
+        if found is None:
+            return None
+        outcome, replayed = found
+        if self.with_rereads(outcome.findings) != outcome.findings:  # they name reads in earlier cases, too
+            return None
+        build = self._builds.of(case.variant)
+        self._replayed += [(case, plan, outcome.runs[:count], build) for plan, count in replayed]
+        return outcome
+
+    def close(self) -> None:
+        """End the second process, if there is one."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run each pattern of a case in every variation that may differ, up to the first error; return the outcome.
@@ -158,7 +197,7 @@ class CaseRuns:
         if case.name not in self._outcomes:
             self._budget.begin()
             # Only the runs of a case count, not the time of its build.
-            outcome = self._given_up() or self._run(case, build)
+            outcome = self._given_up() or self._found_ahead(case) or self._run(case, build)
             self._budget.begin()
             outcome = self._noted(case, outcome)
             self._outcomes[case.name] = self.blame.of_case(case, outcome) if outcome.verdict == "failed" else outcome
@@ -233,12 +272,18 @@ class CaseRuns:
         outcome = self._outcomes.get(case.name)
         return (outcome.pattern if outcome else "") or case.patterns[0]
 
-    def trial(self, case: Case, problem: Problem, build: Build, prepared: Prepared) -> CaseOutcome:
-        """Run a case's kernel on other data, and judge it as a case; the outputs are kept."""
+    def trial(
+        self, case: Case, problem: Problem, build: Build, prepared: Prepared, asks_for_luck: bool = True
+    ) -> CaseOutcome:
+        """Run a case's kernel on other data, and judge it as a case; the outputs are kept.
+
+        Args:
+            asks_for_luck: False to leave out the run that finds out whether a wrong result depends on luck.
+        """
         self._budget.begin()
         runs: list[Run] = []
         decoy = self._decoy(case, problem, prepared) if build.module.has_state else None
-        verdict, findings = self._run_pattern(build, prepared, decoy, runs)
+        verdict, findings = self._run_pattern(build, prepared, decoy, runs, asks_for_luck)
         source = build.source if self._is_simulated else None
         return CaseOutcome(verdict, _explained(findings, (), runs, source), tuple(runs))
 
@@ -285,7 +330,12 @@ class CaseRuns:
         return look_alike(prepared.inputs, others, rng)
 
     def _run_pattern(
-        self, build: Build, prepared: Prepared, decoy: Mapping[str, Array] | None, runs: list[Run]
+        self,
+        build: Build,
+        prepared: Prepared,
+        decoy: Mapping[str, Array] | None,
+        runs: list[Run],
+        asks_for_luck: bool = True,
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Run all replays of a pattern in the same arrays: a kernel that skips work on known pointers becomes wrong."""
         plan, arrays = prepared.plan, Arrays(self._device, prepared.plan)
@@ -302,7 +352,11 @@ class CaseRuns:
                 ):  # after a fault, a GPU runs nothing more
                     runs.append(run)
                     return judged(run, prepared, FIRST)
-            return self._repeated(prepared, partial(replayed, prepared.inputs), runs, not build.module.has_state)
+            again = partial(replayed, prepared.inputs)
+            verdict, findings = self._repeated(prepared, again, runs, not build.module.has_state)
+            if verdict != "passed" and asks_for_luck:
+                findings = self._on_luck(prepared, again, runs, findings)
+            return verdict, findings
         finally:
             arrays.free()
 
@@ -319,7 +373,7 @@ class CaseRuns:
         runs.append(first)
         verdict, findings = judged(first, prepared, FIRST)
         if verdict != "passed":
-            return verdict, self._on_luck(prepared, replayed, runs, findings)
+            return verdict, findings
         orders = _orders(first) if vary_order else ()
         again = (AGAIN,) if self._limits.again and not (_is_repeatable(first) and is_stateless) else ()
         for repetition in orders or again:

@@ -133,7 +133,7 @@ class Shrinker:
 
     def _search(self, case: Case, found: Finding, same: Same) -> SmallestInput | None:
         try:
-            search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same)
+            search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same, found.by_luck)
             trial = search.smallest()
             rule = "" if self._is_first or trial is None else search.rule(trial)
         except (BuildFailed, InstructorsMistake):
@@ -169,9 +169,16 @@ class _Search:
     stopped: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
-        self, loaded: LoadedExercise, builds: Builds, cases: CaseRuns, seed: int, case: Case, same: Same
+        self,
+        loaded: LoadedExercise,
+        builds: Builds,
+        cases: CaseRuns,
+        seed: int,
+        case: Case,
+        same: Same,
+        by_luck: bool = False,
     ) -> None:
-        self._case, self._same = case, same
+        self._case, self._same, self._by_luck = case, same, by_luck
         self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S))
         self._trials = Trials(loaded, builds, cases, seed, self._budget)
         self._is_mixable = loaded.exercise.mixable
@@ -251,11 +258,9 @@ class _Search:
     def _between(self, axis: int, passed: int, fails: int, changed: Callable[[int], Extents]) -> int:
         """Return a failing extent above one that passes, as if all above it failed."""
         while fails - passed > 1:
-            middle = (passed + fails) // 2
-            allowed = [n for n in range(passed + 1, fails) if self._axes[axis].allows(n)]
-            if not allowed or self._is_spent:
+            middle = self._axes[axis].between(passed, fails)
+            if middle is None or self._is_spent:
                 break
-            middle = min(allowed, key=lambda n: abs(n - middle))
             if self._at(changed(middle)) is not None:
                 fails = middle
             else:
@@ -309,7 +314,7 @@ class _Search:
         found = next((inputs for inputs in simple_inputs(own, bounds) if fails(inputs)), None)
         small = sum(values.size for values in own.values()) <= MAX_SIMPLIFIED
         if found is not None or small:
-            simplified(own if found is None else found, bounds, fails)
+            simplified(own if found is None else found, bounds, fails, lambda: self._is_spent)
         return self._shorter(best)
 
     def _shorter(self, trial: Trial) -> Trial:
@@ -347,7 +352,7 @@ class _Search:
         if work > MAX_SHARE:
             return None
         self._left -= work
-        trial = self._trials.run(self._case, problem, prepared)
+        trial = self._trials.run(self._case, problem, prepared, self._by_luck)
         return None if any(fault.code == TIME_LIMIT for fault in trial.outcome.faults) else trial
 
 

@@ -110,9 +110,9 @@ class Trials:
         expected = expected_of(self._loaded.exercise, problem, plan, inputs)
         return problem, replace(own, inputs=inputs, expected=expected, known=tuple)
 
-    def run(self, case: Case, problem: Problem, prepared: Prepared) -> Trial:
-        """Run a trial."""
-        outcome = self._cases.trial(case, problem, self.build(case), prepared)
+    def run(self, case: Case, problem: Problem, prepared: Prepared, asks_for_luck: bool = True) -> Trial:
+        """Run a trial; see `CaseRuns.trial`."""
+        outcome = self._cases.trial(case, problem, self.build(case), prepared, asks_for_luck)
         return Trial(case, problem, prepared, outcome, self.names(case))
 
     def names(self, case: Case) -> tuple[str, ...]:

@@ -89,7 +89,10 @@ def _is_within(values: Array, bounds: tuple[Any, Any] | None) -> bool:
 
 
 def simplified(
-    inputs: Mapping[str, Array], bounds: Bounds, fails: Callable[[Mapping[str, Array]], bool]
+    inputs: Mapping[str, Array],
+    bounds: Bounds,
+    fails: Callable[[Mapping[str, Array]], bool],
+    ends: Callable[[], bool] = lambda: False,
 ) -> dict[str, Array]:
     """Return failing inputs with as many zeros as possible, and then ones; ever smaller parts are replaced.
 
@@ -97,6 +100,7 @@ def simplified(
         inputs: contents that fail.
         bounds: as for `simple_inputs`.
         fails: runs other contents, and returns whether they fail in the same way.
+        ends: returns True once no more contents can be run.
 
     The method is delta debugging (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002).
     """
@@ -104,6 +108,8 @@ def simplified(
     for simple in (0, 1):
         for name in best:
             for part in _parts(best[name].size):
+                if ends():
+                    return best
                 changed = _replaced(best[name], part, simple)
                 if changed is None or not _is_within(np.array(simple), bounds.get(name)):
                     continue

@@ -53,6 +53,12 @@ class Axis:
             return False
         return self.lowest <= extent <= max(self.known) and extent % math.gcd(*self.known) == 0
 
+    def between(self, low: int, high: int) -> int | None:
+        """Return the allowed extent nearest to the middle of two others, or None if none is between them."""
+        middle = (low + high) // 2
+        outwards = (extent for off in range(high - low) for extent in (middle - off, middle + off))
+        return next((extent for extent in outwards if low < extent < high and self.allows(extent)), None)
+
     def candidates(self) -> list[int]:
         """Return the extents to try, ascending."""
         around = {edge * k + off for edge in (WARP, *self.edges) for k in (1, 2, 3) for off in (-1, 0, 1)}
