@@ -24,6 +24,7 @@ from pytest_gpulab.devices.errors import (
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness.ahead import FoundAhead
+from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 
@@ -83,7 +84,8 @@ def test_errors_of_devices_pass_between_processes(error: DeviceError) -> None:
 
 def results_of(path: Path, exercise: str, is_ahead: bool) -> list[CheckResult]:
     loaded, device = Catalogue(ROOT / "exercises").load(exercise), open_device("sim")[0]
-    with closing(Grader(loaded, path, device, seed=1)) as grader:
+    limits = CaseLimits(smallest="none")  # this process searches, whatever the second one does
+    with closing(Grader(loaded, path, device, seed=1, limits=limits)) as grader:
         return list(_results(grader, is_ahead))
 
 
