@@ -29,9 +29,11 @@ LOCKS = {
     "while (*turn != t); CRITICAL *turn = t + 1;",
     "one thread per block": "if (threadIdx.x == 0) { while (atomicCAS(&lock, 0, 1)); CRITICAL RELEASE }",
 }
+VOLATILE_RELEASE = LOCKS["compare and swap"].replace("RELEASE", "*(volatile int *)&lock = 0;")
 MISTAKES = {
     "no fences": LOCKS["exchange"].replace("CRITICAL", "*counter += 1;"),
     "no fence before the release": LOCKS["compare and swap"].replace("CRITICAL", "__threadfence(); *counter += 1;"),
+    "volatile release without fences": VOLATILE_RELEASE.replace("CRITICAL", "*counter += 1;"),
     "plain release": LOCKS["exchange"].replace("RELEASE", "lock = 0;"),
     "reads outside": LOCKS["compare and swap"] + "if (*counter == 7) lock = 0;",
     "no lock": "atomicCAS(&lock, 0, 1); CRITICAL RELEASE",
@@ -59,6 +61,10 @@ def test_a_correct_lock_has_no_race_and_few_records(run: Run, monkeypatch: pytes
     profile = watched(run, body)
     assert (profile.hazards, profile.unchecked) == ((), ())
     assert 0 < max(kept.values()) < 10 * 192  # and not the square
+
+
+def test_a_volatile_release_has_no_race_even_within_a_warp(run: Run) -> None:
+    assert watched(run, VOLATILE_RELEASE).hazards == ()
 
 
 @pytest.mark.parametrize("body", MISTAKES.values(), ids=MISTAKES.keys())

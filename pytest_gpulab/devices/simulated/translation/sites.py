@@ -78,7 +78,7 @@ class Site:
         returns: True if the old value of an atomic is used.
         kind: kind of an atomic, see `atomic_kind`, or `MBARRIER`; empty for loads and stores.
         is_guess: True if an `atomicCAS` checks the loaded value; see `loads.guesses`.
-        is_awaited: True if the loaded value decides whether its loop continues; see `loads.awaited`.
+        is_awaited: True if the value that it reads decides whether its loop continues; see `loads.awaited`.
     """
 
     space: str

@@ -76,7 +76,8 @@ class InterBlockRaceDetector:
         self._accesses, self._lanes, self._limit = [], 0, MAX_LANES
         fences = self.reporter.fences
         for accesses in by_memory.values():
-            if any(access.site.modifies for access in accesses) and not _apart(accesses):
+            kinds = {access.site.access for access in accesses}
+            if kinds not in ({"read"}, {"atomic"}) and not _apart(accesses):
                 if fences is None:
                     self._check(accesses)
                     continue

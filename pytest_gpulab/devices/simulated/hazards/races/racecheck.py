@@ -167,14 +167,13 @@ class Racecheck:
 
     def _check(self, events: list[Event]) -> None:
         by_memory: dict[Allocation | None, list[tuple[int, MemoryAccess]]] = defaultdict(list)
-        changed: set[Allocation | None] = set()
+        kinds: dict[Allocation | None, set[str]] = defaultdict(set)
         for position, event in enumerate(events):
             if isinstance(event, MemoryAccess):
                 by_memory[event.memory].append((position, event))
-                if event.site.modifies:
-                    changed.add(event.memory)
+                kinds[event.memory].add(event.site.access)
         for memory in by_memory:
-            if memory in changed and not self.reporter.is_saturated:
+            if kinds[memory] not in ({"read"}, {"atomic"}) and not self.reporter.is_saturated:
                 self._check_memory(memory, by_memory[memory], events)
 
     def _check_memory(

@@ -56,7 +56,7 @@ def guesses(blocks: Sequence[Block]) -> frozenset[int]:
 
 
 def awaited(blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the strong loads, by number, with values that decide whether their loop continues."""
+    """Return the strong loads and the atomics, by number, with values that decide whether their loop continues."""
     found: set[int] = set()
     for i, block in enumerate(blocks):
         if block.spins:
@@ -188,7 +188,7 @@ def _unit(load: Instruction, at_line: int) -> int | None:
 
 
 def _deciding_loads(loop: Sequence[Block]) -> set[int]:
-    """Return the strong loads of a loop that its branches depend on."""
+    """Return the strong loads and the atomics of a loop that its branches depend on."""
     statements = [s for s in _instructions(loop) if s.op[0] != "bra"]
     relevant = {block.last.guard[0].name for block in loop if block.last is not None and block.last.guard is not None}
     found: set[int] = set()
@@ -200,7 +200,9 @@ def _deciding_loads(loop: Sequence[Block]) -> set[int]:
                 continue
             if statement.op[0] == "ld":
                 found |= {statement.number} if ordering("read", statement.op)[0] != "weak" else set()
-            elif statement.op[0] != "atom":
+            elif statement.op[0] == "atom":
+                found.add(statement.number)
+            else:
                 more.update(read)
         if more == relevant:
             return found
