@@ -84,6 +84,20 @@ def test_grades_that_cannot_be_stored_have_their_own_exit_code(course: Course, m
     assert course.grade("--gpulab-submissions=submissions").ret == 11
 
 
+def test_a_kernel_is_not_acquitted_by_an_explanation_that_raises(course: Course) -> None:
+    written(
+        course,
+        RIGHT.replace("safe=", "mistakes=lambda problem, inputs: 1 / 0, safe="),
+        submission=SUBMISSION.replace("+ y", "- y"),
+    )
+    result = course.grade("submissions/ann/saxpy.cu::correct[n=1023]")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*The exercise's own `mistakes` is wrong: division by zero*", "*A result of your kernel*"]
+    )
+    result.stdout.no_fnmatch_line("*not at fault*")
+
+
 def test_a_loop_without_an_end_in_an_exercise_is_no_loop_of_the_student(course: Course) -> None:
     looping = SAXPY.replace("def reference(problem, inputs):", "def reference(problem, inputs):\n    while True: pass")
     assert looping != SAXPY

@@ -26,6 +26,7 @@ from pytest_gpulab.grading.time_limits import OWN_CODE
 Array = npt.NDArray[Any]
 
 PACKAGE = Path(__file__).parents[2]
+WRONG_TOO = "A result of your kernel is wrong, too. Please tell your instructor."  # only then `mistakes` is called
 LOOK_ALIKE_SHARE = 16  # a look-alike differs in one of this number of elements
 
 
@@ -303,8 +304,9 @@ def instructors_code(what: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         is_named = isinstance(error, KeyError | SystemExit) or not str(error)
         text = f"{type(error).__name__}: {error}" if is_named else "; ".join(str(error).splitlines())
+        hint = WRONG_TOO if what == "mistakes" else None
         what = f"The exercise's own `{what}` is wrong: {text}"
-        raise InstructorsMistake(finding(EXERCISES_MISTAKE, what, evidence=_traceback(error))) from error
+        raise InstructorsMistake(finding(EXERCISES_MISTAKE, what, evidence=_traceback(error), hint=hint)) from error
 
 
 def _traceback(error: BaseException) -> list[str]:
