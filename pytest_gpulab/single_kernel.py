@@ -8,7 +8,8 @@ that many times as many elements, or rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,14 +91,14 @@ def single_kernel(
     The points that `uses` and `speed` leave are for correctness: 2.5 for each kind of hazard, the rest for the cases.
 
     Raises:
-        ExerciseError: both `values` and `patterns` are given; and as `Exercise`.
+        ExerciseError: an argument is wrong; and as `Exercise`.
     """
-    if values is not None and patterns is not None:
-        raise ExerciseError("`patterns` are those of `numerics.fill`, which `values` replaces: give one of them")
-    own = values if isinstance(values, Mapping) else ("random",)
-    tried = tuple(own if values is not None else patterns or ("random", "needle"))
     output = output if isinstance(output, Output) else Output(output)
     made = _SingleKernel(kernel, inputs, output, reference, tolerance, dimensions, values)
+    if found := [*_problems(made, speed, uses), *_of_patterns(values, patterns), *_of_tunables(made, more)]:
+        raise ExerciseError("\n".join(f"single_kernel: {problem}" for problem in found))
+    own = values if isinstance(values, Mapping) else ("random",)
+    tried = tuple(own if values is not None else patterns or ("random", "needle"))
     defaults: dict[str, Any] = {
         "cases": _cases(dimensions, _left(speed, uses), tried),
         "safe": SAFE,
@@ -130,9 +131,13 @@ class _SingleKernel:
     def plan(self, problem: Problem) -> Plan:
         """Return the plan: one launch with a thread per element."""
         extents, block = _extents(problem.size), tuple(problem.tunables[name] for name in self.tunables)
+        if len(extents) != self.dimensions:
+            what = f"the size {problem.size!r} has {len(extents)} extents, but `dimensions` is {self.dimensions}"
+            raise ExerciseError(what)
         covered = (*block[:-1], block[-1] * _items(problem.tunables))
         shape, out = extents[::-1], self.output
-        out_shape = shape if out.shape is None else out.shape(*extents)
+        with _called_as("shape(n)" if self.dimensions == 1 else "shape(width, height)"):
+            out_shape = shape if out.shape is None else out.shape(*extents)
         buffers = [Buffer(name, "input", dtype, shape) for name, dtype in self.inputs.items()]
         buffers.append(Buffer("out", "output", out.dtype, out_shape, zeroed=out.zeroed))
         grid = tuple(-(-extent // elements) for extent, elements in zip(extents, covered, strict=True))
@@ -143,17 +148,67 @@ class _SingleKernel:
         """Return the inputs' contents."""
         shape = _extents(problem.size)[::-1]
         own = self.values[pattern] if isinstance(self.values, Mapping) else self.values
-        return {name: _values(own, pattern, shape, dtype, rng) for name, dtype in self.inputs.items()}
+        with _called_as("values(rng, shape)"):
+            return {name: _values(own, pattern, shape, dtype, rng) for name, dtype in self.inputs.items()}
 
     def expected(self, problem: Problem, arrays: Mapping[str, Array]) -> Expected:
         """Return the reference and its tolerance."""
         given = [_exact(arrays[name]) for name in self.inputs]
-        allowed = self.tolerance(*given) if callable(self.tolerance) else self.tolerance
-        return Expected({"out": self.reference(*given)}, {"out": allowed})
+        names = ", ".join(self.inputs)
+        with _called_as(f"tolerance({names})"):
+            allowed = self.tolerance(*given) if callable(self.tolerance) else self.tolerance
+        with _called_as(f"reference({names})"):
+            return Expected({"out": self.reference(*given)}, {"out": allowed})
 
     def least_bytes(self, problem: Problem) -> int:
         """Return the bytes of all arrays."""
         return sum(buffer.nbytes for buffer in self.plan(problem).buffers)
+
+
+@contextmanager
+def _called_as(call: str) -> Iterator[None]:
+    """Add the call to an error of types: the parameters of an instructor's function may be wrong."""
+    try:
+        yield
+    except (TypeError, AttributeError) as error:
+        vars(error)["__notes__"] = [f"It is called as {call}."]  # as `add_note`, which Python 3.10 lacks
+        raise
+
+
+def _problems(made: _SingleKernel, speed: Any, uses: Any) -> Iterator[str]:
+    """Yield arguments that the defaults cannot be made from."""
+    if made.dimensions not in (1, 2):
+        yield f"`dimensions` must be 1 or 2, but is {made.dimensions!r}"
+    if not isinstance(made.inputs, Mapping):
+        yield f"`inputs` must be a mapping of names to dtypes, but is {made.inputs!r}"
+    elif "out" in made.inputs:
+        yield "`inputs` has 'out', which is the output's name"
+    is_list = isinstance(uses, Sequence) and all(isinstance(check, UsesCheck) for check in uses)
+    if not is_list:
+        yield f"`uses` must be a list of UsesCheck, but is {uses!r}"
+    if not isinstance(speed, Mapping):
+        yield f"`speed` must be a mapping of speedups to points, but is {speed!r}"
+    elif is_list and (left := _left(speed, uses)) < 0:
+        yield f"`speed` and `uses` leave {left:g} points for the cases"
+    values = made.values.values() if isinstance(made.values, Mapping) else [made.values]
+    functions = [("`reference`", made.reference), ("`shape` of Output", made.output.shape)]
+    for name, value in (*functions, *(("`values`", value) for value in values)):
+        if not callable(value) and (value is not None or name == "`reference`"):
+            yield f"{name} must be a function, but is {value!r}"
+
+
+def _of_patterns(values: object, patterns: object) -> Iterator[str]:
+    if values is not None and patterns is not None:
+        yield "`patterns` are those of `numerics.fill`, which `values` replaces: give one of them"
+    if isinstance(patterns, str):
+        yield f"`patterns` must be a list of texts, but is {patterns!r}"
+
+
+def _of_tunables(made: _SingleKernel, more: Mapping[str, Any]) -> Iterator[str]:
+    given = {getattr(tunable, "name", "") for tunable in more.get("tunables", ())}
+    for name in made.tunables if "tunables" in more else ():
+        if name not in given:
+            yield f"`tunables` lacks {name}, the block's extent"
 
 
 def _items(tunables: Mapping[str, int]) -> int:
@@ -180,7 +235,7 @@ def _values(
     rng: np.random.Generator,
 ) -> Array:
     if values is not None:
-        return values(rng, shape).astype(dtype)
+        return np.asarray(values(rng, shape)).astype(dtype)
     return numerics.fill(pattern, int(np.prod(shape)), dtype, rng).reshape(shape)
 
 

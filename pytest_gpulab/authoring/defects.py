@@ -112,6 +112,8 @@ def of_finding(found: Finding, where: str) -> Defect:
 
 def _signature(found: Finding) -> str:
     """Return the parameters of the exercise's function that raised an error of types; empty for another error."""
+    if found.evidence and found.evidence[-1].startswith("It is called as "):
+        return found.evidence[-1]
     name = found.what.partition("`")[2].partition("`")[0]
     is_of_types = bool(found.evidence) and found.evidence[-1].startswith(("TypeError", "AttributeError"))
     return f"It is called as {name}({PARAMETERS[name]})." if is_of_types and name in PARAMETERS else ""

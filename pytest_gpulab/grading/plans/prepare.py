@@ -73,10 +73,10 @@ def known_mistakes(
     with instructors_code("mistakes"):
         made = exercise.mistakes(problem, inputs)
         if not isinstance(made, Sequence) or not all(isinstance(known, KnownMistake) for known in made):
-            raise ExerciseError(f"{_place(exercise.mistakes)}: it must return KnownMistakes in a list or tuple")
+            raise ExerciseError(_at(exercise.mistakes, "it must return KnownMistakes in a list or tuple"))
         for name, values in ((name, values) for known in made for name, values in known.values.items()):
             if found := _unlike_buffer(plan, name, np.shape(values)):
-                raise ExerciseError(f"{_place(exercise.mistakes)}: {found}")
+                raise ExerciseError(_at(exercise.mistakes, found))
     return made
 
 
@@ -133,7 +133,7 @@ def make_plan(exercise: Exercise, problem: Problem) -> Plan:
     with instructors_code("plan"):
         plan = exercise.plan(problem)
         if not isinstance(plan, Plan):
-            raise ExerciseError(f"{_place(exercise.plan)}: it must return a Plan, but returns {_kind(plan)}")
+            raise ExerciseError(_at(exercise.plan, f"it must return a Plan, but returns {_kind(plan)}"))
         return plan
 
 
@@ -148,14 +148,14 @@ def make_inputs(
     with instructors_code("inputs"):
         made = exercise.inputs(problem, pattern, rng)
         if not isinstance(made, Mapping):
-            place = _place(exercise.inputs)
-            raise ExerciseError(f"{place}: it must return arrays by buffer, {{name: array}}, but returns {_kind(made)}")
+            what = f"it must return arrays by buffer, {{name: array}}, but returns {_kind(made)}"
+            raise ExerciseError(_at(exercise.inputs, what))
         inputs = {}
         for buffer in plan.buffers:
             if buffer.role == "input":
                 inputs[buffer.name] = _pristine(made, buffer.name, np.dtype(buffer.dtype), buffer.shape)
         if unknown := sorted(map(str, set(made) - set(inputs))):
-            raise ExerciseError(f"{_place(exercise.inputs)}: no input buffer is called {unknown[0]!r}")
+            raise ExerciseError(_at(exercise.inputs, f"no input buffer is called {unknown[0]!r}"))
         return inputs
 
 
@@ -203,14 +203,14 @@ def check_expected(
         ExerciseError: they cannot; names the function, the error and the fix.
     """
     if not isinstance(expected, Expected):
-        raise ExerciseError(f"{_place(function)}: it must return Expected, but returns {_kind(expected)}")
+        raise ExerciseError(_at(function, f"it must return Expected, but returns {_kind(expected)}"))
     problem = (
         _not_mappings(expected)
         or _wrong_values(shapes, expected.values)
         or _wrong_tolerance(shapes, expected.tolerance)
     )
     if problem:
-        raise ExerciseError(f"{_place(function)}: {problem}")
+        raise ExerciseError(_at(function, problem))
 
 
 def _kind(value: object) -> str:
@@ -269,9 +269,11 @@ def _wrong_tolerance(shapes: Mapping[str, tuple[int, ...]], tolerance: Mapping[s
     return ""
 
 
-def _place(function: Callable[..., object]) -> str:
+def _at(function: Callable[..., object], problem: str) -> str:
+    """Return a problem after the place of the instructor's function, if it is not one of this package."""
     code = getattr(function, "__code__", None)
-    return f"{code.co_filename}, line {code.co_firstlineno}" if code else repr(function)
+    is_own = code is not None and not Path(code.co_filename).is_relative_to(PACKAGE)
+    return f"{code.co_filename}, line {code.co_firstlineno}: {problem}" if code and is_own else problem
 
 
 def rng_for(seed: int, *key: str) -> np.random.Generator:
@@ -314,4 +316,5 @@ def _traceback(error: BaseException) -> list[str]:
     described = traceback.TracebackException.from_exception(error)
     own = [frame for frame in described.stack if not Path(frame.filename).is_relative_to(PACKAGE)]
     described.stack = traceback.StackSummary.from_list(own or described.stack)
-    return "".join(described.format()).splitlines()
+    lines, notes = "".join(described.format()).splitlines(), getattr(error, "__notes__", [])
+    return lines if lines[-len(notes) :] == notes else [*lines, *notes]  # Python 3.10 leaves them out
