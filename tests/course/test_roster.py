@@ -52,6 +52,11 @@ def test_tables_of_usual_kinds_are_read(tmp_path: Path, contents: str | bytes) -
     assert roster(tmp_path, contents).students == (ADA, BOB)
 
 
+def test_a_student_without_the_usual_id_has_the_next_one(tmp_path: Path) -> None:
+    known = roster(tmp_path, "First Name,Last Name,SID,Email\nAda,Lovelace,17,\nBob,Dylan,,18\n")
+    assert known.students == (ADA, BOB)
+
+
 def test_a_separator_inside_quotes_parts_nothing(tmp_path: Path) -> None:
     assert roster(tmp_path, 'id;"name"\n17;"Lovelace; Ada"\n').students == (Student("17", "Lovelace; Ada"),)
 

@@ -211,13 +211,15 @@ def _row(line: int, cells: list[str], columns: Mapping[str, int], aliases: Seque
         raise TableMistake(f"{len(cells)} cells for {width} columns; quote cells that contain a separator")
     by_kind = {kind: cells[at] for kind, at in columns.items() if at < len(cells)}
     name = by_kind.get("name") or f"{by_kind.get('first', '')} {by_kind.get('last', '')}".strip()
-    student, folder = Student(by_kind.get("id", ""), name), by_kind.get("folder", "")
+    others = [cells[at] for at in aliases if at < len(cells)]
+    own = next(filter(None, (by_kind.get("id", ""), *others)), "")  # platforms leave single cells empty
+    student, folder = Student(own, name), by_kind.get("folder", "")
     if not student.id:
         raise TableMistake("the id is missing")
     for text in (student.id, student.name, folder):
         if fault_of_name(text) or printable(text) != text:
             raise TableMistake(f"{printable(text[:80])}: too long, or with unprintable characters")
-    return _Row(student, folder, line, tuple(cells[at] for at in aliases if at < len(cells)))
+    return _Row(student, folder, line, tuple(others))
 
 
 def _note_line(row: _Row, lines: dict[tuple[str, str], int]) -> None:
