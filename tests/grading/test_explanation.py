@@ -203,6 +203,13 @@ def test_smaller_blocks_that_fail_in_another_line_are_not_drawn(tmp_path: Path) 
     assert race in marks_of(found) and not any(figure.has_race for figure in found.figures)
 
 
+def test_marks_that_differ_in_numbers_are_one_line() -> None:
+    (figure,) = draw("tests/wrong/reduction/missing_barrier.cu").figures
+    lines = [words for row in range(len(figure.rows)) for words in figure.mistakes(row)]
+    assert "thread 0 reads tile[32] before any thread has written it (and 31 more)" in lines
+    assert len(lines) < len(figure.marks) / 10
+
+
 def test_a_shared_variable_has_its_name_and_one_mark_per_race(tmp_path: Path) -> None:
     races = [what for what in marks_of(draw_text(ACCUMULATOR, "reduction", tmp_path)) if what.startswith("race")]
     assert races == ["race of threads 0 and 1 on acc: no barrier between accesses in line 11"]
@@ -275,6 +282,21 @@ def test_values_of_a_loop_variable(head: str, values: tuple[int, ...] | None) ->
 def test_macros_are_constants_of_loops() -> None:
     (loop,) = loops_of("#define N (2 * BLOCK)  // of a tree\nfor (int d = N >> 1; d > 0; d >>= 1) {}", {"BLOCK": 4})
     assert loop.values == (4, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "values"),
+    [
+        ("int i = blockDim.x / 2;\nwhile (i != 0) {\n  sync();\n  i /= 2;\n}", (4, 2, 1)),
+        ("unsigned s = 1; while (s < blockDim.x) { if (t % s) { a[t] += a[t + s]; } s <<= 1; }", (1, 2, 4)),
+        ("int i = 3; while (i > 0) { --i; }", (3, 2, 1)),
+        ("int i = 3; while (i > 0) { i--; if (x) i--; }", None),  # two updates
+        ("int i = start(); while (i > 0) { i /= 2; }", None),
+        ("while (flag == 0) { k++; }", None),
+    ],
+)
+def test_values_of_the_variable_of_a_while_loop(code: str, values: tuple[int, ...] | None) -> None:
+    assert [loop.values for loop in loops_of(code, {"blockDim.x": 8})] == ([] if values is None else [values])
 
 
 def test_an_endless_loop_head_ends() -> None:

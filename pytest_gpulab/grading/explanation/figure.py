@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -61,6 +62,14 @@ class Figure:
     def has_race(self) -> bool:
         """True if a race is marked."""
         return any(mark.what.startswith(RACE) for mark in self.marks)
+
+    def mistakes(self, row: int) -> list[str]:
+        """Return the marks of a row in words, those that differ in numbers only as one line."""
+        alike: dict[str, list[str]] = {}
+        for mark in self.marks:
+            if mark.row == row:
+                alike.setdefault(re.sub(r"\d+", "", mark.what), []).append(mark.what)
+        return [first + (f" (and {len(more)} more)" if more else "") for first, *more in alike.values()]
 
     def active(self, row: Row) -> str:
         """Return the line of a row and how many threads write, in words."""

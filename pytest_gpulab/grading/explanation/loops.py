@@ -1,7 +1,8 @@
 """Values of the loop variables of a kernel, read from its source where they are simple.
 
 A loop such as `for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2)` has the values 128, 64, ..., 1 for
-blocks of 256 threads. Loops with other names or calls in their heads are left out.
+blocks of 256 threads. So has a `while` loop with one such update in its body. Loops with other names or calls are left
+out.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 MAX_ITERATIONS = 64
 _FOR = re.compile(r"\bfor\s*\(\s*(?:[\w\s]*\s)?(\w+)\s*=\s*([^;,]+);([^;]+);([^;{}]+?)\)\s*(?=[{\w#\n])")
+_WHILE = re.compile(r"\bwhile\s*\(([^(){};]+)\)\s*\{")
 _CONSTANT = re.compile(
     r"\bconst(?:expr)?\s+(?:\w+\s+)?\w+\s+(\w+)\s*=\s*([^;]+);|^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^/\n]+)", re.M
 )
@@ -31,6 +33,10 @@ _OPERATORS: Mapping[type, Callable[..., Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.NotEq: operator.ne,
     ast.Eq: operator.eq, ast.USub: operator.neg,
 }  # fmt: skip
+
+
+Head = tuple[re.Match[str], str, str, str, str]
+"""The match of a loop's head, its variable, the first value, the condition, the update."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,7 @@ def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
     """
     known = with_constants(source, known)
     found = []
-    for match in _FOR.finditer(source):
-        name, first, condition, update = (group.strip() for group in match.groups())
+    for match, name, first, condition, update in (*_fors(source), *_whiles(source)):
         try:
             values = _values(name, first, condition, update, dict(known))
         except (ValueError, SyntaxError, KeyError, ArithmeticError):
@@ -67,7 +72,24 @@ def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
         begin = source.count("\n", 0, match.start()) + 1
         end = source.count("\n", 0, _end(source, match.end())) + 1
         found.append(Loop(begin, end, name, values))
-    return found
+    return sorted(found, key=lambda loop: loop.first)
+
+
+def _fors(source: str) -> Iterator[Head]:
+    for match in _FOR.finditer(source):
+        yield match, match[1], match[2], match[3].strip(), match[4].strip()
+
+
+def _whiles(source: str) -> Iterator[Head]:
+    """Yield the `while` loops with a variable that their body changes once."""
+    for match in _WHILE.finditer(source):
+        body = source[match.end() : _end(source, match.end() - 1)]
+        for name in dict.fromkeys(re.findall(r"[a-zA-Z_]\w*", match[1])):
+            first = re.findall(rf"\b{name}\s*=\s*([^;,=]+)[;,]", source[: match.start()])
+            changes = rf"(?:\+\+|--)\s*{name}\b|\b{name}\s*(?:\+\+|--|(?:[-+*/]|<<|>>)?=(?!=)[^;]*)"
+            updates = re.findall(changes, body)
+            if first and len(updates) == 1:
+                yield match, name, first[-1], match[1], updates[0].strip()
 
 
 def with_constants(source: str, known: Mapping[str, int]) -> dict[str, int]:

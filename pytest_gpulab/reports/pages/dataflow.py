@@ -93,7 +93,7 @@ class _Layout:
             yield from self._arrow(arrow, number)
         if row.unordered is not None and figure.has_race:  # above the arrows
             a, b = row.unordered
-            yield f'<text class="bad-text" x="4" y="{top - 9}">no barrier here: threads {a} and {b}</text>'
+            yield f'<text class="bad-text" x="4" y="{top - 9}">no barrier: threads {a}, {b}</text>'
         bad = {mark.index: mark.what for mark in self._marks.get(number, ())}
         for index in self._columns[id(row.array)]:
             yield from self._cell(row, number, index, bad.get(index, ""))

@@ -111,9 +111,11 @@ def summary_lines(figures: Sequence[Figure]) -> list[str]:
     found: list[str] = []
     for figure in figures:
         found.append(figure.title)
+        if not figure.rows:
+            found.append("  no thread of the block uses an array")
         for number, (row, caption) in enumerate(zip(figure.rows, figure.captions, strict=True)):
             found.append(f"  {caption}: {figure.active(row)}")
-            found += [f"    ! {mark.what}" for mark in figure.marks if mark.row == number][:2]
+            found += [f"    ! {words}" for words in figure.mistakes(number)]
     return found
 
 
