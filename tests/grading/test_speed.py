@@ -1,5 +1,6 @@
 """Speed checks: what is estimated, what must be right for it, and what is not gradable."""
 
+import math
 from dataclasses import replace
 from itertools import cycle
 from typing import Any
@@ -77,11 +78,11 @@ def test_all_launches_are_summed_and_the_slowest_is_described(bench: Bench) -> N
     assert measured.baseline_ms == 9.0
 
 
-def too_large(kernel: Any) -> Any:
-    """A kernel that takes too long at 2^20 elements for all blocks to run."""
+def too_large(kernel: Any, work: float = math.inf) -> Any:
+    """A kernel with so much work at 2^20 elements; by default too much for all blocks to run."""
 
     def launched(options: Any, source: Any, out: Any, n: Any) -> Any:
-        if n == 2**20 and options.complete_within is not None:
+        if n == 2**20 and options.complete_within is not None and options.complete_within < work:
             raise TooMuchWork("it takes long")
         return kernel(options, source, out, n)
 
@@ -225,6 +226,25 @@ def sampled(write: Any, share: float = 1.0) -> Program:
         return {"estimated_ms": 1.0, "counted_share": share}
 
     return program(too_large(twice))
+
+
+@pytest.mark.parametrize("work", [2, 4])
+@pytest.mark.parametrize(("is_missing", "is_added"), [(True, False), (False, True), (False, False)])
+def test_outputs_that_a_sample_does_not_show_are_compared_if_that_takes_not_too_long(
+    bench: Bench, is_missing: bool, is_added: bool, work: int
+) -> None:
+    """A kernel can have more work than the limit only to be sampled: then it may leave out what a sample hides."""
+
+    def launched(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        written = n - n // 8 if is_missing and n == 2**20 else n
+        out.values[:written] = 2 * source.values[:written]
+        return {"estimated_ms": 1.0, "counted_share": 1.0}
+
+    made = program(too_large(launched, work * checked_launches.COMPLETE_WORK))
+    result = bench.result("speedup[1.5x]", made, speed=LARGE, plan=with_zeroed_output if is_added else plan)
+    assert result.verdict == ("failed" if is_missing else "passed")
+    limits = {options.complete_within for _, options in bench.device.launches if options.complete_within is not None}
+    assert (checked_launches.LONG_WORK in limits) == (is_missing or is_added)
 
 
 def zeros(source: Any, out: Any) -> None:

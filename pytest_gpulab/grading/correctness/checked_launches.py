@@ -2,13 +2,14 @@
 
 The outputs of every counted or costed launch are compared. If all blocks of a plan run in reasonable time, all of them
 run, and some are counted. A kernel cannot know which: the choice differs between submissions and between runs.
-Otherwise only a sample of blocks runs, and the elements that it must have written are compared.
+Otherwise only a sample of blocks runs, and the elements that it must have written are compared. If they do not show
+that the outputs are right, all blocks may take longer: a kernel could have more work only to be sampled.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,9 +32,8 @@ Array = npt.NDArray[Any]
 SAMPLE_BLOCKS = 64
 # All blocks run if they issue at most this number of warp instructions: about two seconds of CPU time.
 COMPLETE_WORK = 60_000_000
-COMPLETE_WORK_OF_SEVERAL = (
-    4 * COMPLETE_WORK
-)  # for several launches: after a sample of the first one, the others have no complete input
+# The limit where a sample does not show all outputs: sums over all blocks, or later launches without complete input.
+LONG_WORK = 4 * COMPLETE_WORK
 WRITTEN_SHARE = 0.75  # part of its share of an output that a sample must write
 
 SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
@@ -62,13 +62,36 @@ def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Ar
         device, build, plan, inputs: as in `replay`.
         seed: the seed of the choice of counted blocks.
     """
-    limit = COMPLETE_WORK if len(plan.launches) == 1 else COMPLETE_WORK_OF_SEVERAL
-    run = run_fresh(device, build, plan, inputs, _sample(seed, limit))
-    if isinstance(run.error, TooMuchWork):
-        return run_sampled(device, build, plan, inputs, seed)
-    if not all(profile.representative for profile in run.profiles):
-        run = run_fresh(device, build, plan, inputs, _options(estimate=True))
-    return CostedRun(plan, inputs, run, True)
+    costed = _complete_or_sampled(device, build, plan, inputs, seed, partial(_sample, seed))
+    if costed.is_complete and not all(profile.representative for profile in costed.run.profiles):
+        return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options(estimate=True)), True)
+    return costed
+
+
+def _complete_or_sampled(
+    device: Device,
+    build: Build,
+    plan: Plan,
+    inputs: Mapping[str, Array],
+    seed: int,
+    options: Callable[[int], LaunchOptions],
+) -> CostedRun:
+    """Replay all blocks with the options for a limit of work, or a sample if they exceed all limits that apply."""
+    is_shown = len(plan.launches) == 1 and not any(buffer.role == "output" and buffer.zeroed for buffer in plan.buffers)
+    for limit in (COMPLETE_WORK, LONG_WORK) if is_shown else (LONG_WORK,):
+        run = run_fresh(device, build, plan, inputs, options(limit))
+        if not isinstance(run.error, TooMuchWork):
+            return CostedRun(plan, inputs, run, True)
+        sampled = run_sampled(device, build, plan, inputs, seed)
+        if sampled.is_complete or (is_shown and _wrote_its_share(sampled.run)):
+            break
+    return sampled
+
+
+def _wrote_its_share(run: Run) -> bool:
+    """Return True if the sampled blocks of a launch wrote as many elements as their share of the blocks."""
+    share = run.profiles[0].counted_share
+    return all(_written(actual) >= math.floor(share * actual.size) for actual in run.outputs.values())
 
 
 def run_sampled(
@@ -87,10 +110,9 @@ run_unread_sample = partial(run_sampled, read_back=False)
 
 def run_counted(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
     """Replay a plan and count all blocks, or a sample if that takes too long."""
-    run = run_fresh(device, build, plan, inputs, _options(count=True, complete_within=COMPLETE_WORK))
-    if isinstance(run.error, TooMuchWork):
-        return run_sampled(device, build, plan, inputs, seed)
-    return CostedRun(plan, inputs, run, True)
+    return _complete_or_sampled(
+        device, build, plan, inputs, seed, lambda limit: _options(count=True, complete_within=limit)
+    )
 
 
 def run_whole(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
@@ -191,9 +213,13 @@ def _wrong_sample(prepared: Prepared, run: Run) -> tuple[Finding, ...]:
     return tuple(found)
 
 
+def _written(actual: Array) -> int:
+    return actual.size - int(np.count_nonzero(FIRST.poison.remaining(actual)))
+
+
 def _too_few(name: str, actual: Array, share: float) -> Finding | None:
     """Return a finding if a random sample of that many blocks has written much less than its share, or None."""
-    written = actual.size - int(np.count_nonzero(FIRST.poison.remaining(actual)))
+    written = _written(actual)
     wanted = math.floor(WRITTEN_SHARE * share * actual.size)
     if written >= wanted:
         return None
