@@ -11,10 +11,11 @@ from block_sums import EXERCISE, HEAD, INTS, NAIVE, TREE, changed, graded, line_
 
 from pytest_gpulab import concepts
 from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
-from pytest_gpulab.exercise import Bound, Exercise, ExerciseError, Problem, Usage, UsesCheck
+from pytest_gpulab.exercise import Bound, Exercise, ExerciseError, Plan, Problem, Usage, UsesCheck
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed
+from pytest_gpulab.grading.correctness import checked_launches
 from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, USUAL, CaseLimits
 from pytest_gpulab.grading.correctness.checked_launches import run_costed
 from pytest_gpulab.grading.grader import Grader
@@ -167,6 +168,26 @@ def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:
     source = changed(TREE, "weight * tile[0]", "tile[0]")
     result = graded(tmp_path, gpu, source, asking(concepts.barriers(20)))["uses[idea]"]
     assert result.verdict == "failed" and result.findings[0].because.startswith("correct[")
+
+
+def test_counts_of_outputs_that_cannot_be_compared_earn_nothing(
+    gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def adding(problem: Problem) -> Plan:
+        made = EXERCISE.plan(problem)
+        buffers = (replace(buffer, zeroed=buffer.role == "output") for buffer in made.buffers)
+        return replace(made, buffers=tuple(buffers))
+
+    exercise = replace(asking(concepts.barriers(20)), plan=adding)
+    assert graded(tmp_path, gpu, TREE, exercise)["uses[idea]"].verdict == "passed"
+    monkeypatch.setattr(checked_launches, "LONG_WORK", 10)
+    result = graded(tmp_path, gpu, TREE, exercise)["uses[idea]"]
+    (found,) = result.findings
+    assert (result.verdict, found.code) == ("failed", "not-compared")
+    assert found.what == (
+        "At size 5000: the launches have too much work to run completely (more than 10 warp instructions). "
+        "Their outputs cannot be compared, so their counts earn nothing."
+    )
 
 
 def test_a_measure_that_raises_is_the_instructors_mistake(gpu: Device, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def _complete_or_sampled(
     options: Callable[[int], LaunchOptions],
 ) -> CostedRun:
     """Replay all blocks with the options for a limit of work, or a sample if they exceed all limits that apply."""
-    is_shown = len(plan.launches) == 1 and not any(buffer.role == "output" and buffer.zeroed for buffer in plan.buffers)
+    is_shown = _is_shown(plan)
     for limit in (COMPLETE_WORK, LONG_WORK) if is_shown else (LONG_WORK,):
         run = run_fresh(device, build, plan, inputs, options(limit))
         if not isinstance(run.error, TooMuchWork):
@@ -86,6 +86,11 @@ def _complete_or_sampled(
         if sampled.is_complete or (is_shown and _wrote_its_share(sampled.run)):
             break
     return sampled
+
+
+def _is_shown(plan: Plan) -> bool:
+    """Return True if a sample of blocks shows outputs: there is one launch, and blocks do not add to its outputs."""
+    return len(plan.launches) == 1 and not any(buffer.role == "output" and buffer.zeroed for buffer in plan.buffers)
 
 
 def _wrote_its_share(run: Run) -> bool:
@@ -183,6 +188,17 @@ def _sample(seed: int, complete_within: int | None = None) -> LaunchOptions:
 def _options(**changes: Any) -> LaunchOptions:
     """Return options without hazard checks, which the cases already make."""
     return replace(FIRST.options, check=False, **changes)
+
+
+def not_compared(costed: CostedRun) -> tuple[Finding, ...]:
+    """Return a finding if the outputs of a replay that ended normally are unknown."""
+    if costed.is_complete or _is_shown(costed.plan):
+        return ()
+    what = (
+        f"the launches have too much work to run completely (more than {LONG_WORK:,} warp instructions). "
+        "Their outputs cannot be compared, so their counts earn nothing."
+    )
+    return (finding("not-compared", what),)
 
 
 def wrong_outputs(exercise: Exercise, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:

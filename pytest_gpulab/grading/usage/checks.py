@@ -16,7 +16,7 @@ from pytest_gpulab.devices.protocol import Device, DeviceError, DisturbedSpace, 
 from pytest_gpulab.exercise import Bound, ExerciseError, Problem, Size, Usage, UsesCheck, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, cases_of, made_once, variant_key
-from pytest_gpulab.grading.correctness.checked_launches import CostedRun, run_counted, wrong_outputs
+from pytest_gpulab.grading.correctness.checked_launches import CostedRun, not_compared, run_counted, wrong_outputs
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
@@ -125,7 +125,7 @@ class Usages:
     def _counted_once(self, size: Size, variant: Variant) -> _Counted:
         problem = Problem(size, self._builds.of(variant).tunables, variant)
         costed = self._run(problem)
-        wrong = wrong_outputs(self._loaded.exercise, problem, costed)
+        wrong = not_compared(costed) or wrong_outputs(self._loaded.exercise, problem, costed)
         whole = _summed(costed.run.profiles, problem, min_bytes(self._loaded, problem))
         return _Counted(whole, _by_line(costed.run.profiles, whole), costed, wrong)
 
