@@ -185,7 +185,7 @@ def _problems(made: _SingleKernel, speed: Any, uses: Any) -> Iterator[str]:
         yield "`inputs` has 'out', which is the output's name"
     is_list = isinstance(uses, Sequence) and all(isinstance(check, UsesCheck) for check in uses)
     if not is_list:
-        yield f"`uses` must be a list of UsesCheck, but is {uses!r}"
+        yield f"`uses` must be a list of UsesCheck, but is a {type(uses).__name__}"
     if not isinstance(speed, Mapping):
         yield f"`speed` must be a mapping of speedups to points, but is {speed!r}"
     elif is_list and (left := _left(speed, uses)) < 0:

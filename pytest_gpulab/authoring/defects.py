@@ -106,7 +106,8 @@ def of_finding(found: Finding, where: str) -> Defect:
     instead = _signature(found)
     if match is None:
         return Defect(found.what, found.where or where, instead)
-    place = f"{match['file'] or match['place']}:{match['line'] or match['number']}"
+    file = match["file"] or Path(where).parent / match["place"]
+    place = f"{file}:{match['line'] or match['number']}"
     return Defect(found.what.replace(f"{match[0]}: ", ""), place, instead)
 
 

@@ -23,7 +23,7 @@ ARGUMENTS = {
     "inputs without dtypes": ({"inputs": ["in"]}, "`inputs` must be a mapping of names to dtypes, but is ['in']"),
     "an input called out": ({"inputs": {"out": np.float32}}, "`inputs` has 'out', which is the output's name"),
     "tiers without points": ({"speed": [1.5]}, "`speed` must be a mapping of speedups to points, but is [1.5]"),
-    "a use alone": ({"uses": UsesCheck("a", (), 5, 1)}, "`uses` must be a list of UsesCheck, but is UsesCheck("),
+    "a use alone": ({"uses": UsesCheck("a", (), 5, 1)}, "`uses` must be a list of UsesCheck, but is a UsesCheck"),
     "a reference that is called": (
         {"reference": np.zeros(2)},
         "`reference` must be a function, but is array([0., 0.])",

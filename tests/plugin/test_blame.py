@@ -30,6 +30,14 @@ def test_a_reference_that_raises_is_an_error_with_the_instructors_line(course: C
     result.stdout.no_fnmatch_line("*prepare.py*")
 
 
+def test_students_read_the_line_without_the_instructors_folders(course: Course) -> None:
+    written(course, SAXPY.replace("2 * x + y}", "(2 * x + y)[1:]}"))
+    result = course.grade("submissions/ann/saxpy.cu::correct[n=33]")
+    result.assert_outcomes(errors=1)
+    what = "The exercise's own `reference` is wrong: exercise.py, line 20: the values of 'out' have shape (32,)"
+    assert what in " ".join(result.stdout.str().split())
+
+
 def test_a_wrong_baseline_is_found_before_its_time_counts(course: Course) -> None:
     written(course, naive=NAIVE.replace("a * x[i] + y[i]", "a * x[i]"))
     result = course.grade("submissions")

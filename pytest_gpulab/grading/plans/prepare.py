@@ -270,10 +270,10 @@ def _wrong_tolerance(shapes: Mapping[str, tuple[int, ...]], tolerance: Mapping[s
 
 
 def _at(function: Callable[..., object], problem: str) -> str:
-    """Return a problem after the place of the instructor's function, if it is not one of this package."""
+    """Return a problem after the place of the instructor's function, without its folder; students read it, too."""
     code = getattr(function, "__code__", None)
     is_own = code is not None and not Path(code.co_filename).is_relative_to(PACKAGE)
-    return f"{code.co_filename}, line {code.co_firstlineno}: {problem}" if code and is_own else problem
+    return f"{Path(code.co_filename).name}, line {code.co_firstlineno}: {problem}" if code and is_own else problem
 
 
 def rng_for(seed: int, *key: str) -> np.random.Generator:
