@@ -70,6 +70,7 @@ HINTS: Mapping[str, str] = {
     "concept": "The exercise's README explains the concept.",
     "not-graded": "No error was found in your kernel: it needs to be graded again.",
     "not-checked": "The rest has no race. Put fewer accesses between two barriers, or ask your instructor.",
+    "not-compared": "How often is each element read? Do the work of all threads and the size grow alike?",
     "not-counted": "Your kernel is not at fault; this check does not count in the grade.",
     OUT_OF_TIME: "A check without a result earns no points. Make slow kernels faster, then hand in again.",
     "inconclusive": "The noise is as large as the margin. A slightly faster kernel passes for certain.",

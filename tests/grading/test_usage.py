@@ -188,6 +188,7 @@ def test_counts_of_outputs_that_cannot_be_compared_earn_nothing(
         "At size 5000: the launches have too much work to run completely (more than 10 warp instructions). "
         "Their outputs cannot be compared, so their counts earn nothing."
     )
+    assert found.hint.startswith("How often is each element read?")
 
 
 def test_a_measure_that_raises_is_the_instructors_mistake(gpu: Device, tmp_path: Path) -> None:
