@@ -333,6 +333,18 @@ def test_a_file_of_moodle_belongs_to_the_student_whose_name_it_begins_with(folde
     assert [each.student for each in found.submissions] == ["Bob_2_assignsubmission_file"]
 
 
+def test_moodles_online_text_is_in_the_folder_of_the_same_students_files(folder: Path) -> None:
+    for student in ("Ada_1", "Bob_2"):
+        write(folder, f"{student}_assignsubmission_onlinetext_/onlinetext.html")
+    write(folder, "Ada_1_assignsubmission_file_/scan.cu")
+    found = collected(folder)
+    assert found.students == ("Ada_1_assignsubmission_file_", "Bob_2_assignsubmission_onlinetext_")
+    assert [each.student for each in found.submissions] == ["Ada_1_assignsubmission_file_"]
+    assert [(each.student, each.finding.what) for each in found.problems] == [
+        ("Bob_2_assignsubmission_onlinetext_", "There is no .cu file, but onlinetext.html.")
+    ]
+
+
 def test_the_last_attempt_counts_among_files_of_blackboard(folder: Path) -> None:
     for time in ("2026-03-01-12-00-00", "2026-03-02-08-30-00"):
         write(folder, f"Scan of floats_alovelace_attempt_{time}_scan.cu", time)

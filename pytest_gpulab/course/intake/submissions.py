@@ -25,6 +25,7 @@ _OF_CANVAS = re.compile(
 )
 # The first match counts: the student chooses the file name after it, which may contain the same words.
 _OF_MOODLE = re.compile(r"(?P<student>.+?_\d+_assignsubmission_file)_(?P<file>.+)")
+_ONLINE_TEXT, _FILES = "_assignsubmission_onlinetext", "_assignsubmission_file"
 _OF_BLACKBOARD = re.compile(r"(?P<head>.+?_.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})_(?P<file>.+)")
 
 ONE_STUDENT = "submission"
@@ -73,7 +74,7 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
             problems.append(Unusable("", "", entry.label, entry.fault))
         elif entry.suffix == ".cu":
             problems.append(Unusable("", "", entry.label, NO_STUDENT))
-    by_student = _by_username(by_student)
+    by_student = _without_online_texts(_by_username(by_student))
     if not by_student:
         raise SubmissionsError(f"{source}: there is no student's folder in it; {LAYOUT}")
     students = [StudentFiles.of(name, found, by_name) for name, found in sorted(by_student.items())]
@@ -167,6 +168,16 @@ def _by_username(by_student: Mapping[str, list[Entry]]) -> dict[str, list[Entry]
         cut = next((cut for cut in cuts.get(name, ()) if shared[name[:cut]] > 1), cuts.get(name, [-1])[0])
         renamed[name[cut + 1 :]] += [replace(each, parts=(name[cut + 1 :], *each.parts[1:])) for each in found]
     return renamed
+
+
+def _without_online_texts(by_student: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
+    """Return the entries by student; Moodle's folder of a student's online text is left out beside one of files."""
+    texts = {name: name.replace(_ONLINE_TEXT, _FILES) for name in by_student if _ONLINE_TEXT in name}
+    for name, files in texts.items():
+        others = [each for each in by_student[name] if not each.is_folder and each.parts[-1] != "onlinetext.html"]
+        if files in by_student and not others:
+            del by_student[name]
+    return by_student
 
 
 def _attempted_s(time: str) -> float:
