@@ -17,7 +17,7 @@ from pytest_gpulab.devices.protocol import Device, DeviceError
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import variants_of
-from pytest_gpulab.grading.correctness.cases import CaseLimits
+from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.time_limits import TimeLimits
 

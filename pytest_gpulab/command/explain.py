@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_gpulab.grading.compilation.builds import BuildFailed
     from pytest_gpulab.grading.correctness.requests import RequestError
     from pytest_gpulab.grading.explanation.drawing import Subject, drawn
-    from pytest_gpulab.grading.grader import smallest_failing
     from pytest_gpulab.grading.plans.prepare import InstructorsMistake
+    from pytest_gpulab.grading.smallest_failing import smallest_failing
 
     loaded = exercise_of(arguments.file, arguments.exercises)
     device, _ = open_device("sim")

@@ -101,7 +101,7 @@ def _contents(file: Path) -> bytes | None:
 
 def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Device) -> CheckGrader:
     if device.info.kind == "simulated":
-        from pytest_gpulab.grading.correctness.cases import CaseLimits
+        from pytest_gpulab.grading.correctness.outcomes import CaseLimits
         from pytest_gpulab.grading.grader import Grader
 
         limits = CaseLimits(smallest="first")  # the rule of its sizes takes longer than the rest

@@ -32,7 +32,7 @@ from pytest_gpulab.grading.catalogue import (
     importing,
 )
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.correctness.cases import CaseLimits
+from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.findings import NO_MEMORY, because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader

@@ -20,14 +20,15 @@ from pytest_gpulab.devices.protocol import (
 )
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
-from pytest_gpulab.grading.correctness.cases import USUAL, CaseLimits, CaseOutcome, CaseRuns
+from pytest_gpulab.grading.correctness.cases import CaseRuns
+from pytest_gpulab.grading.correctness.outcomes import USUAL, CaseLimits, CaseOutcome
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 
 from .catalogue import Loaded, LoadedExercise
 from .checks import Check, CheckGrader, checks_of, correct_name, visible_first
 from .findings import because_of, of_error
-from .grade import CheckResult, Finding, Grade, Provenance, SmallestInput, Verdict
-from .time_limits import TIME_LIMIT, TimeBudget, TimeLimits
+from .grade import CheckResult, Finding, Grade, Provenance, Verdict
+from .time_limits import TIME_LIMIT, TimeBudget
 
 if TYPE_CHECKING:  # each kind of check imports its modules when the first check of the kind runs
     from pytest_gpulab.grading.compilation.source_quotes import Quotes
@@ -382,26 +383,6 @@ def provenance_of(exercise: Loaded, info: DeviceInfo, seed: int, source_sha256: 
         details=dict(info.details),
         thresholds=exercise.thresholds.source,
     )
-
-
-SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="first")
-"""Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
-
-
-def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | Finding | None:
-    """Return the smallest failing input of a submission's first check that has one, or else its first failure."""
-    grader, first = Grader(exercise, path, device, seed, limits=SEARCHED), None
-    for check in checks_of(exercise.exercise):
-        if check.kind in ("compile", "correct", "safe") and not check.hidden:
-            result = grader.run(check)
-            for found in result.findings if result.verdict == "failed" else ():
-                if found.smallest is not None:
-                    return found.smallest
-                if first is None and not (found.hidden or found.because):
-                    first = replace(found, what=f"{check.name}: {found.what}")
-                if found.code == TIME_LIMIT:
-                    return first
-    return first
 
 
 def _dependent(check: Check, case: Case, outcome: CaseOutcome) -> CheckResult:

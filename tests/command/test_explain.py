@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_gpulab.command import main
-from pytest_gpulab.grading import grader
+from pytest_gpulab.grading import smallest_failing
 from pytest_gpulab.grading.correctness import shrinking
-from pytest_gpulab.grading.correctness.cases import CaseLimits
+from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.time_limits import TimeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +65,7 @@ def test_a_hazard_of_a_right_result_is_a_mistake(capsys: pytest.CaptureFixture[s
 def test_a_file_that_reaches_a_time_limit_is_not_right(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(grader, "SEARCHED", CaseLimits(TimeLimits(case_s=0.0, file_s=0.0), smallest="first"))
+    monkeypatch.setattr(smallest_failing, "SEARCHED", CaseLimits(TimeLimits(case_s=0.0, file_s=0.0), smallest="first"))
     page = tmp_path / "page.html"
     assert main.main(["explain", str(RIGHT), "--output", str(page)]) == 1
     printed = " ".join(capsys.readouterr().out.split())

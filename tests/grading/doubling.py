@@ -26,7 +26,7 @@ from pytest_gpulab.exercise import (
 )
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.correctness.cases import CaseLimits
+from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 

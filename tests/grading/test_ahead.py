@@ -24,7 +24,7 @@ from pytest_gpulab.devices.errors import (
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness.ahead import FoundAhead
-from pytest_gpulab.grading.correctness.cases import CaseLimits
+from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 

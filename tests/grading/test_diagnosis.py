@@ -9,7 +9,7 @@ import pytest
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.correctness.cases import CaseLimits
+from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns
 from pytest_gpulab.grading.findings import HINTS, hint_of
 from pytest_gpulab.grading.grade import Finding

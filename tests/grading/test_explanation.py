@@ -12,7 +12,7 @@ from pytest_gpulab.grading.correctness.requests import Request
 from pytest_gpulab.grading.explanation.drawing import Drawn, Subject, drawn
 from pytest_gpulab.grading.explanation.figure import Figure
 from pytest_gpulab.grading.explanation.loops import around, loops_of
-from pytest_gpulab.grading.grader import smallest_failing
+from pytest_gpulab.grading.smallest_failing import smallest_failing
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE = open_device("sim")[0]

@@ -18,7 +18,7 @@ from pytest_gpulab.command import main
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.grade import SmallestInput
-from pytest_gpulab.grading.grader import smallest_failing
+from pytest_gpulab.grading.smallest_failing import smallest_failing
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLED = 12

@@ -17,8 +17,9 @@ from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, PROOF, CheckResult, F
 from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
 
-from .cases import CaseLimits, CaseOutcome, CaseRuns
+from .cases import CaseRuns
 from .checked_launches import run_costed, run_whole, wrong_outputs
+from .outcomes import CaseLimits, CaseOutcome
 from .safety import unsafe
 
 BUILT = (*UNFIT, "compile-error", "launch-error", "tunable-range")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from pytest_gpulab.devices.abilities import at_work_on
-from pytest_gpulab.devices.protocol import Device, DeviceError, Hazard, KernelFault, SourceLine
+from pytest_gpulab.devices.protocol import Device, DeviceError, KernelFault, SourceLine
 from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, differ, judged, same, wrong_with
-from pytest_gpulab.grading.findings import because_of, finding, plain
+from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import (
     Array,
@@ -43,92 +43,19 @@ from pytest_gpulab.grading.plans.replay import (
     Run,
     replay,
 )
-from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TIME_LIMIT, TimeBudget, TimeLimits
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
+
+from .outcomes import USUAL, CaseLimits, CaseOutcome
 
 if TYPE_CHECKING:
     from .ahead import FoundAhead
     from .blame import Blame
 
-MAX_PRINTED_CHARS = 4000
 MAX_STOPPED = 3  # cases that may reach their time limit; then the rest is not run
 SEARCH_S = 2.0  # to run other cases, which may reveal more about a wrong result
 
-
-@dataclass(frozen=True)
-class CaseLimits:
-    """Limits on the cases of a grading.
-
-    Attributes:
-        time: time limits of kernels on the simulated GPU.
-        max_elements: the largest product of a case's extents; larger cases are not run. None: no limit.
-        again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
-        beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
-        smallest: the smallest failing inputs to search: `all` with their rules, only the `first`, or `none`.
-    """
-
-    time: TimeLimits = DEFAULT_LIMITS
-    max_elements: int | None = None
-    again: bool = True
-    beside_a_gpu: bool = False
-    smallest: Literal["all", "first", "none"] = "all"
-
-
 _Ahead: TypeAlias = "tuple[CaseOutcome, list[tuple[Plan, int]]]"
 """An outcome of the second process; the plan and the number of runs so far, per pattern of a visible case."""
-
-USUAL = CaseLimits()
-BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
-"""Limits to cases of a second or two on the simulated GPU; the real GPU runs everything again."""
-
-
-@dataclass(frozen=True)
-class CaseOutcome:
-    """The outcome of a case.
-
-    Attributes:
-        verdict: `passed`, `failed`, `not gradable`, or that of a failed build.
-        findings: the reasons if it did not pass.
-        runs: its replays, without outputs.
-        pattern: the input pattern that did not pass; empty if all passed.
-    """
-
-    verdict: Verdict
-    findings: tuple[Finding, ...] = ()
-    runs: tuple[Run, ...] = ()
-    pattern: str = ""
-
-    @property
-    def hazards(self) -> tuple[Hazard, ...]:
-        """The hazards of all replays."""
-        return tuple(hazard for run in self.runs for hazard in run.hazards)
-
-    @property
-    def faults(self) -> tuple[KernelFault, ...]:
-        """The faults that ended replays."""
-        return tuple(run.error for run in self.runs if isinstance(run.error, KernelFault))
-
-    @property
-    def unchecked(self) -> tuple[str, ...]:
-        """Accesses that the race check skipped, in words; each once."""
-        return tuple(dict.fromkeys(what for run in self.runs for profile in run.profiles for what in profile.unchecked))
-
-    @property
-    def printed(self) -> str:
-        """The output of the first replay that printed anything, capped."""
-        return capped(next((run.printed for run in self.runs if run.printed), ""))
-
-
-def capped(text: str, more: int = 0) -> str:
-    """Return the output of kernels, cut to a readable length and without control sequences.
-
-    Args:
-        text: the output, or more of it than fits.
-        more: count of characters after `text`.
-    """
-    text = plain(text)
-    over = len(text) - MAX_PRINTED_CHARS + more
-    return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"
-
 
 Replayed = tuple[Case, Plan, tuple[Run, ...], Build]
 

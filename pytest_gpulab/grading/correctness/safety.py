@@ -11,7 +11,7 @@ from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.findings import evidence_of, finding, hint_for
 from pytest_gpulab.grading.grade import Finding
 
-from .cases import CaseOutcome
+from .outcomes import CaseOutcome
 
 MAX_FINDINGS = 5  # per check; further lines often have the same cause
 MAX_CHECKS_NAMED = 3

@@ -22,7 +22,8 @@ from pytest_gpulab.grading.plans.prepare import Prepared, expected_of, make_plan
 from pytest_gpulab.grading.plans.replay import AGAIN, FIRST, Run
 from pytest_gpulab.grading.time_limits import TimeBudget, limited
 
-from .cases import CaseOutcome, CaseRuns
+from .cases import CaseRuns
+from .outcomes import CaseOutcome
 
 Array = npt.NDArray[Any]
 Change = Callable[[Mapping[str, Array]], Mapping[str, Array]]

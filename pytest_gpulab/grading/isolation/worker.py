@@ -25,7 +25,7 @@ from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise, Thresholds
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
-from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, CaseLimits, capped
+from pytest_gpulab.grading.correctness.outcomes import BESIDE_A_GPU, CaseLimits, capped
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake

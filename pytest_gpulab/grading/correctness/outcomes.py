@@ -1,0 +1,87 @@
+"""The outcome of a case, and the limits of its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_gpulab.devices.protocol import Hazard, KernelFault
+from pytest_gpulab.grading.findings import plain
+from pytest_gpulab.grading.grade import Finding, Verdict
+from pytest_gpulab.grading.plans.replay import Run
+from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TimeLimits
+
+MAX_PRINTED_CHARS = 4000
+
+
+@dataclass(frozen=True)
+class CaseLimits:
+    """Limits on the cases of a grading.
+
+    Attributes:
+        time: time limits of kernels on the simulated GPU.
+        max_elements: the largest product of a case's extents; larger cases are not run. None: no limit.
+        again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
+        beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
+        smallest: the smallest failing inputs to search: `all` with their rules, only the `first`, or `none`.
+    """
+
+    time: TimeLimits = DEFAULT_LIMITS
+    max_elements: int | None = None
+    again: bool = True
+    beside_a_gpu: bool = False
+    smallest: Literal["all", "first", "none"] = "all"
+
+
+USUAL = CaseLimits()
+BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
+"""Limits to cases of a second or two on the simulated GPU; the real GPU runs everything again."""
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """The outcome of a case.
+
+    Attributes:
+        verdict: `passed`, `failed`, `not gradable`, or that of a failed build.
+        findings: the reasons if it did not pass.
+        runs: its replays, without outputs.
+        pattern: the input pattern that did not pass; empty if all passed.
+    """
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    runs: tuple[Run, ...] = ()
+    pattern: str = ""
+
+    @property
+    def hazards(self) -> tuple[Hazard, ...]:
+        """The hazards of all replays."""
+        return tuple(hazard for run in self.runs for hazard in run.hazards)
+
+    @property
+    def faults(self) -> tuple[KernelFault, ...]:
+        """The faults that ended replays."""
+        return tuple(run.error for run in self.runs if isinstance(run.error, KernelFault))
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """Accesses that the race check skipped, in words; each once."""
+        return tuple(dict.fromkeys(what for run in self.runs for profile in run.profiles for what in profile.unchecked))
+
+    @property
+    def printed(self) -> str:
+        """The output of the first replay that printed anything, capped."""
+        return capped(next((run.printed for run in self.runs if run.printed), ""))
+
+
+def capped(text: str, more: int = 0) -> str:
+    """Return the output of kernels, cut to a readable length and without control sequences.
+
+    Args:
+        text: the output, or more of it than fits.
+        more: count of characters after `text`.
+    """
+    text = plain(text)
+    over = len(text) - MAX_PRINTED_CHARS + more
+    return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"

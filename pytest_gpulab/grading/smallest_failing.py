@@ -1,0 +1,34 @@
+"""The smallest failing input of a submission, for its figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading.correctness.outcomes import CaseLimits
+
+from .catalogue import LoadedExercise
+from .checks import checks_of
+from .grade import Finding, SmallestInput
+from .grader import Grader
+from .time_limits import TIME_LIMIT, TimeLimits
+
+SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="first")
+"""Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
+
+
+def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | Finding | None:
+    """Return the smallest failing input of a submission's first check that has one, or else its first failure."""
+    grader, first = Grader(exercise, path, device, seed, limits=SEARCHED), None
+    for check in checks_of(exercise.exercise):
+        if check.kind in ("compile", "correct", "safe") and not check.hidden:
+            result = grader.run(check)
+            for found in result.findings if result.verdict == "failed" else ():
+                if found.smallest is not None:
+                    return found.smallest
+                if first is None and not (found.hidden or found.because):
+                    first = replace(found, what=f"{check.name}: {found.what}")
+                if found.code == TIME_LIMIT:
+                    return first
+    return first
