@@ -1,0 +1,47 @@
+"""The memory that a checked launch needs is bounded, however many accesses its threads make."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from places import Run
+
+from pytest_gpulab.devices.protocol import LaunchOptions
+
+MIB = 1 << 20
+BOUND = 16 * MIB
+# Kernels with their number of blocks. A word per access, or per block and element, takes more memory than the bound.
+KERNELS = {
+    "every thread reads all elements before its own": (
+        "float s = 0; for (int k = 0; k <= i; k++) s += in[k]; out[i] = s;", 16
+    ),
+    "strides by the number of blocks": (
+        "float s = 0; for (int k = t * gridDim.x + blockIdx.x; k < n; k += blockDim.x * gridDim.x) s += in[k];"
+        " out[i] = s;", 256
+    ),
+    "all of shared memory for each thread": (
+        "__shared__ float tile[4096]; for (int k = t; k < 4096; k += 256) tile[k] = in[k % n]; __syncthreads();"
+        " float s = 0; for (int k = 0; k < 2048; k++) s += tile[(k * t) & 4095]; out[i] = s;", 8
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_checked_launch_needs_little_memory(run: Run, name: str) -> None:
+    body, blocks = KERNELS[name]
+    n = blocks * 256
+    source = f"""__global__ void f(const float *in, float *out, int n) {{
+        int t = threadIdx.x, i = blockIdx.x * 256 + t;
+        {body}
+    }}"""
+    values, out = np.ones(n, np.float32), np.zeros(n, np.float32)
+    tracemalloc.start()
+    try:
+        profile = run(source, values, out, np.int32(n), grid=(blocks,), block=(256,), options=LaunchOptions(check=True))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert not profile.hazards and (out > 0).all()
+    assert peak < BOUND, f"{peak / MIB:.0f} MiB"
