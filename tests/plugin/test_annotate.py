@@ -12,8 +12,8 @@ import pytest
 from course import BROKEN, NAIVE, RIGHT, Course
 
 from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
-from pytest_gpulab.reports.terminal.annotated import compact
-from pytest_gpulab.reports.terminal.text import WIDTH, fitted, visible
+from pytest_gpulab.reports.terminal.annotated import BESIDE, Row, compact, file_lines
+from pytest_gpulab.reports.terminal.text import WIDTH, as_wide_as, fitted, visible
 
 RACE = """
 __global__ void twice(const int *in, int *out, int n) {
@@ -55,6 +55,14 @@ def row(lines: list[str], source: str) -> tuple[str, list[str]]:
             break
         below.append(line.strip())
     return lines[at], below
+
+
+@pytest.mark.parametrize(("columns", "used"), [(60, 60), (100, 100), (200, 75 + BESIDE)])
+def test_figures_are_close_to_the_source_on_a_wide_terminal(columns: int, used: int) -> None:
+    shown = [Row(1, "x" * 75, ("8.0 %", "1", "1", "1", "1")), Row(2, "y" * 50)]
+    with as_wide_as(columns):
+        header, first, second = file_lines(ListedFile("a.cu", ()), shown)
+    assert (len(header), len(first), second) == (used, used, "   2  " + "y" * 50)
 
 
 def test_each_line_stands_with_its_figures(course: Course) -> None:

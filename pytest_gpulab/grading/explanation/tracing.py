@@ -75,7 +75,7 @@ class TracedArray:
 
     def label(self, index: int) -> str:
         """Return the index of an element as it stands below its cell."""
-        return str(index) if self.lanes == 1 else f"{index // self.lanes}{'xyzw'[index % self.lanes]}"
+        return str(index) if self.lanes == 1 else f"{index // self.lanes}.{'xyzw'[index % self.lanes]}"
 
 
 @dataclass(frozen=True)

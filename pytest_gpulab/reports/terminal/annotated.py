@@ -19,11 +19,12 @@ from pytest_gpulab.devices.hardware.metrics import (
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
 
-from .text import fitted, visible, width, wrapped
+from .text import WIDTH, fitted, visible, width, wrapped
 
 COLUMNS = ("time", "instr", "lanes", "sectors", "waves")
 WIDTHS = (6, 6, 5, 7, 6)
 NUMBER_WIDTH = 4
+BESIDE = NUMBER_WIDTH + 2 + sum(WIDTHS) + len(WIDTHS)  # columns that the source leaves to the rest
 MEANING = (
     "time: share of the estimated time. instr: warp instructions. lanes: active lanes per instruction, of 32. "
     "sectors: 32-byte sectors of global memory per request. waves: passes of shared memory per request."
@@ -133,9 +134,12 @@ def lines(grade: Grade) -> Iterator[str]:
 
 def file_lines(file: ListedFile, rows: Iterable[Row]) -> Iterator[str]:
     """Yield a file's rows with their headings, at most `width()` columns wide."""
-    yield _joined("", file.name, COLUMNS)
-    for row in rows:
-        yield from _laid_out(row)
+    shown = list(rows)
+    longest = max((len(row.text.expandtabs(4)) for row in shown if any(row.figures)), default=0)
+    room = min(width(), max(longest + BESIDE, WIDTH)) - BESIDE  # a wide terminal has them close to their figures
+    yield _joined("", file.name, COLUMNS, room)
+    for row in shown:
+        yield from _laid_out(row, room)
 
 
 def listing_sections(grades: Iterable[Grade]) -> list[tuple[str, list[str]]]:
@@ -144,8 +148,8 @@ def listing_sections(grades: Iterable[Grade]) -> list[tuple[str, list[str]]]:
     return [("gpulab: listings", [*found, *wrapped(f"{MEANING} {NO_FIGURES}", then="")])] if found else []
 
 
-def _laid_out(row: Row) -> Iterator[str]:
-    yield _joined(str(row.number), row.text, row.figures)
+def _laid_out(row: Row, room: int) -> Iterator[str]:
+    yield _joined(str(row.number), row.text, row.figures, room)
     indent = " " * (NUMBER_WIDTH + 1)
     for hazard in row.hazards:
         yield from wrapped(visible(hazard), f"{indent}! ", f"{indent}  ")
@@ -153,12 +157,11 @@ def _laid_out(row: Row) -> Iterator[str]:
         yield from wrapped(visible(note), f"{indent}^ ", f"{indent}  ")
 
 
-def _joined(number: str, text: str, figures: Sequence[str]) -> str:
+def _joined(number: str, text: str, figures: Sequence[str], room: int) -> str:
     if not any(figures):
         return f"{number:>{NUMBER_WIDTH}}  {fitted(text, width() - NUMBER_WIDTH - 2)}".rstrip()
     cells = " ".join(f"{figure:>{columns}}" for figure, columns in zip(figures, WIDTHS, strict=True))
-    source = fitted(text, width() - NUMBER_WIDTH - 2 - sum(WIDTHS) - len(WIDTHS))
-    return f"{number:>{NUMBER_WIDTH}}  {source} {cells}".rstrip()
+    return f"{number:>{NUMBER_WIDTH}}  {fitted(text, room)} {cells}".rstrip()
 
 
 def compact(value: float) -> str:
