@@ -105,6 +105,14 @@ def test_only_sums_of_a_scan_have_the_hint_of_a_scan(actual: Any, expected: Any,
     assert pattern is not None and pattern.cause == cause
 
 
+@pytest.mark.parametrize(
+    ("actual", "cause"), [(np.trunc(9 * F), values.FRACTION), (INDEX % 64, "")], ids=["truncated", "indices"]
+)
+def test_whole_numbers_that_do_not_follow_the_expected_ones_come_from_no_int(actual: Any, cause: str) -> None:
+    pattern = values.pattern_of(mistake(actual.astype(np.float32), 9 * F, 1e-6))
+    assert pattern is not None and (pattern.what, pattern.cause) == ("each of them is a whole number", cause)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_unrelated_values_have_no_pattern(seed: int) -> None:
     rng = np.random.default_rng(seed)

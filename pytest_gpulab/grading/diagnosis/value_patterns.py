@@ -18,6 +18,7 @@ _Way = Callable[[WrongValue], Pattern | None]
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
 NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; a few elements may be near by chance
+RELATED = 0.3  # correlation; that of unrelated values is near 0, that of truncated ones near 1
 FEW = 3  # elements; with so few, a near value may be chance
 SMALL_TYPES = {"f": (np.float16,), "i": (np.int16, np.int8, np.uint16, np.uint8), "u": (np.uint16, np.uint8)}
 
@@ -300,8 +301,16 @@ def _whole_numbers(output: WrongValue) -> Pattern | None:
         return None  # all such large floats are whole numbers
     if (output.got == np.rint(output.got)).all() and (wanted != np.rint(wanted)).mean() > 0.5:
         spacing = np.spacing(np.abs(np.unique(output.got[output.got != 0])))
-        return Pattern(f"{_them(output)} is a whole number", FRACTION, bits=float(-np.log2(spacing).sum()))
+        cause = FRACTION if _rise_together(output.got, wanted) else ""
+        return Pattern(f"{_them(output)} is a whole number", cause, bits=float(-np.log2(spacing).sum()))
     return None
+
+
+def _rise_together(got: Array, wanted: Array) -> bool:
+    """Return True unless the values have nothing to do with the expected ones; few cannot tell."""
+    if got.size <= FEW or np.ptp(got) == 0 or np.ptp(wanted) == 0:
+        return True
+    return bool(np.corrcoef(got.astype(np.float64), wanted.astype(np.float64))[0, 1] > RELATED)
 
 
 def _small_type(output: WrongValue) -> Pattern | None:
