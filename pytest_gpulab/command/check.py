@@ -46,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_gpulab.grading.time_limits import OWN_CODE
 
     chosen = exercises_in(arguments.folders)
+    if arguments.solutions and not arguments.solutions.is_dir():
+        raise CommandError(f"--solutions={arguments.solutions}: there is no such folder")
     device, _ = open_device("sim")
     errors, mutate_s = 0, arguments.mutate_seconds if arguments.mutate else None
     for folder in chosen:

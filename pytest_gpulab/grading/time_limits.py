@@ -176,11 +176,14 @@ class OwnCodeLimit:
 
     Attributes:
         limit_s: the limit; less than that of a check, so that a worker process reports the call before it is killed.
+        check_began_s: where a check has a limit, the `perf_counter` of its begin, from which on the limit counts; but
+            a call has a fourth of it in any case.
         notice_s: time between two notices of a call that still runs.
         notify: function that shows a notice: the function, its time so far, its line.
     """
 
     limit_s: float = SHARE_OF_CHECK * CHECK_S
+    check_began_s: float | None = None
     notice_s: float = 10.0
     notify: Callable[[str], None] | None = None
 
@@ -194,12 +197,15 @@ class OwnCodeLimit:
         if not is_main or not hasattr(signal, "setitimer") or signal.getitimer(signal.ITIMER_REAL)[0]:
             yield
             return
-        begin_s, step_s = time.perf_counter(), self.limit_s / math.ceil(self.limit_s / self.notice_s)
+        begin_s = time.perf_counter()
+        before_s = 0.0 if self.check_began_s is None else begin_s - self.check_began_s
+        limit_s = max(self.limit_s - before_s, self.limit_s / 4)
+        step_s = limit_s / math.ceil(limit_s / self.notice_s)
 
         def ring(_: int, frame: FrameType | None) -> None:
             took_s = time.perf_counter() - begin_s
-            if took_s > self.limit_s - step_s / 2:
-                raise TimeoutError(f"it had not ended after {self.limit_s:g} s")
+            if took_s > limit_s - step_s / 2:
+                raise TimeoutError(f"it had not ended after {limit_s:.3g} s")
             if self.notify is not None:
                 self.notify(f"`{what}` has run for {took_s:.1f} s{_line_of(frame)}")
 

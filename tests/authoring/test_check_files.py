@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from mistaken import KERNEL, checked, course
 
+from pytest_gpulab.command import main
+
 
 def broken(what: str, old: str, new: str, message: str) -> tuple[dict[str, tuple[str, str]], str]:
     return {what: (old, new)}, message
@@ -78,6 +80,12 @@ FILES = {
     ),
     "expected verdicts that are no TOML": broken("expected", "points = 90", "points =", "not valid TOML"),
 }
+
+
+def test_a_folder_of_solutions_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = course(tmp_path)
+    assert main.main(["check", str(folder), "--solutions", "solved"]) == 2
+    assert capsys.readouterr().err == "gpulab check: --solutions=solved: there is no such folder\n"
 
 
 @pytest.mark.simulator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from pytest_gpulab.grading import time_limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.correctness.outcomes import BESIDE_A_GPU, CaseLimits
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
+from pytest_gpulab.grading.time_limits import OwnCodeLimit, TimeBudget, TimeLimits, limited
 from pytest_gpulab.grading.usage import checks as usage_checks
 
 PLACE = SourceLine("student.cu", 7)
@@ -248,3 +249,13 @@ def test_a_machine_too_busy_for_the_second_run_at_the_timed_size_costs_no_points
     tiers = [results["speedup[1.5x]"], results["speedup[3x]"]]
     assert timed == 3, "what could not be run is not run again"
     assert [(tier.verdict, tier.findings[0].code) for tier in tiers] == [("not gradable", "device-fault")] * 2
+
+
+def test_the_limit_of_an_exercises_code_counts_from_the_begin_of_its_check() -> None:
+    def loop() -> None:
+        with OwnCodeLimit(limit_s=0.4, check_began_s=time.perf_counter() - 0.3).of("plan"):
+            while True:
+                pass
+
+    with pytest.raises(TimeoutError, match=r"it had not ended after 0.1 s"):
+        loop()

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 import traceback
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -104,6 +105,7 @@ class _RequestHandler:
             self._grader.record_failure(self._checks[name], Finding.from_dict(found))
 
     def answer(self, request: _Request) -> dict[str, Any]:
+        OWN_CODE.check_began_s = time.perf_counter()
         if "run_timed" in request:
             return self._run_timed(self._checks[request["run_timed"]])
         judge = {"check": self._grader.run, "countable": self._grader.countable, "count": self._grader.count}
