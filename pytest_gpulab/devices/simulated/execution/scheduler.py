@@ -48,6 +48,7 @@ class Scheduler:
 
     Attributes:
         stalled: groups that spin until other threads write.
+        left_waits: number of times that lanes left a loop with `TranslatedBlock.results`.
         changes: count of steps that may have changed more than the registers of one group.
     """
 
@@ -63,7 +64,7 @@ class Scheduler:
         self.barriers = Barriers(self.wave)
         self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
         self.cycles = CycleDetector(len(self.steps))
-        self.changes = self._iterations_without_end = 0
+        self.changes = self.left_waits = self._iterations_without_end = 0
         # the running group, and the last one that began an iteration, for the finding of a missed deadline
         self._at: tuple[Group, int] | None = None
         self._loop: tuple[Group, int] | None = None
@@ -231,15 +232,21 @@ class Scheduler:
 
     def _branch(self, group: Group, block: int, step: TranslatedBlock, taken: Any) -> int | None:
         yes, no = step.targets
-        if taken.size == 1:
-            return yes if taken.item() else no
-        count = np.count_nonzero(taken)
-        if count in (0, taken.size):
-            return yes if count else no
-        ways = self._diverge(group, [(taken, yes), (~taken, no)], block if step.spins else -1)
-        if self.counters is not None:
-            self.counters.diverge(block, group.lanes, ways)
-        return None
+        count = int(taken.item()) if taken.size == 1 else np.count_nonzero(taken)
+        following = no if count == 0 else yes if count == taken.size else None
+        if step.spins and following != min(step.targets):
+            self._leave(step)
+        if following is None:
+            ways = self._diverge(group, [(taken, yes), (~taken, no)], block if step.spins else -1)
+            if self.counters is not None:
+                self.counters.diverge(block, group.lanes, ways)
+        return following
+
+    def _leave(self, step: TranslatedBlock) -> None:
+        """Note that lanes leave a loop that may wait, so that its results (`TranslatedBlock.results`) matter again."""
+        if self.steps[min(step.targets)].results:
+            self.left_waits += 1
+            self.cycles.reset()
 
     def _switch(self, group: Group, step: TranslatedBlock, index: Any) -> int | None:
         values = [int(value) for value in np.unique(index)]
@@ -258,7 +265,7 @@ class Scheduler:
         children = group.diverge([subset for subset, _ in subsets], live)
         for child, (_, target) in zip(children, subsets, strict=True):
             child.loops = group.loops + (target <= spinning)
-            if target <= spinning and child.loops >= SPIN_LIMIT:
+            if target <= spinning and child.loops >= SPIN_LIMIT and self.stalled.takes_turns:
                 self.stalled.add(child, target)
             else:
                 self._push(child, target)

@@ -50,7 +50,8 @@ class WaveState:
             yield ("waiting", entry.block, entry.number, entry.threads), entry.group.lanes, known
 
     def _live(self, group: Group, block: int) -> list[Value]:
-        return [group.get(register) for register in bits(self._of.steps[block].live_in)]
+        step = self._of.steps[block]
+        return [group.get(register) for register in bits(step.live_in & ~step.results)]
 
     def _memory(self) -> bytes:
         """Return a hash of memory and barriers. A read of the clock counts as a change."""
@@ -65,7 +66,8 @@ class WaveState:
 
     def fingerprint(self) -> int:
         """Return a checksum of registers and of shared and local memory."""
-        check = zlib.crc32(np.packbits(self._of.barriers.alive).tobytes(), self._of.wave.clock.reads)
+        changes = self._of.wave.clock.reads + self._of.left_waits
+        check = zlib.crc32(np.packbits(self._of.barriers.alive).tobytes(), changes)
         for array in self._own_memories():
             check = zlib.crc32(array.data if array.size else b"", check)
         for _, _, values in self._others():

@@ -29,6 +29,7 @@ from .lanes import Lanes, Value
 SPIN_LIMIT = 64  # iterations of a spinning loop before other groups run
 MAX_WAKES = 1024  # in a row; threads that pass a token around may need another wave to stop them
 FIRST_TURNS = 4  # wakes in a row of which one lane went on each, before only one is woken
+MAX_TURNS = 16  # the same, if another lane than the woken one should have gone on; it doubles each time
 NEVER = 1 << 62
 FIRST_COMPARISON = 16  # iterations of a loop before the first comparison: most loops have fewer
 MIN_COMPARISONS = 16  # iterations, so that short cycles are found soon
@@ -64,6 +65,11 @@ class StalledGroups:
 
     def __len__(self) -> int:
         return len(self.groups)
+
+    @property
+    def takes_turns(self) -> bool:
+        """True if the lanes that wait may go on in a known order."""
+        return self._needed_turns <= MAX_TURNS
 
     def begin(self) -> None:
         """Begin a run of the wave."""

@@ -191,6 +191,7 @@ class TranslatedBlock:
         mask: function of (wave, group) that returns the lane mask of the warp-synchronising instruction at the start.
         live_in: live registers at the start, a bit set.
         writes: registers that the block writes and that are live at its end, a bit set.
+        results: if the block begins a loop that may wait, the registers on which nothing in it depends, a bit set.
         statements: PTX instructions and calls, including the last one.
         barrier: the barrier instruction at the end.
         result: index and dtype code of the register for the result of the barrier's reduction.
@@ -206,6 +207,7 @@ class TranslatedBlock:
     mask: Callable[[Any, Any], Any] | None
     live_in: int
     writes: int
+    results: int
     statements: tuple[Instruction | Call, ...]
     barrier: Instruction | None
     result: tuple[int, str] | None

@@ -82,14 +82,17 @@ def _translated(
     layout = Layout(module, flat, addresses)
     names = Names(flat.registers, graph.registers, layout.addresses)
     names.guesses, names.awaited = _guesses_and_awaited(graph)
-    source, masks = write(graph, names)
+    source = write(graph, names)
     namespace = names.namespace
     code = compile(source, f"<{kernel.name}>", "exec")  # generated text; it contains no text of the submission
     namespace.update(runtime_builtins(code))
     namespace.update({f"c{number}": call for number, call in enumerate(calls)})
     exec(code, namespace)
-    waits = _phase_waits(graph)
-    steps = [_step(i, block, names, namespace, i in masks, i in waits) for i, block in enumerate(graph.blocks)]
+    waits, results = _phase_waits(graph), _results_of_waits(graph, names)
+    steps = [
+        _step(block, names, namespace[f"b{i}"], namespace.get(f"m{i}"), i in waits, results.get(i, 0))
+        for i, block in enumerate(graph.blocks)
+    ]
     codes = list(names.codes.values())
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
@@ -131,6 +134,15 @@ def _phase_waits(graph: Graph) -> frozenset[int]:
     return phase_waits(graph.blocks)
 
 
+def _results_of_waits(graph: Graph, names: Names) -> dict[int, int]:
+    """Return the registers that loops which may wait only compute; see `waits.results_of_waits`."""
+    if not any(block.spins for block in graph.blocks):
+        return {}
+    from pytest_gpulab.devices.simulated.translation.analysis.waits import results_of_waits
+
+    return results_of_waits(graph.blocks, names.index)
+
+
 def _unset(graph: Graph, names: Names) -> frozenset[str]:
     """Return the registers that are read before any write on some path through the kernel.
 
@@ -140,7 +152,9 @@ def _unset(graph: Graph, names: Names) -> frozenset[str]:
     return frozenset(name for name, index in names.index.items() if needed >> index & 1)
 
 
-def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked: bool, waits: bool) -> TranslatedBlock:
+def _step(
+    block: Block, names: Names, run: Callable[..., Any], mask: Callable[..., Any] | None, waits: bool, results: int
+) -> TranslatedBlock:
     targets = block.targets
     if block.end == "branch" and block.last is not None and block.last.guard is not None and block.last.guard[1]:
         targets = targets[::-1]
@@ -154,16 +168,17 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
     if barrier is not None and not {"sync", "red", "arrive", "wait"} & words:
         raise CannotSimulate(f"the instruction {barrier.name}", barrier.where)
     return TranslatedBlock(
-        run=namespace[f"b{i}"],
+        run=run,
         end=block.end,
         targets=targets,
         spins=block.spins,
         loops=block.loops,
         waits=waits,
         where=block.where,
-        mask=namespace[f"m{i}"] if masked else None,
+        mask=mask,
         live_in=block.live_in,
         writes=block.defined & block.live_out,
+        results=results,
         statements=statements,
         barrier=barrier,
         result=result,
@@ -174,16 +189,14 @@ STATEMENTS_PER_TIME_CHECK = 256  # the scheduler checks only between blocks, whi
 _ = integers, moves  # imported for the opcodes they register
 
 
-def write(graph: Graph, names: Names) -> tuple[str, set[int]]:
-    """Return the text of all functions, and the blocks that have a function for their lane mask."""
+def write(graph: Graph, names: Names) -> str:
+    """Return the text of all functions: one per block, and one for the lane mask of some."""
     functions: list[str] = []
-    masks = set()
     for i, block in enumerate(graph.blocks):
         functions.append(_function(f"b{i}", *_block_lines(block, names)))
         if block.converge:
             functions.append(_mask_function(f"m{i}", block.body[0], names))
-            masks.add(i)
-    return "\n".join(functions), masks
+    return "\n".join(functions)
 
 
 def _mask_function(name: str, first: Statement, names: Names) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Imm, Instruction, Label, Statement, Sym
 from pytest_gpulab.devices.simulated.translation.control.graph import MBARRIER_TESTS, Block, defined_and_used
@@ -59,6 +59,45 @@ def _places(steps: Sequence[TranslatedBlock], chosen: Sequence[int]) -> Iterator
 def _loops(steps: Sequence[TranslatedBlock]) -> list[range]:
     """Return the loops that may wait for other threads, as ranges of basic blocks."""
     return [range(min(step.targets), i + 1) for i, step in enumerate(steps) if step.targets and step.spins]
+
+
+_COMPUTES = {"mov", "selp", "setp", "and", "or", "xor", "not", "cvt", "add", "sub", "mul", "mad", "fma", "shl", "shr",
+             "min", "max", "neg", "abs", "nanosleep"}  # from registers to registers, or nothing  # fmt: skip
+
+
+def results_of_waits(blocks: Sequence[Block], index: Mapping[str, int]) -> dict[int, int]:
+    """Return the registers that a loop that may wait computes but does not depend on, such as a count of its polls.
+
+    As long as no lane leaves the loop, they change nothing else. Only loops that are left at their end have them.
+
+    Args:
+        blocks: the basic blocks.
+        index: the number of each register.
+
+    Returns:
+        A bit set of registers by the first block of the loop.
+    """
+    ends: dict[int, int] = {}
+    for i, block in enumerate(blocks):
+        ends.update((target, i) for target in block.targets if target <= i)
+    found = {}
+    for start, end in ends.items():
+        loop, inside = blocks[start : end + 1], range(start, end + 1)
+        is_left_at_end = all(target in inside for block in loop[:-1] for target in block.targets)
+        if blocks[end].spins and blocks[end].end == "branch" and is_left_at_end:
+            found[start] = sum(1 << index[name] for name in _results(loop) if name in index)
+    return found
+
+
+def _results(loop: Sequence[Block]) -> set[str]:
+    """Return the registers that a loop only computes."""
+    statements = [s for block in loop for s in (*block.body, block.last) if s is not None and not isinstance(s, Label)]
+    flows = [(isinstance(s, Instruction) and s.op[0] in _COMPUTES, *defined_and_used(s, {})) for s in statements]
+    relevant = {name for computes, _, read in flows if not computes for name in read}
+    while more := {n for _, written, read in flows if not relevant.isdisjoint(written) for n in read} - relevant:
+        relevant |= more
+    computed = {name for computes, written, _ in flows if computes for name in written}
+    return computed - relevant
 
 
 _PASSED_ON = {"mov", "selp", "setp", "and", "or", "xor", "not", "cvt"}
