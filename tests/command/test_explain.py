@@ -57,6 +57,16 @@ def test_values_of_a_small_input_are_no_reason(capsys: pytest.CaptureFixture[str
     assert "it is 0" not in text and "hint:" not in text
 
 
+def test_a_few_wrong_values_of_a_small_input_are_no_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = (ROOT / "exercises" / "scan" / "naive.cu").read_text()
+    path = tmp_path / "scan" / "scan.cu"
+    path.parent.mkdir()
+    path.write_text(source.replace("unsigned j = first;", "unsigned j = i / 32 * 32;"))
+    _, text = explain(capsys, path, "--in", "1,0*32", "--exercises", "exercises")
+    assert "out[32] should be 1, is 0" in text
+    assert "unchanged" not in text and "hint:" not in text
+
+
 def test_a_hazard_of_a_right_result_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = explain(capsys, ROOT / "tests/wrong/divergence/barrier_in_branch.cu", "--n", "40")
     assert code == 1 and "as it should be barrier: Divergent threads in block" in printed

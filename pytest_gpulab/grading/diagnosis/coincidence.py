@@ -6,6 +6,7 @@ So a pattern is reported only if its chance, times the number of tries, is below
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import lgamma, log, log2
 
 import numpy as np
@@ -24,6 +25,11 @@ def is_tiny(output: WrongValue) -> bool:
     """Return True if input and output are so short that most patterns would hold."""
     inputs = [values.size for values in output.context.inputs.values()]
     return max([*inputs, output.actual.size]) <= TINY if inputs else output.actual.size == 1
+
+
+def are_zeros_and_ones(inputs: Mapping[str, Array]) -> bool:
+    """Return True for inputs of these values only, as the smallest failing ones are."""
+    return bool(inputs) and all(bool(((values == 0) | (values == 1)).all()) for values in inputs.values())
 
 
 def distinct(output: WrongValue) -> Array:

@@ -11,7 +11,7 @@ from math import log2
 
 import numpy as np
 
-from .coincidence import CERTAIN, GENERAL, distinct, is_likely, is_tiny, value_bits
+from .coincidence import CERTAIN, GENERAL, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
 from .patterns import Array, Pattern, WrongValue
 
 _Way = Callable[[WrongValue], Pattern | None]
@@ -64,7 +64,12 @@ NEARLY_RIGHT = (
 def pattern_of(output: WrongValue) -> Pattern | None:
     """Return the most specific pattern that holds for all wrong values and hardly by chance, or None."""
     bits = value_bits(output)
-    ways = (*_FACTS, *_PREDICTIONS, *_KINDS) if not is_tiny(output) and not is_likely(bits) else _FACTS
+    is_chance = (
+        is_tiny(output)
+        or is_likely(bits)
+        or (are_zeros_and_ones(output.context.inputs) and distinct(output).size <= FEW)
+    )
+    ways = _FACTS if is_chance else (*_FACTS, *_PREDICTIONS, *_KINDS)
     for way in ways:
         if (pattern := way(output)) is not None:
             return _weighed(pattern, way, bits)
@@ -102,7 +107,7 @@ def _constant(output: WrongValue) -> Pattern | None:
     limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind) if kind.kind in "iu" else None
     names = {limits.min: f"the lowest {kind} number", limits.max: f"the highest {kind} number"} if limits else {}
     names |= {0: "0", 1: "1"}  # 0 is the lowest unsigned number
-    if first in (0, 1) and _has_simple_inputs(output):
+    if first in (0, 1) and are_zeros_and_ones(output.context.inputs):
         return None  # most mistakes have such results then
     if first in names and (output.got == first).all():
         cause = CONSTANT if output.at.size > 1 or output.actual.size > 1 or _starts_with(output, first) else ""
@@ -110,12 +115,6 @@ def _constant(output: WrongValue) -> Pattern | None:
     if output.at.size > 2 and (output.got == first).all() and np.ptp(output.wanted) > 0:
         return Pattern(f"{_them(output)} is {number(first)}", CONSTANT, shows_cause=False)
     return None
-
-
-def _has_simple_inputs(output: WrongValue) -> bool:
-    """Return True for inputs of zeros and ones, as the smallest failing ones are."""
-    inputs = list(output.context.inputs.values())
-    return bool(inputs) and all(bool(((values == 0) | (values == 1)).all()) for values in inputs)
 
 
 def _starts_with(output: WrongValue, first: object) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_gpulab.grading.correctness.trials import Trial, given_words, wrong_words
+from pytest_gpulab.grading.diagnosis.coincidence import are_zeros_and_ones
 from pytest_gpulab.grading.diagnosis.simple_inputs import shown
 from pytest_gpulab.grading.explanation.drawing import Drawn
 from pytest_gpulab.grading.findings import HINTS
+from pytest_gpulab.grading.grade import Finding
 
 from .sections import failure_text
 from .text import wrapped
@@ -34,5 +36,12 @@ def _trial_lines(trial: Trial) -> Iterator[str]:
         return
     if wrong := wrong_words(trial):
         yield from wrapped(wrong)
-    compares = {HINTS["wrong-result"]}  # cases; here is a single input
-    yield from failure_text([found.without(compares) for found in trial.outcome.findings], set()).splitlines()
+    is_small = are_zeros_and_ones(trial.prepared.inputs)
+    findings = [_without_guess(found, is_small) for found in trial.outcome.findings]
+    yield from failure_text(findings, set()).splitlines()
+
+
+def _without_guess(found: Finding, is_small: bool) -> Finding:
+    """Return a finding without a hint that compares cases, or one from the places of a small input's wrong values."""
+    is_guess = found.code == "wrong-result" and not found.where and is_small
+    return found.without({found.hint} if is_guess else {HINTS["wrong-result"]})
