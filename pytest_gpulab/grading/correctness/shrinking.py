@@ -20,6 +20,7 @@ from pytest_gpulab.exercise import Case, Plan, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variant_key
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
+from pytest_gpulab.grading.diagnosis.error_location import EDGES
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
 from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
@@ -53,9 +54,9 @@ EVERY_SIZE = (
 )
 RULE_HINTS = (
     ("wrong-result", r"^fails for every \w+ tried$", EVERY_SIZE),
-    ("out-of-bounds", "where width and height differ", TRANSPOSED),
+    *((code, "where width and height differ", TRANSPOSED) for code in ("out-of-bounds", "not-written", "wrong-result")),
 )
-"""Code, words in the rule, and the hint in place of the code's general hint."""
+"""Code, words in the rule, and the hint in place of the code's general hint, or of one about an edge."""
 
 Same = Callable[[Trial], "Finding | None"]
 """Returns a trial's finding if the trial fails in the same way."""
@@ -86,7 +87,8 @@ def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
     """Return a finding with its smallest input; a general hint follows the rule of the sizes that fail."""
     failing = smallest.rule if smallest else ""
     for code, words, hint in RULE_HINTS:
-        if found.hint == HINTS[code] and re.search(words, failing):
+        general = (HINTS[code], *EDGES) if hint == TRANSPOSED else (HINTS[code],)
+        if found.code == code and found.hint in general and re.search(words, failing):
             return replace(found, smallest=smallest, hint=hint)
     return replace(found, smallest=smallest)
 

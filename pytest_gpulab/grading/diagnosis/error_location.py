@@ -82,6 +82,7 @@ IN_Y = (
     "Usual cause: the y part of an index or of the bounds check, or the x part if rows and columns change places. Look "
     "at blockIdx, blockDim, threadIdx and the bound."
 )
+EDGES = (LAST_COLUMNS, LAST_ROWS, IN_X, IN_Y)
 SAME_INDEX = "Usual cause: x and y are the same in a block. From which of threadIdx and blockDim is each computed?"
 OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an index."
 
