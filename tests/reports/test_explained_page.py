@@ -135,6 +135,20 @@ def test_the_figures_of_several_blocks_are_below_each_other(browser: Browser, tm
     assert len(found) == 5 and len({left for left, _ in found}) == 1 and min(width for _, width in found) > 600
 
 
+NAMED = {"button", "slider", "region", "image", "DisclosureTriangle", "columnheader"}
+"""Roles with a name that a screen reader says."""
+
+
+def test_controls_and_figures_have_names_for_screen_readers(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    browser.run("document.querySelectorAll('details').forEach(each => each.open = true)")
+    browser.tell("Accessibility.enable")
+    nodes = [node for node in browser.tell("Accessibility.getFullAXTree")["nodes"] if not node.get("ignored")]
+    named = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if "role" in node]
+    assert {"button", "slider", "region", "image"} <= {role for role, _ in named}
+    assert [role for role, name in named if role in NAMED and not name.strip()] == []
+
+
 def test_text_in_figures_has_contrast(browser: Browser, tree: Path) -> None:
     browser.open(tree)
     for scheme in ("light", "dark"):
