@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from places import Run, marked
 
-from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, TooMuchWork
+from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 
@@ -267,3 +268,12 @@ def test_a_machine_that_is_too_busy_is_not_the_kernels_fault(run: Run, monkeypat
     args = (np.ones(4, np.uint32), np.uint32(4_000_000_000))
     with pytest.raises(DeviceUnavailable, match=r"too busy: the kernel got less than half of a core for 0\.4 s"):
         run(source, *args, options=LaunchOptions(time_limit_s=0.1))
+
+
+def test_a_limit_of_work_also_ends_a_wave_that_does_not_end() -> None:
+    device = SimulatedDevice()
+    source = "__global__ void f(int *flag, int *polls) { while (atomicAdd(flag, 0) == 0) atomicAdd(polls, 1); }"
+    arrays = device.array(np.zeros(1, np.int32)), device.array(np.zeros(1, np.int32))
+    options = LaunchOptions(count=True, complete_within=500_000, time_limit_s=60.0)
+    with pytest.raises(TooMuchWork, match="more than 500000 warp instructions"):
+        device.compile(source).launch("f", (1,), (64,), arrays, options=options)

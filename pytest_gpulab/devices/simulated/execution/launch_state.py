@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # imported by the launches that use them
 
     from .wave import Wave
 
+OTHER_CHECK_S = 0.25  # between checks of a limit of work
 MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
 
 
@@ -65,6 +66,11 @@ class Deadline:
         self.limit_s = math.inf if limit_s is None else limit_s
         self._begin_s, self._begin_cpu_s = time.perf_counter(), time.thread_time()
         self._next_check_s = self._begin_s + self.limit_s
+        self._other_limit: Callable[[], None] | None = None
+
+    def add(self, limit: Callable[[], None]) -> None:
+        """Also call a function several times a second, which raises an exception if another limit is exceeded."""
+        self._other_limit, self._next_check_s = limit, min(self._next_check_s, self._begin_s + OTHER_CHECK_S)
 
     def check(self) -> None:
         """Raise TimeIsUp if the limit has passed."""
@@ -78,6 +84,9 @@ class Deadline:
         if left_s <= 0 or elapsed_s > MAX_STRETCH * self.limit_s:
             raise TimeIsUp(was_starved=left_s > 0)
         self._next_check_s = now_s + left_s * SHARE
+        if self._other_limit is not None:
+            self._next_check_s = min(self._next_check_s, now_s + OTHER_CHECK_S)
+            self._other_limit()
 
 
 ABSENT_VALUE = np.uint32(0)  # as on an H100

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from math import prod
 from operator import mul
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 from .launch_state import Batch, LaunchState, all_counted
 from .scheduler import Scheduler
 from .wave import Wave
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.counting.counters import Counters
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
 WAVE_LOCAL_BYTES = 256 << 20  # local memory per wave; kernels that use much of it run in smaller waves
@@ -213,6 +216,21 @@ class Effort:
         self._statements = [len(step.statements) for step in launch.program.steps]
         self._overhead = self._ended = self._done = 0
         self._least: float = math.inf  # work of a wave
+        self.running: Sequence[Scheduler] = ()
+        if launch.options.sample_blocks is None and launch.options.complete_within is not None:
+            launch.deadline.add(self.check)
+
+    def check(self) -> None:
+        """Raise TooMuchWork if a launch of all blocks exceeds the limit within its running waves."""
+        limit, counters = self._launch.options.complete_within, self._launch.counters
+        overhead = sum(_overhead(scheduler.wave) for scheduler in self.running)
+        if limit is not None and counters is not None and self._counted(counters) + overhead > limit:
+            raise _too_much(limit)
+
+    def _counted(self, counters: Counters) -> int:
+        """Return the work of all waves, without the overhead of running ones."""
+        counted = sum(map(mul, counters.warps, self._statements))
+        return int(counted) + self._launch.tally.issued + self._overhead
 
     def end_wave(self, wave: Wave) -> None:
         """Record the end of a wave.
@@ -223,26 +241,34 @@ class Effort:
         Raises:
             TooMuchWork: at this rate, all waves together exceed the limit.
         """
-        self._overhead += STEP_WORK * wave.steps + EXCHANGE_WORK * wave.exchanges
+        self._overhead += _overhead(wave)
         self._ended += 1
         limit, counters = self._launch.options.complete_within, self._launch.counters
         if limit is None or counters is None:
             return
-        counted = sum(map(mul, counters.warps, self._statements))
-        before, self._done = self._done, counted + self._launch.tally.issued + self._overhead
+        before, self._done = self._done, self._counted(counters)
         self._least = min(self._least, self._done - before)
         is_sample = self._launch.options.sample_blocks is not None
         if is_sample and self._ended == 1 < self._waves:
             return
         rate = self._least if is_sample else self._done / self._ended
         if rate * self._waves > limit:
-            raise TooMuchWork(f"the launch would issue more than {limit} warp instructions")
+            raise _too_much(limit)
+
+
+def _overhead(wave: Wave) -> int:
+    return STEP_WORK * wave.steps + EXCHANGE_WORK * wave.exchanges
+
+
+def _too_much(limit: int) -> TooMuchWork:
+    return TooMuchWork(f"the launch would issue more than {limit} warp instructions")
 
 
 def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort) -> None:
     """Run waves one after the other. Waves that wait for each other run concurrently if they fit on the GPU."""
     waiting = list(zip(batch.waves, batch.is_counted, strict=True))[::-1]
     active: list[Scheduler] = []
+    effort.running = active
     seen, idle = 0, 0
     while waiting or active:
         held = sum(scheduler.wave.shape.columns for scheduler in active)
