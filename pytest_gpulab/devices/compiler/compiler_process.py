@@ -43,7 +43,9 @@ _ABORTED = "Ptx assembly aborted due to errors"  # ptxas's only message when mem
 _PTXAS_ERROR = re.compile(r"\berror +:|; fatal +:")
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
+MAX_RECENT = 32  # answers to keep: a figure and a comparison with a baseline compile what a check has compiled
 _Key = tuple[str, str, str]
+_WholeKey = tuple[Any, ...]
 
 
 class CompilerProcess:
@@ -71,6 +73,7 @@ class CompilerProcess:
         self._rejected: dict[str, str] = {}
         self._spent_s: dict[str, float] = {}
         self._ahead: dict[_Key, Answer | CompileError] = {}
+        self._recent: dict[_WholeKey, Answer] = {}
         self._longest_s = 0.0
         self._process: _Process | None
         try:
@@ -91,10 +94,16 @@ class CompilerProcess:
             DeviceUnavailable: the process must be restarted, or must start another one, and that fails.
             OutOfMemory: the system killed it because memory had run out: less was free than the limits allow.
         """
-        known = self._ahead.pop(_key(request), None)
+        key = _whole_key(request)
+        known = self._ahead.pop(_key(request), None) or self._recent.get(key)
         if isinstance(known, CompileError):
             raise known
-        return known or self._compiled(request)
+        answer = known or self._compiled(request)
+        if answer.output is not None:
+            self._recent[key] = answer
+            if len(self._recent) > MAX_RECENT:
+                del self._recent[next(iter(self._recent))]
+        return answer
 
     def ahead(self, requests: Sequence[Request]) -> None:
         """Compile several requests in parallel, in further processes, if an earlier compilation took long.
@@ -189,6 +198,11 @@ class CompilerProcess:
 def _key(request: Request) -> _Key:
     """Return the parts in which requests of one device differ."""
     return request.text, request.macros, request.output
+
+
+def _whole_key(request: Request) -> _WholeKey:
+    text, filename, files, options, output, macros = request
+    return text, filename, output, macros, *options, *files.items()
 
 
 class _Process:
