@@ -104,7 +104,7 @@ def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Devic
         from pytest_gpulab.grading.correctness.outcomes import CaseLimits
         from pytest_gpulab.grading.grader import Grader
 
-        limits = CaseLimits(smallest="first")  # the rule of its sizes takes longer than the rest
+        limits = CaseLimits(smallest="first", ahead=True)  # the rule of its sizes takes longer than the rest
         return Grader(loaded, arguments.file, device, arguments.seed, limits=limits)
     from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
@@ -119,7 +119,6 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
     first.
     """
     from pytest_gpulab.grading.checks import checks_of
-    from pytest_gpulab.grading.grader import Grader
 
     results: list[CheckResult] = []
     shown: CheckResult | None = None
@@ -130,8 +129,6 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
                 is_counted = True
                 _say(f"so far: {_summary(results)}")
             results.append(grader.run(check))
-            if check.kind == "compile" and results[-1].verdict == "passed" and isinstance(grader, Grader):
-                grader.look_ahead()
             if shown is None and results[-1].verdict in NOT_PASSED:
                 shown = results[-1]
                 _say_failure(shown, file)

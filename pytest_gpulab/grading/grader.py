@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -119,14 +118,6 @@ class Grader(CheckGrader):
         """Return the rule of sizes that the limits left out; empty if there is none, or once `stopped` returns True."""
         return self._shrinker.rule(stopped) if self._shrinker is not None else ""
 
-    def look_ahead(self) -> None:
-        """Run cases in a second process from now on, if another core is free; the results are the same.
-
-        Call it after the check `compile`, and only on the simulated GPU.
-        """
-        if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1:
-            self._cases.look_ahead(visible_first(self._loaded.exercise.cases))
-
     def close(self) -> None:
         """End the second process, if there is one. The caller owns the device."""
         self._cases.close()
@@ -187,6 +178,7 @@ class Grader(CheckGrader):
             self._builds.of_all(variants_of(self._loaded.exercise))
         except BuildFailed as blocked:
             return check.result(blocked.verdict, (blocked.finding,))
+        self._cases.look_ahead(visible_first(self._loaded.exercise.cases))
         return check.result("passed", self._builds.notes())
 
     def _correct(self, check: Check, case: Case) -> CheckResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +15,19 @@ from .grade import Finding, SmallestInput
 from .grader import Grader
 from .time_limits import TIME_LIMIT, TimeLimits
 
-SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="first")
+SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="first", ahead=True)
 """Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
 
 
 def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> SmallestInput | Finding | None:
     """Return the smallest failing input of a submission's first check that has one, or else its first failure."""
-    grader, first = Grader(exercise, path, device, seed, limits=SEARCHED), None
-    for check in checks_of(exercise.exercise):
+    with closing(Grader(exercise, path, device, seed, limits=SEARCHED)) as grader:
+        return _first_failing(grader, exercise)
+
+
+def _first_failing(grader: Grader, loaded: LoadedExercise) -> SmallestInput | Finding | None:
+    first = None
+    for check in checks_of(loaded.exercise):
         if check.kind in ("compile", "correct", "safe") and not check.hidden:
             result = grader.run(check)
             for found in result.findings if result.verdict == "failed" else ():

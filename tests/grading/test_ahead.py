@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -84,16 +83,9 @@ def test_errors_of_devices_pass_between_processes(error: DeviceError) -> None:
 
 def results_of(path: Path, exercise: str, is_ahead: bool) -> list[CheckResult]:
     loaded, device = Catalogue(ROOT / "exercises").load(exercise), open_device("sim")[0]
-    limits = CaseLimits(smallest="none")  # this process searches, whatever the second one does
+    limits = CaseLimits(smallest="none", ahead=is_ahead)  # this process searches, whatever the second one does
     with closing(Grader(loaded, path, device, seed=1, limits=limits)) as grader:
-        return list(_results(grader, is_ahead))
-
-
-def _results(grader: Grader, is_ahead: bool) -> Iterator[CheckResult]:
-    for check in checks_of(grader._loaded.exercise):
-        yield replace(grader.run(check), duration_s=0.0)
-        if check.kind == "compile" and is_ahead:
-            grader.look_ahead()
+        return [replace(grader.run(check), duration_s=0.0) for check in checks_of(loaded.exercise)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -81,10 +82,13 @@ class CaseRuns:
         self._ahead: FoundAhead[_Ahead] | None = None
 
     def look_ahead(self, cases: Iterable[Case]) -> None:
-        """Let a second process run these cases at the same time, from the last one to the first.
+        """Let a second process run these cases from the last one to the first, if the limits and another core allow it.
 
-        Only on the simulated GPU; all variants must be compiled. `close` ends the process.
+        All variants must be compiled. `close` ends the process.
         """
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        if not (self._limits.ahead and self._is_simulated and cores > 1):
+            return
         from .ahead import FoundAhead
 
         by_name = {case.name: case for case in cases if self._builds.has(case.variant)}
