@@ -186,6 +186,18 @@ def test_values_in_few_letters() -> None:
     assert [_short(value) for value in (0.806478977, -1e-30, 1e300)] == ["0.8065", "-1e-30", "1e300"]
 
 
+def test_marked_elements_of_a_long_array_are_drawn(tmp_path: Path) -> None:
+    """No thread of the block uses this one."""
+    source = (ROOT / "exercises" / "divergence" / "naive.cu").read_text()
+    path = tmp_path / "divergence" / "divergence.cu"
+    path.parent.mkdir()
+    path.write_text(
+        source.replace("path1(in[i])", "path1(in[threadIdx.x])").replace("BLOCK_SIZE, 256", "BLOCK_SIZE, 32")
+    )
+    page = page_of(str(path), tmp_path, "--case", "two-way n=31", "--n", "66").read_text()
+    assert "in[65] reaches no output" in page and "<title>in[65] = " in page
+
+
 def test_a_figure_of_its_own_has_no_hover_texts() -> None:
     figure = figures_of(RIGHT)[0]
     assert dataflow_svg(figure).count("<title>") > 100 > dataflow_svg(figure, is_alone=True).count("<title>") == 1

@@ -18,6 +18,7 @@ from pytest_gpulab.reports.terminal.text import visible
 CELL, HEIGHT, LEFT, GAP, THREADS = 32, 24, 216, 46, 14
 LETTER = 7.5  # of a bold text
 MAX_COLUMNS = 64
+MAX_MARKED = 32  # of the columns
 MAX_DIGITS = 6  # of an integer that is not rounded
 MAX_ARROWS = 400  # of a row
 
@@ -63,10 +64,10 @@ class _Layout:
 
     def __init__(self, figure: Figure, has_hover: bool) -> None:
         self._figure, self._rows, self._has_hover = figure, figure.rows, has_hover
-        self._columns = {id(row.array): self._shown(row) for row in figure.rows}
         self._marks: dict[int, list[Mark]] = {}
         for mark in figure.marks:
             self._marks.setdefault(mark.row, []).append(mark)
+        self._columns = {id(row.array): self._shown(row) for row in figure.rows}
         self._tops: list[int] = []
         top = 18
         for number, row in enumerate(figure.rows):
@@ -106,7 +107,7 @@ class _Layout:
         yield "</g>"
 
     def _shown(self, row: Row) -> list[int]:
-        """Return the elements of an array that are drawn: all, or the first ones that the block uses."""
+        """Return the elements of an array that are drawn: all, or the first marked ones and those that are used."""
         size = prod(row.array.shape)
         if size <= MAX_COLUMNS or self._is_grid(row):
             return list(range(size))
@@ -115,7 +116,13 @@ class _Layout:
         used |= {
             a.source.index for other in self._rows for a in other.arrows if self._rows[a.source.row].array is row.array
         }
-        return sorted(used)[:MAX_COLUMNS]
+        marked = {
+            mark.index
+            for mark in self._figure.marks
+            if self._rows[mark.row].array is row.array and 0 <= mark.index < size
+        }
+        first = sorted(marked)[:MAX_MARKED]
+        return sorted({*first, *sorted(used - set(first))[: MAX_COLUMNS - len(first)]})
 
     @staticmethod
     def _is_grid(row: Row) -> bool:
