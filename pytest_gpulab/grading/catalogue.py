@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib.util
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -183,29 +184,41 @@ class _Neighbours:
     """An importer for the modules beside one exercise, visible to its own code only.
 
     Two exercises may each have a helpers.py, so neither may stay in `sys.modules`. But a function may import it long
-    after the exercise was loaded. So code in the folder has its own `__import__`.
+    after the exercise was loaded. So code in the folder has its own `__import__`, and its own views of `IMPORTERS`.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._modules: dict[str, ModuleType] = {}
-        self._finder = FileFinder(str(folder), (self.loader, SOURCE_SUFFIXES))  # type: ignore[arg-type]  # it calls it
+        self._finder = self._finder_in(folder)
 
     def loader(self, name: str, path: str) -> SourceFileLoader:
         """Return a loader for a file in the folder."""
         return _Loader(name, path, {**vars(builtins), "__import__": self._imported})
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find a module beside the exercise, as an entry of `sys.meta_path`."""
-        return self._finder.find_spec(name) if path is None else None
+    def find_spec(self, name: str, path: Iterable[str] | None = None, target: object = None) -> ModuleSpec | None:
+        """Find a module beside the exercise, or in a package there, as an entry of `sys.meta_path`."""
+        if path is None:
+            return self._finder.find_spec(name)
+        own = (Path(folder) for folder in path if Path(folder).is_relative_to(self._folder))
+        return next(filter(None, (self._finder_in(folder).find_spec(name) for folder in own)), None)
+
+    def _finder_in(self, folder: Path) -> FileFinder:
+        return FileFinder(str(folder), (self.loader, SOURCE_SUFFIXES))  # type: ignore[arg-type]  # it calls it
 
     @contextmanager
-    def importable(self) -> Iterator[None]:
-        """Make the folder's modules importable, and hide them afterwards."""
+    def importable(self, top: str = "") -> Iterator[None]:
+        """Make the folder's modules importable, and hide them afterwards.
+
+        Args:
+            top: the one that is imported; a module of this name from another folder is hidden.
+        """
         with importing:
             path_before, modules_before = sys.path[:], dict(sys.modules)
             sys.path.insert(0, str(self._folder))
             sys.meta_path.insert(0, self)
+            if self._has(top) and not self._is_own(sys.modules.get(top)):
+                sys.modules.pop(top, None)
             sys.modules.update(self._modules)
             try:
                 yield
@@ -216,20 +229,52 @@ class _Neighbours:
 
     def _hide(self, modules_before: Mapping[str, ModuleType]) -> None:
         for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if module is not modules_before.get(name) and file and Path(file).is_relative_to(self._folder):
+            if module is not modules_before.get(name) and self._is_own(module):
                 self._modules[name] = module
                 del sys.modules[name]
         sys.modules.update({name: modules_before[name] for name in modules_before.keys() - sys.modules.keys()})
 
-    def _imported(self, name: str, *rest: Any, **named: Any) -> ModuleType:
-        top = name.partition(".")[0]
-        if top and (top in self._modules or self._finder.find_spec(top) is not None):
-            with self.importable():
-                if top not in self._modules:
-                    sys.modules.pop(top, None)  # a module of the same name from another folder
-                return builtins.__import__(name, *rest, **named)
-        return builtins.__import__(name, *rest, **named)
+    def _is_own(self, module: ModuleType | None) -> bool:
+        file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+        return isinstance(file, str) and Path(file).is_relative_to(self._folder)
+
+    def _has(self, top: str) -> bool:
+        return bool(top) and (top in self._modules or self._finder.find_spec(top) is not None)
+
+    def _imported(self, name: str, globals: Mapping[str, Any] | None = None, *rest: Any, **named: Any) -> ModuleType:
+        is_relative = bool(rest[2] if len(rest) > 2 else named.get("level"))
+        top = str((globals or {}).get("__package__") if is_relative else name).partition(".")[0]
+        with self.importable(top) if self._has(top) else nullcontext():
+            module = builtins.__import__(name, globals, *rest, **named)
+        return _Importer(module, self) if module.__name__ in IMPORTERS else module
+
+
+IMPORTERS = ("importlib", "importlib.util", "pickle", "pkgutil", "runpy")
+"""Modules with functions that import a module by its name."""
+
+
+class _Importer(ModuleType):
+    """A view of a module; its functions find the modules beside an exercise."""
+
+    def __init__(self, module: ModuleType, neighbours: _Neighbours) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        self._module, self._neighbours = module, neighbours
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        if isinstance(value, ModuleType) and value.__name__ in IMPORTERS:
+            return _Importer(value, self._neighbours)
+        if not callable(value) or isinstance(value, type):
+            return value
+
+        @functools.wraps(value)
+        def found(*args: Any, **named: Any) -> Any:
+            first = next(iter((*args, *named.values())), "")
+            top = first.partition(".")[0] if isinstance(first, str) else ""
+            with self._neighbours.importable(top):
+                return value(*args, **named)
+
+        return found
 
 
 class _Loader(SourceFileLoader):

@@ -159,6 +159,48 @@ def test_a_function_of_an_exercise_imports_its_neighbours_when_it_is_called(tmp_
     assert {name for name in set(sys.modules) - modules_before if "gpulab_test" in name} == set()
 
 
+@pytest.mark.parametrize(
+    "found",
+    [
+        "import importlib; found = importlib.import_module('gpulab_test_helper').n",
+        "import importlib; found = importlib.import_module(name='gpulab_test_helper').n",
+        "from importlib import import_module; found = import_module('.inner', package='gpulab_test_package').n",
+        "import importlib, gpulab_test_helper; found = importlib.reload(gpulab_test_helper).n",
+        "import importlib.util; found = int(importlib.util.find_spec('gpulab_test_helper').loader.get_data(NUMBER))",
+        "from pkgutil import resolve_name; found = resolve_name('gpulab_test_helper:n')",
+        "from runpy import run_module; found = run_module('gpulab_test_helper')['n']",
+        "import gpulab_test_helper as m, pickle; found = pickle.loads(pickle.dumps(m.Kept())).n",
+        "import gpulab_test_package as package; found = package.relative()",
+        "import gpulab_test_package as package; found = package.absolute()",
+        "import gpulab_test_namespace.inner as inner; found = inner.n",
+        "exec('from gpulab_test_helper import n as found', globals()); found = globals()['found']",
+        "import importlib; found = len(importlib.import_module('json').loads('[' + '0,' * (N - 1) + '0]'))",
+    ],
+)
+def test_modules_beside_an_exercise_are_found_however_they_are_imported(tmp_path: Path, found: str) -> None:
+    for number, name in ((1, "one"), (22, "two")):
+        here = f"N, NUMBER = {number}, {str(tmp_path / name / 'number')!r}\n"
+        late = f"def reference(problem, inputs):\n    {found}\n    return found\n"
+        folder(tmp_path, **{name: f"{GOOD}import dataclasses\n{here}{late}"
+                                  "exercise = dataclasses.replace(exercise, reference=reference)\n"})  # fmt: skip
+        (tmp_path / name / "number").write_text(str(number))
+        helper = f"n = {number}\nclass Kept:\n    def __init__(self):\n        self.n = n\n"
+        (tmp_path / name / "gpulab_test_helper.py").write_text(helper)
+        for package in ("gpulab_test_package", "gpulab_test_namespace"):
+            (tmp_path / name / package).mkdir()
+            (tmp_path / name / package / "inner.py").write_text(helper)
+        (tmp_path / name / "gpulab_test_package" / "other.py").write_text(
+            "def relative():\n    from .inner import n\n    return n\n"
+            "def absolute():\n    import gpulab_test_helper\n    return gpulab_test_helper.n\n"
+        )
+        (tmp_path / name / "gpulab_test_package" / "__init__.py").write_text("from .other import *\n")
+    modules_before = set(sys.modules)
+    catalogue = Catalogue(tmp_path)
+    for name, number in (("one", 1), ("two", 22), ("one", 1)):
+        assert catalogue.load(name).exercise.reference(None, None) == number  # type: ignore[arg-type, comparison-overlap, union-attr]
+    assert not [name for name in set(sys.modules) - modules_before if "gpulab_test" in name]
+
+
 def test_a_neighbour_is_executed_once_and_another_module_of_its_name_comes_back(tmp_path: Path) -> None:
     source = "import gpulab_test_state\n" + LAZY.replace("from gpulab_test_package.inner import inside", "inside = 0")
     folder(tmp_path, one=source)
