@@ -114,6 +114,8 @@ def stable(line: str) -> str:
     return line.strip()
 
 
+# The reason for the device differs between machines, and a long one is wrapped.
+_LONG_REASON = re.compile(r"^(gpulab: .* GPU .*, because .*)\n  (?=\S)", re.M)
 ESTIMATE = re.compile(r"~([\d.]+)")
 FACTOR = 1.25  # by which an estimate may differ: seeds and samples of blocks do not change it by more
 
@@ -121,7 +123,7 @@ FACTOR = 1.25  # by which an estimate may differ: seeds and samples of blocks do
 def first_difference(shown: Sequence[str], printed: str) -> str:
     """Return in words where output departs from a sample, or nothing if it fits."""
     sample = [stable(line) for line in shown]
-    lines = printed.splitlines()
+    lines = _LONG_REASON.sub(r"\1 ", printed).splitlines()
     output = [stable(line) for line in lines]
     while output and not output[-1]:
         output.pop()

@@ -62,3 +62,10 @@ def test_a_block_that_does_not_end_is_noticed(tmp_path: Path) -> None:
     page.write_text("text\n\n```console\n$ pytest\n")
     with pytest.raises(AssertionError, match="does not end"):
         blocks(page)
+
+
+def test_a_long_reason_for_the_device_may_be_wrapped() -> None:
+    shown = ["gpulab: simulated GPU (x), because no CUDA device: none", "gpulab: seed 1"]
+    printed = "gpulab: simulated GPU (x), because no CUDA device: the driver\n  finds no device\ngpulab: seed 2\n"
+    assert first_difference(shown, printed) == ""
+    assert first_difference(shown, printed.replace("  finds", "finds")) != ""
