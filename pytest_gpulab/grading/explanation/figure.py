@@ -81,7 +81,7 @@ class Figure:
 
 
 def figures_of(traced: Traced, blocks: frozenset[int]) -> list[Figure]:
-    """Return the figures of the recorded blocks of the first launches."""
+    """Return the figures of these blocks of the first launches."""
     found: list[Figure] = []
     departed = MAX_LAUNCHES  # the launch with the first wrong values
     for number, launch in enumerate(traced.launches[:MAX_LAUNCHES]):
@@ -241,7 +241,7 @@ def _missing(traced: Traced, number: int) -> dict[tuple[str, int], list[tuple[in
     return {
         key: [(index, f"no thread writes {array.element(index)}") for index in np.flatnonzero(mask).tolist()]
         for key, array in traced.arrays[number].items()
-        if array.buffer and (mask := masks.get(array.buffer)) is not None
+        if array.buffer and (mask := masks.get(array.buffer)) is not None and mask.any()
     }
 
 
