@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from graded_folders import ON_SIMULATED, ROOT, Graded, assert_points, assert_verdicts, expectation_of, grade, named
 
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+
 pytestmark = pytest.mark.e2e
 ENABLED = (*ON_SIMULATED, "--gpulab-programs")
 SOLUTIONS, HONEST, WRONG = (
@@ -26,7 +29,20 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Graded:
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Graded:
-    return grade(ROOT / "tests" / "wrong" / "reduction_host", tmp_path_factory.mktemp("wrong"), *ENABLED)
+    """Grade the checks with a stated verdict; programs that never end in a run of their own, with a short limit."""
+    folder, scratch = ROOT / "tests" / "wrong" / "reduction_host", tmp_path_factory.mktemp("wrong")
+    endless = [path for path in WRONG if "time-limit" in expectation_of(path).fails.values()]
+    others = grade(folder, scratch, *ENABLED, checks=stated([path for path in WRONG if path not in endless]))
+    stopped = grade(folder, scratch, *ENABLED, "-ptests.short_program_limits", checks=stated(endless))
+    return Graded(others.exit_code, others.output, {**others.grades, **stopped.grades})
+
+
+def stated(paths: list[Path]) -> list[str]:
+    """Return the node ids of `compile` and of the checks that must fail: a failure of one costs its points."""
+    checks = [check.name for check in checks_of(Catalogue(ROOT / "exercises").load("reduction_host").exercise)]
+    return [
+        f"{path}::{name}" for path in paths for name in checks if name in ("compile", *expectation_of(path).fails)
+    ]
 
 
 def test_all_solutions_pass_as_expected(solutions: Graded) -> None:
