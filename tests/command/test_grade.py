@@ -10,7 +10,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from xml.etree import ElementTree
 
 import jsonschema
@@ -24,6 +24,7 @@ from test_planted import MARK, PLANTS
 from pytest_gpulab.authoring.shipped import shipped
 from pytest_gpulab.command.main import main
 from pytest_gpulab.course.intake.submissions import Collection
+from pytest_gpulab.deployment import child
 from pytest_gpulab.deployment.child import Ended
 from pytest_gpulab.deployment.platforms import PLATFORMS
 from pytest_gpulab.deployment.result import NotGraded, gradebook
@@ -71,6 +72,38 @@ def course(tmp_path: Path) -> Path:
     return tmp_path
 
 
+class GradedOnce(Protocol):
+    """Let the first test of a name grade; for equal files the process of later ones ends as it did then."""
+
+    def __call__(self, name: str) -> None: ...
+
+
+@pytest.fixture
+def graded_once(processes: dict[object, tuple[Ended, bytes | None]], monkeypatch: pytest.MonkeyPatch) -> GradedOnce:
+    """The process that grades is the same for all platforms: they differ in what is made of its report."""
+    run = child.run
+
+    def once(name: str) -> None:
+        def first_or_kept(files: Any, folder: Path, report: Path, exercises: Path, *more: Any) -> Ended:
+            key = name, more[:2], *((path.name, path.read_bytes()) for path in files)
+            if key not in processes:
+                ended = run(files, folder, report, exercises, *more)
+                processes[key] = ended, report.read_bytes() if report.exists() else None
+            ended, contents = processes[key]
+            if contents is not None:
+                report.write_bytes(contents)
+            return ended
+
+        monkeypatch.setattr(child, "run", first_or_kept)
+
+    return once
+
+
+@pytest.fixture(scope="module")
+def processes() -> dict[object, tuple[Ended, bytes | None]]:
+    return {}
+
+
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -107,7 +140,10 @@ def told(platform: str) -> str:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_submission_is_graded(course: Path, platform: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_submission_is_graded(
+    course: Path, platform: str, capsys: pytest.CaptureFixture[str], graded_once: GradedOnce
+) -> None:
+    graded_once("shared exercise")
     write(course / "handed_in/twice.cu", WRONG)
     assert grade(platform) == PLATFORMS[platform].failed
     assert points(platform) == WRONG_POINTS
@@ -118,7 +154,10 @@ def test_a_submission_is_graded(course: Path, platform: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_missing_file_and_a_wrong_name_are_said_to_the_student(course: Path, platform: str) -> None:
+def test_a_missing_file_and_a_wrong_name_are_said_to_the_student(
+    course: Path, platform: str, graded_once: GradedOnce
+) -> None:
+    graded_once("shared exercise")
     write(course / "handed_in/transpose.cpp", RIGHT)
     assert grade(platform) == PLATFORMS[platform].failed
     assert points(platform) == 0
@@ -128,7 +167,8 @@ def test_a_missing_file_and_a_wrong_name_are_said_to_the_student(course: Path, p
 
 
 @pytest.mark.parametrize("handed_in", ["handed_in", "no/where", "handed_in/twice.cu"])
-def test_nothing_handed_in_is_a_result(course: Path, handed_in: str) -> None:
+def test_nothing_handed_in_is_a_result(course: Path, handed_in: str, graded_once: GradedOnce) -> None:
+    graded_once("shared exercise")
     assert main([*words("gradescope"), handed_in]) == 0
     data = result("gradescope")
     assert data["score"] == 0 and sum(test["max_score"] for test in data["tests"]) == ALL
@@ -147,8 +187,9 @@ def test_nothing_handed_in_is_a_result(course: Path, handed_in: str) -> None:
     ids=FAULTS,
 )
 def test_without_a_grade_the_student_reads_why(
-    course: Path, platform: str, broken: str, reason: str, capsys: pytest.CaptureFixture[str]
+    course: Path, platform: str, broken: str, reason: str, capsys: pytest.CaptureFixture[str], graded_once: GradedOnce
 ) -> None:
+    graded_once(broken)
     write(course / "handed_in/twice.cu", RIGHT)
     write(course / "exercises/twice/exercise.py", broken)
     assert grade(platform, f"--timeout={3 if broken == SLEEPS else 540}") == PLATFORMS[platform].not_graded
@@ -175,8 +216,13 @@ def test_without_a_report_the_end_of_the_process_is_the_reason(tmp_path: Path) -
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_the_checks_that_have_ended_in_time_count(
-    course: Path, platform: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    course: Path,
+    platform: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    graded_once: GradedOnce,
 ) -> None:
+    graded_once("in time")
     write(course / "exercises/other/exercise.py", EXERCISE.replace('Case("n=1", 1, 20)', 'Case("n=2", 2, 20)'))
     write(course / "exercises/other/naive.cu", NAIVE)
     write(course / "exercises/twice/exercise.py", WAITS)
