@@ -140,11 +140,18 @@ def test_a_text_that_took_all_memory_is_not_compiled_again(within: Sandbox | Non
 def test_each_text_has_its_time_for_itself(within: Sandbox | None) -> None:
     """A process that compiled them one after the other would have used up its limit."""
     compiler, begin_s = CompilerProcess(Limits(compile_s=1), within), children_s()
-    for number in range(16):
-        compiled(compiler, TREE.replace("28", "11").replace("x =", f"x{number} ="))
+    compile_for_more_than_a_second(compiler)
     group = compiler._process._popen.pid
     compiler.close()
     assert gone(group) and (within is None or children_s() - begin_s > 1)
+
+
+def compile_for_more_than_a_second(compiler: CompilerProcess) -> None:
+    for number in range(16):
+        compiled(compiler, TREE.replace("28", "11").replace("x =", f"x{number} ="))
+        if sum(compiler._spent_s.values()) > 1.2:
+            return
+    raise AssertionError("the texts are too small for this machine")
 
 
 HUGE = "__device__ char big[68719476736] = {1};\n"
@@ -178,9 +185,7 @@ def test_an_own_text_that_takes_all_memory_is_explained_and_the_next_text_compil
 
 
 def test_each_own_text_has_its_time_for_itself(own: CompilerProcess) -> None:
-    for number in range(16):
-        compiled(own, TREE.replace("28", "11").replace("x =", f"x{number} ="))
-    assert sum(own._spent_s.values()) > 1
+    compile_for_more_than_a_second(own)
 
 
 def test_variants_of_a_text_share_its_time() -> None:
