@@ -51,6 +51,21 @@ def grade(course: Course, *args: str) -> pytest.RunResult:
     return course.pytest("--gpulab", "--gpulab-device=cuda", *args)
 
 
+@pytest.fixture(scope="module")
+def written() -> list[str]:
+    """The calibration of the ladder, once a test has measured it."""
+    return []
+
+
+def calibrate(course: Course, written: list[str]) -> None:
+    """Calibrate with the ladder, or write the same file as the test before did."""
+    if written:
+        course.write(FILE, written[0])
+    else:
+        grade(course, "--gpulab-calibrate", "solutions", "-k", "speedup")
+        written.append((course.folder / FILE).read_text())
+
+
 def calibrated(course: Course) -> dict[str, Any]:
     from pytest_gpulab.grading.calibration.file import read
 
@@ -90,8 +105,8 @@ def test_a_calibration_implies_grading(ladder: Course, workers: list[str]) -> No
         assert [tier["threshold"] for tier in calibrated(ladder).values()] == pytest.approx([1.7, 5.1], rel=0.01)
 
 
-def test_grades_of_that_gpu_are_held_to_it_and_say_so(ladder: Course) -> None:
-    grade(ladder, "--gpulab-calibrate", "solutions", "-k", "speedup")
+def test_grades_of_that_gpu_are_held_to_it_and_say_so(ladder: Course, written: list[str]) -> None:
+    calibrate(ladder, written)
     ladder.write("twice/alice.cu", takes(3.7))
     result = grade(ladder, "twice", "--gpulab-report=json:grades.json", "--tb=short")
     result.stdout.fnmatch_lines(
@@ -113,9 +128,9 @@ def test_grades_of_that_gpu_are_held_to_it_and_say_so(ladder: Course) -> None:
 
 
 def test_the_exercises_own_thresholds_hold_where_none_is_wanted_or_none_fits(
-    ladder: Course, monkeypatch: pytest.MonkeyPatch
+    ladder: Course, monkeypatch: pytest.MonkeyPatch, written: list[str]
 ) -> None:
-    grade(ladder, "--gpulab-calibrate", "solutions", "-k", "speedup")
+    calibrate(ladder, written)
     ladder.write("twice/alice.cu", takes(3.7))
     result = grade(ladder, "twice", "--gpulab-calibration=none")
     result.assert_outcomes(passed=6)
@@ -133,8 +148,8 @@ def test_the_exercises_own_thresholds_hold_where_none_is_wanted_or_none_fits(
     )
 
 
-def test_another_version_of_the_exercise_is_not_held_to_it(ladder: Course) -> None:
-    grade(ladder, "--gpulab-calibrate", "solutions", "-k", "speedup")
+def test_another_version_of_the_exercise_is_not_held_to_it(ladder: Course, written: list[str]) -> None:
+    calibrate(ladder, written)
     exercise = ladder.folder / "exercises/twice/exercise.py"
     ladder.write(exercise, exercise.read_text().replace("title=", 'version="2", title='))
     ladder.write("twice/alice.cu", takes(3.7))
@@ -145,13 +160,14 @@ def test_another_version_of_the_exercise_is_not_held_to_it(ladder: Course) -> No
     )
 
 
-@pytest.mark.parametrize("given", [["--gpulab-calibration=mine.toml"], ["-ogpulab_calibration=mine.toml"]])
-def test_the_file_can_be_named(ladder: Course, given: list[str]) -> None:
-    result = grade(ladder, "--gpulab-calibrate", "solutions", "-k", "speedup", *given)
-    result.stdout.fnmatch_lines(["Written to mine.toml."])
-    assert not (ladder.folder / FILE).exists()
+def test_the_file_can_be_named(ladder: Course) -> None:
     ladder.write("twice/alice.cu", takes(3.7))
-    grade(ladder, "twice", *given).assert_outcomes(passed=5, failed=1)
+    for given in ("--gpulab-calibration=mine.toml", "-ogpulab_calibration=mine.toml"):
+        result = grade(ladder, "--gpulab-calibrate", "solutions", "-k", "speedup", given)
+        result.stdout.fnmatch_lines(["Written to mine.toml."])
+        assert not (ladder.folder / FILE).exists()
+        grade(ladder, "twice", "-k", "speedup", given).assert_outcomes(failed=1, deselected=5)
+        (ladder.folder / "mine.toml").rename(ladder.folder / "other.toml")
     grade(ladder, "twice").assert_outcomes(passed=6)
 
 
