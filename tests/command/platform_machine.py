@@ -87,6 +87,7 @@ class Machine:
             "PATH": f"{self.folder}/bin:/usr/bin:/bin",
             "PIP_NO_INDEX": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_COMPILE": "1",  # a third of the modules is imported
             **self.environment,
             **variables,
         }

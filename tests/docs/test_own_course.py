@@ -39,7 +39,7 @@ def test_a_course_begins_with_a_wheel(fresh: Path) -> None:
     shell = subprocess.Popen(
         ["bash"],
         cwd=fresh,
-        env=environment() | {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        env=environment() | {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COMPILE": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
