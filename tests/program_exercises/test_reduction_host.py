@@ -40,9 +40,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Graded:
 def stated(paths: list[Path]) -> list[str]:
     """Return the node ids of `compile` and of the checks that must fail: a failure of one costs its points."""
     checks = [check.name for check in checks_of(Catalogue(ROOT / "exercises").load("reduction_host").exercise)]
-    return [
-        f"{path}::{name}" for path in paths for name in checks if name in ("compile", *expectation_of(path).fails)
-    ]
+    return [f"{path}::{name}" for path in paths for name in checks if name in ("compile", *expectation_of(path).fails)]
 
 
 def test_all_solutions_pass_as_expected(solutions: Graded) -> None:
