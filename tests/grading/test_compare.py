@@ -143,6 +143,22 @@ def test_poisoned_elements_were_not_written() -> None:
     assert tail.hint == error_location.LAST_ROWS
 
 
+def test_integers_that_were_added_to_garbage_were_written() -> None:
+    expected = np.array([3, 0, 7, 0, 5], np.int32)
+    finding = found(POISON.filled((5,), np.int32) + expected, expected)
+    assert (finding.code, finding.what) == ("wrong-result", "`out`: all 5 elements are wrong.")
+    partly = POISON.filled((5,), np.int32)
+    partly[:3] = 3, 1, 7
+    assert found(partly, expected).what == "`out`: 2 of 5 elements are never written."
+
+
+def test_of_a_kernel_that_reads_garbage_no_element_is_called_unwritten() -> None:
+    poison = POISON.filled((4,), np.uint32)  # as by atomicMax()
+    finding = compare("out", poison, np.arange(4, dtype=np.uint32), 0, POISON, reads_garbage=True)
+    assert finding is not None
+    assert (finding.code, finding.what) == ("wrong-result", "`out`: all 4 elements are wrong.")
+
+
 def test_only_written_elements_of_a_partial_run_are_compared() -> None:
     actual, expected = POISON.filled((6,), np.float32), np.arange(6.0)
     assert compare("out", actual, expected, 0, POISON, only_written=True) is None

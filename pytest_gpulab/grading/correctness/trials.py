@@ -161,16 +161,19 @@ def wrong_words(trial: Trial) -> str:
 
 def unwritten(trial: Trial, run: Run) -> dict[str, Array]:
     """Return which wrong elements of the outputs no thread has written, by output, in the shape of the output."""
-    return {name: mask & _unwritten(run.outputs[name]) for name, mask in trial.wrong(run).items()}
+    return {name: mask & _unwritten(run, name) for name, mask in trial.wrong(run).items()}
 
 
-def _unwritten(actual: Array) -> Array:
+def _unwritten(run: Run, name: str) -> Array:
+    actual = run.outputs[name]
+    if run.reads_garbage:
+        return np.zeros(actual.shape, bool)
     return (FIRST.poison.remaining(actual) | AGAIN.poison.remaining(actual)).reshape(actual.shape)
 
 
 def _wrong_output(trial: Trial, run: Run, name: str, mask: Array) -> str:
     actual, expected = run.outputs[name], np.asarray(trial.prepared.expected.values[name])
-    empty = _unwritten(actual)
+    empty = _unwritten(run, name)
     if empty.all():
         return f"{name} should be {shown(expected)}, was never written"
     if actual.size <= MAX_SHOWN and not empty.any():

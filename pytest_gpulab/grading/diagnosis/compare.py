@@ -31,6 +31,7 @@ def compare(
     tolerance: float | Array,
     poison: Poison,
     only_written: bool = False,
+    reads_garbage: bool = False,
     context: Callable[[], RunContext] | None = None,
 ) -> Finding | None:
     """Return the finding of an output with wrong elements, or None.
@@ -42,6 +43,7 @@ def compare(
         tolerance: the largest absolute error allowed, one number or one per element; 0 requires equality.
         poison: the buffer's contents before the launch; a wrong element that still holds it was never written.
         only_written: ignore such elements, because only a part of the blocks ran.
+        reads_garbage: whether a kernel read unwritten memory, see `Run`; such elements may then have been written.
         context: returns the plan, the inputs and the tunables, to find the likely cause.
     """
     expected = np.asarray(expected)
@@ -59,9 +61,17 @@ def compare(
         return None
     allowed = np.broadcast_to(tolerance, actual.shape)
     unwritten = wrong & poisoned
-    if unwritten.any():
+    if unwritten.any() and not reads_garbage and not _adds_to(poison, actual, expected, wrong & ~poisoned):
         return never_written(WrongValue(name, actual, expected, allowed, unwritten, known))
     return wrong_output(WrongValue(name, actual, expected, allowed, wrong, known), is_complete=not only_written)
+
+
+def _adds_to(poison: Poison, actual: Array, expected: Array, wrong: Array) -> bool:
+    """Return whether wrong integers are the expected ones plus poison; elements with the sum 0 still hold poison."""
+    if actual.dtype.kind not in "iu" or not wrong.any():
+        return False
+    garbage = poison.filled(actual.shape, actual.dtype)[wrong]
+    return bool((actual[wrong] - garbage == expected[wrong].astype(actual.dtype)).all())
 
 
 def mismatches(actual: Array, expected: Array, tolerance: float | Array) -> Array:
@@ -120,7 +130,13 @@ def _wrong_outputs(run: Run, prepared: Prepared, repetition: Repetition) -> tupl
     context = partial(_context, prepared)
     found = (
         compare(
-            name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison, context=context
+            name,
+            actual,
+            expected.values[name],
+            expected.tolerance.get(name, 0),
+            repetition.poison,
+            reads_garbage=run.reads_garbage,
+            context=context,
         )
         for name, actual in run.outputs.items()
     )

@@ -121,6 +121,11 @@ class Run:
         return (*(hazard for profile in self.profiles for hazard in profile.hazards), *last, *self.damage)
 
     @property
+    def reads_garbage(self) -> bool:
+        """Whether a kernel was seen to read global memory before any write: a result may then equal the poison."""
+        return any(hazard.kind == "uninitialised" and "__global__" in hazard.what for hazard in self.hazards)
+
+    @property
     def printed(self) -> str:
         """The output of the kernels, that of a launch that ended with a fault included."""
         last = self.error.output if isinstance(self.error, KernelFault) else ""
