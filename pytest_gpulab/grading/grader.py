@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from pytest_gpulab.devices.protocol import (
     DeviceUnavailable,
     OutOfMemory,
 )
-from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
+from pytest_gpulab.exercise import Case, SafeCheck, Size, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.outcomes import USUAL, CaseLimits, CaseOutcome
@@ -281,6 +282,19 @@ class Grader(CheckGrader):
         found = found if first.name == check.name else because_of(first.name, cause)
         return check.result(blocked.verdict, (found,))
 
+    def _stopped_at_less(self, size: Size, variant: Variant) -> Finding | None:
+        """Return a finding if a kernel in which every thread reads all of an array was stopped at no larger size."""
+        if self._device.info.kind != "simulated":  # a GPU times larger sizes than it counts
+            return None
+        for cause, check in self._stopped.items():
+            uses = check.subject
+            is_less = (
+                isinstance(uses, UsesCheck) and uses.variant == variant and _elements(uses.size) <= _elements(size)
+            )
+            if is_less and self._cases.with_rereads((cause,)) != (cause,):
+                return because_of(check.name, cause)
+        return None
+
     def _unless_correct(self, check: Check, variant: Variant) -> CheckResult | None:
         """Return the result of a check that needs correct results, if a case of the variant did not pass; else None."""
         self._builds.of(variant)  # raises BuildFailed, as for any other check
@@ -299,6 +313,8 @@ class Grader(CheckGrader):
         from pytest_gpulab.grading.speed.costs import pattern_of, timed_size
         from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
 
+        if (stopped := self._stopped_at_less(timed_size(tier, self._device), tier.variant)) is not None:
+            return check.result("failed", (stopped,))
         try:
             measurement = self._costs.measure(tier)
             decided = decision(measurement)
@@ -375,6 +391,10 @@ def provenance_of(exercise: Loaded, info: DeviceInfo, seed: int, source_sha256: 
         details=dict(info.details),
         thresholds=exercise.thresholds.source,
     )
+
+
+def _elements(size: Size) -> int:
+    return math.prod(size) if isinstance(size, tuple) else size
 
 
 def _dependent(check: Check, case: Case, outcome: CaseOutcome) -> CheckResult:

@@ -4,13 +4,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from block_sums import EXERCISE, HEAD, INTS, TREE, changed, graded
+from doubling import EXERCISE as TWICE
+from doubling import Bench, kernel, program
 
+from pytest_gpulab import concepts
 from pytest_gpulab.devices.protocol import Device, KernelFault
-from pytest_gpulab.exercise import Case, Problem
+from pytest_gpulab.exercise import Case, Problem, UsesCheck
 from pytest_gpulab.grading.diagnosis.whole_array_reads import rereads
 from pytest_gpulab.grading.plans.replay import FIRST, replay
 
@@ -95,3 +99,29 @@ def test_a_kernel_that_reads_each_element_once_gets_no_note(gpu: Device, tmp_pat
     source = changed(TREE, "weight * tile[0]", "tile[0] - 1")
     finding, *_ = graded(tmp_path, gpu, source, CASES)["correct[n=2000]"].findings
     assert not [line for line in finding.evidence if "every thread" in line]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("reads", "sizes"), [(1.0, [300, 2048]), (0.1, [300, 2048, 4096])])
+def test_after_a_stopped_count_of_a_kernel_that_reads_everything_no_larger_size_is_run(
+    tmp_path: Path, reads: float, sizes: list[int]
+) -> None:
+    ran: list[int] = []
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        ran.append(int(n))
+        if n > 300:
+            raise KernelFault("time-limit", "the kernel does not end")
+        return kernel(read_per_thread={0: reads * 4 * n})(options, source, out, n)
+
+    results = Bench(tmp_path).results(
+        program(twice),
+        cases=(Case("n=300", 300, 10),),
+        safe=(),
+        uses=(UsesCheck("few-reads", (concepts.shared_use(1),), 10, 2048),),
+        speed=(replace(TWICE.speed[0], simulated_size=4096),),
+        compile_points=60,
+    )
+    assert list(dict.fromkeys(ran)) == sizes
+    (found,) = results["speedup[1.5x]"].findings
+    assert (found.code, found.because) == ("time-limit", "uses[few-reads]")
