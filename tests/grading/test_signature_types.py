@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,19 @@ def test_usual_ways_to_write_them_are_accepted(gpu: Device, tmp_path: Path, head
 def test_other_types_are_one_finding(gpu: Device, tmp_path: Path, head: str, what: str) -> None:
     verdict, (finding,) = compiled(gpu, tmp_path, head)
     assert (verdict, finding.code, finding.what) == ("failed", "wrong-signature", what)
+
+
+@pytest.mark.parametrize("exercise", ["reduction", "scan"])
+def test_the_hint_names_only_macros_that_the_variant_defines(gpu: Device, tmp_path: Path, exercise: str) -> None:
+    path = tmp_path / f"{exercise}.cu"
+    solution = (EXERCISES / exercise / "naive.cu").read_text()
+    path.write_text(re.sub(r"(__global__ void \w+\([^)]*?)(\w+) \*", r"\1double *", solution, count=1))
+    loaded = Catalogue(EXERCISES).load(exercise)
+    result = Grader(loaded, path, gpu, seed=3).run(checks_of(loaded.exercise)[0])
+    macros = " Where that says GPULAB_T, write it as well: it is another type in each variant."
+    assert result.findings[0].hint == (
+        "Declare the parameter as in the skeleton." + (macros if exercise == "reduction" else "")
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
 from .includes import accepted_text
+from .parameter_types import with_type_macros
 from .tunables import TUNABLE_BYTES, read_tunables
 
 if TYPE_CHECKING:
@@ -264,7 +265,9 @@ class Builds:
         if is_first and compared.lacks_kernel and self.code.kernel_templates:
             return self._fitted(*self._instantiated(source, variant, plans, module), variant)
         if problems or compared.problems:
-            raise BuildFailed("failed", _with_include(joined((*problems, *compared.problems)), source))
+            defines = (each.defines for each in variants_of(self._loaded.exercise))
+            found = with_type_macros(joined((*problems, *compared.problems)), defines)
+            raise BuildFailed("failed", _with_include(found, source))
         for asked, kernel in compared.chosen.items():
             module.alias(asked, kernel)
         check_limits(module, plans)

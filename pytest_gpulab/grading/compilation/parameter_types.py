@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.findings import counted, finding
+from pytest_gpulab.grading.findings import counted, finding, listed
 from pytest_gpulab.grading.grade import Finding
 
 C_NAMES = {
@@ -38,10 +39,7 @@ _VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double)[1-4]")
 _LONG = {"longlong": "long long"}
 
 POINTER_BYTES = 8
-_HINT = (
-    "Declare the parameter as in the skeleton. Where that says GPULAB_T, write it as well: it is another type in each "
-    "variant."
-)
+_HINT = "Declare the parameter as in the skeleton."
 
 
 def parameter_finding(module: Module, plan: Plan, launch: Launch) -> Finding | None:
@@ -90,6 +88,15 @@ def type_finding(module: Module, plan: Plan, launch: Launch, names: Callable[[],
             what = f"{_label(at, names())} of `{launch.kernel}` is `{found}`, but the grader passes {passed[at]}."
             return finding("wrong-signature", what, evidence=_both(types, passed), hint=_HINT)
     return _unwritable(plan, launch, types, passed, names)
+
+
+def with_type_macros(found: Finding, defines: Iterable[Mapping[str, str]]) -> Finding:
+    """Return a finding with a hint that also names the macros of the exercise's variants that are types."""
+    types = dict.fromkeys(name for each in defines for name, value in each.items() if value in C_NAMES.values())
+    if not types or _HINT not in found.hint:
+        return found
+    macros = f"Where that says {listed(types, 'or')}, write it as well: it is another type in each variant."
+    return replace(found, hint=found.hint.replace(_HINT, f"{_HINT} {macros}"))
 
 
 def _unwritable(

@@ -122,7 +122,7 @@ class Run:
 
     @property
     def reads_garbage(self) -> bool:
-        """Whether a kernel was seen to read global memory before any write: a result may then equal the poison."""
+        """True if a kernel was seen to read global memory before any write: a result may then equal the poison."""
         return any(hazard.kind == "uninitialised" and "__global__" in hazard.what for hazard in self.hazards)
 
     @property
