@@ -154,6 +154,15 @@ def built_spoken(program: list[Statement]) -> Callable[[Schedule], LaunchProfile
         Statement("LOOK", "t + 99 * b == 139", "0", "data", 1, ""),
     ]
 )
+@example(  # two threads swap at once, and each knows the other's swap after its second one, which changes nothing
+    program=[
+        Statement("WRITE", "t + 99 * b == 5", "0", "data", 1, ""),
+        Statement("SWAP", "t == 40", "0", "data", 1, ""),
+        Statement("SWAP", "t == 40", "0", "data", 1, ""),
+        Statement("MEET", "1", "0", "data", 1, ""),
+        Statement("READ", "t + 99 * b == 41", "0", "data", 1, ""),
+    ]
+)
 def test_races_with_fences_equal_those_of_a_brute_force_check(program: list[Statement]) -> None:
     launch, expected = built_spoken(program), Hearsay(program).run()
     for limit in (4, 150, 1 << 21):

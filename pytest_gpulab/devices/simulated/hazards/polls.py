@@ -202,8 +202,14 @@ class Spins:
         return same
 
     def acted(self, access: MemoryAccess) -> None:
-        """Record an atomic."""
-        self._location[access.lanes.position], self._time[access.lanes.position] = _location(access), access.time
+        """Record an atomic that changes memory.
+
+        Where lanes change the same location at once, each will read what another one wrote.
+        """
+        self._at(access, access.time if _are_distinct(access) else access.time - 1)
+
+    def _at(self, access: MemoryAccess, time: int) -> None:
+        self._location[access.lanes.position], self._time[access.lanes.position] = _location(access), time
 
     def read(self, access: MemoryAccess) -> None:
         """Record a strong read, or an atomic that is one, but for lanes that read the same write as before."""
@@ -215,7 +221,7 @@ class Spins:
                 return
             access, repeated = _chosen(access, is_new), repeated[is_new]
         self._supersede(self._read[access.lanes.position].ravel()[repeated.ravel()])
-        self.acted(access)
+        self._at(access, access.time)
         self._fences.add(access.time, "read", access.lanes, access.address, access.memory)
         self._read[access.lanes.position], self._left[access.time] = access.time, access.lanes.n
 
