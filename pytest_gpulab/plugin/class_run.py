@@ -79,7 +79,7 @@ class ClassRun:
         problems += [submission.note for submission in self.collection.submissions if submission.note]
         if self._roster is not None:
             book.roster, book.absent = self._roster.students, self._roster.absent(self._not_empty(students))
-            problems += [f"{folder}: not on the roster" for folder in self._roster.strangers(students)]
+            problems += map(self._roster.described, self._roster.strangers(students))
             for student, folders in self._roster.shared(students).items():
                 what = f"several folders, {', '.join(folders)}: for each exercise the best of them counts"
                 problems.append(f"{student.id}: {what}")

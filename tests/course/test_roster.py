@@ -46,6 +46,11 @@ def mistakes(tmp_path: Path, contents: str | bytes) -> list[str]:
         "OrgDefinedId,Last Name,First Name,HW 1\n17,Lovelace,Ada,\n18,Dylan,Bob,\n",  # Brightspace
         "Last Name\tFirst Name\tStudent ID\nLovelace\tAda\t17\nDylan\tBob\t18\n".encode("utf-16"),  # Blackboard
         "roster_identifier,github_username,name\n17,ada-l,Ada Lovelace\n18,,Bob Dylan\n",  # GitHub Classroom
+        "Vorname,Nachname,ID-Nummer,E-Mail-Adresse\nAda,Lovelace,17,a@b.c\nBob,Dylan,18,b@b.c\n",  # Moodle in German
+        "Vorname;Nachname;Anmeldename;ID-Nummer\nAda;Lovelace;17;\nBob;Dylan;18;\n",
+        "ID,Vollst\u00e4ndiger Name,E-Mail-Adresse\n17,Ada Lovelace,a@b.c\n18,Bob Dylan,b@b.c\n",
+        "Pr\u00e9nom,Nom de famille,Num\u00e9ro d\u2019identification\nAda,Lovelace,17\nBob,Dylan,18\n",
+        "Nombre,Apellido(s),N\u00famero de ID,Direcci\u00f3n de correo\nAda,Lovelace,17,a\nBob,Dylan,18,b\n",
     ],
 )
 def test_tables_of_usual_kinds_are_read(tmp_path: Path, contents: str | bytes) -> None:
@@ -85,6 +90,21 @@ def test_moodles_folders_are_understood(tmp_path: Path) -> None:
     assert known.student("Bob Dylan_99_assignsubmission_file_") == BOB
 
 
+@pytest.mark.parametrize("participant", ["Teilnehmer/in 4711", "Teilnehmer/in4711", "Participante 4711"])
+def test_moodles_participants_have_numbers_in_other_languages(tmp_path: Path, participant: str) -> None:
+    known = roster(tmp_path, f"ID,Vollst\u00e4ndiger Name\n{participant},Li Wei\nTeilnehmer/in 12,Li Wei\n")
+    assert known.student("Li Wei_4711_assignsubmission_file") == Student(participant, "Li Wei")
+    assert known.student("Li Wei_471_assignsubmission_file") is None
+
+
+def test_what_to_do_with_folders_of_gradescope_is_said() -> None:
+    assert Roster.described("dora") == "dora: not on the roster"
+    assert Roster.described("submission_4711") == (
+        "submission_4711: not on the roster; add it in a column `folder`: Gradescope's submission_metadata.yml names "
+        "its students"
+    )
+
+
 def test_canvas_folders_are_understood(tmp_path: Path) -> None:
     known = roster(tmp_path, "Student,ID\nAda Lovelace,17\nBob Dylan,18\n")
     assert known.student("lovelaceada_canvas_17") == ADA and known.student("team_17") is None
@@ -100,6 +120,11 @@ def test_clones_of_gh_classroom_are_understood(tmp_path: Path) -> None:
     known = roster(tmp_path, "id,name,github_username\n17,Ada Lovelace,ada-l\n18,Bob Dylan,l\n")
     assert known.student("hw-1-ada-l") == ADA and known.student("hw-1-l") == BOB
     assert known.student("hw-1-eve") is None
+    assert known.student("hw-ada-l-1") == ADA  # a repository that was made again
+    numbered = roster(tmp_path, "id,name,github_username\n17,Ada Lovelace,ada-l-1\n18,Bob Dylan,ada-l\n")
+    assert numbered.student("hw-ada-l-1") == ADA and numbered.student("hw-ada-l") == BOB
+    assert roster(tmp_path, "id,github_username\n1,eve\n17,ada-l\n").student("hw-ada-l-1") == Student("17", "")
+    assert known.student("hw-ada-l-12") is None
 
 
 def test_brightspaces_folders_are_understood(tmp_path: Path) -> None:

@@ -30,10 +30,26 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "last": ("last name", "surname", "family name"),
     "folder": ("folder", "directory", "github_username"),
 }
+# Titles of Moodle's exports in German, French and Spanish to the English ones.
+TRANSLATED: Mapping[str, str] = {
+    "id-nummer": "id number", "matrikelnummer": "student id", "anmeldename": "username", "nutzername": "username",
+    "e-mail-adresse": "email address", "vollständiger name": "full name", "vorname": "first name",
+    "nachname": "last name", "ordner": "folder",
+    "numéro d'identification": "id number", "identifiant": "identifier", "nom d'utilisateur": "username",
+    "adresse de courriel": "email address", "nom complet": "full name", "prénom": "first name", "nom": "last name",
+    "nom de famille": "last name", "dossier": "folder",
+    "número de id": "id number", "identificador": "identifier", "nombre de usuario": "username",
+    "dirección de correo": "email address", "dirección de correo electrónico": "email address",
+    "nombre completo": "full name", "nombre": "first name", "apellido(s)": "last name", "apellidos": "last name",
+    "carpeta": "folder",
+}  # fmt: skip
+PARTICIPANT = ("participant", "teilnehmer/in", "participante")  # before the number, in a column of ids
 _NO_STUDENT = ("points possible", "manual posting")  # rows that Canvas writes below its header
 # The first match counts: the student may have chosen the text after it.
 _OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_.+")
 _OF_CANVAS = re.compile(r"[^_]+_canvas_(?P<id>\d+)")  # the name that `submissions` gives to students of Canvas exports
+_OF_GRADESCOPE = re.compile(r"submission_\d+")
+_MADE_AGAIN = re.compile(r"-\d$")  # GitHub Classroom adds it to the name of a repository that exists already
 _OF_BRIGHTSPACE = re.compile(
     r"(?P<id>\d+)-\d+ ?- (?P<name>.+?) ?- (?:\w+ \d{1,2}|\d{1,2} \w+),? \d{4} \d{3,4}(?: ?[AP]M)?"
 )
@@ -103,6 +119,14 @@ class Roster:
         """Return the folders without a student on the roster."""
         return tuple(folder for folder in folders if self.student(folder) is None)
 
+    @staticmethod
+    def described(stranger: str) -> str:
+        """Return the problem of a folder without a student on the roster."""
+        told = f"{stranger}: not on the roster"
+        if not _OF_GRADESCOPE.fullmatch(stranger):
+            return told
+        return f"{told}; add it in a column `folder`: Gradescope's submission_metadata.yml names its students"
+
     def shared(self, folders: Iterable[str]) -> dict[Student, tuple[str, ...]]:
         """Return the students with more than one of these folders, and the folders."""
         by_student: dict[Student, tuple[str, ...]] = defaultdict(tuple)
@@ -134,13 +158,15 @@ def _names(folder: str) -> Iterator[str]:
     """Yield the texts by which the roster may list a folder, the most reliable first."""
     yield folder
     if moodle := _OF_MOODLE.fullmatch(folder):
-        yield from (f"participant {moodle['number']}", moodle["name"])
+        yield from (f"{word}{gap}{moodle['number']}" for word in PARTICIPANT for gap in (" ", ""))
+        yield moodle["name"]
     if canvas := _OF_CANVAS.fullmatch(folder):
         yield canvas["id"]
     if brightspace := _OF_BRIGHTSPACE.fullmatch(folder):
         yield from (brightspace["id"], brightspace["name"])
     for hyphen in re.finditer("-", folder):  # `gh classroom` clones to assignment-username; the longest username first
         yield folder[hyphen.end() :]
+        yield _MADE_AGAIN.sub("", folder[hyphen.end() :])
 
 
 def _rows(text: str) -> tuple[list[_Row], list[str]]:
@@ -174,12 +200,18 @@ def _rows(text: str) -> tuple[list[_Row], list[str]]:
 
 
 def _is_known(title: str) -> bool:
-    return any(key_of(title) in titles for titles in COLUMNS.values())
+    return any(_title(title) in titles for titles in COLUMNS.values())
+
+
+def _title(cell: str) -> str:
+    """Return a column's title as `COLUMNS` has it."""
+    title = key_of(cell).replace("\u2019", "'")
+    return TRANSLATED.get(title, title)
 
 
 def _columns(line: int, header: list[str]) -> dict[str, int]:
     """Return the index of each kind of column."""
-    titles = [key_of(cell) for cell in header]
+    titles = [_title(cell) for cell in header]
     found = {}
     for kind, known in COLUMNS.items():
         title = next((title for title in known if title in titles), None)
@@ -196,7 +228,7 @@ def _columns(line: int, header: list[str]) -> dict[str, int]:
 
 def _id_columns(header: list[str]) -> list[int]:
     """Return the indices of the columns that may hold ids, the preferred first."""
-    titles = [key_of(cell) for cell in header]
+    titles = [_title(cell) for cell in header]
     return [titles.index(title) for title in COLUMNS["id"] if title in titles]
 
 
