@@ -97,7 +97,7 @@ def test_moodles_participants_have_numbers_in_other_languages(tmp_path: Path, pa
     assert known.student("Li Wei_471_assignsubmission_file") is None
 
 
-def test_what_to_do_with_folders_of_gradescope_is_said() -> None:
+def test_a_folder_of_gradescope_is_reported_with_the_file_that_names_its_students() -> None:
     assert Roster.described("dora") == "dora: not on the roster"
     assert Roster.described("submission_4711") == (
         "submission_4711: not on the roster; add it in a column `folder`: Gradescope's submission_metadata.yml names "
