@@ -11,6 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpulab.exercise_rules import NAIVE
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # parts of grades that not every grading has
     from .listing import Listing as Listing
 
 SCHEMA_VERSION = 1
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 COMPILER_WARNING = "compiler-warning"
 """The code of a finding with the compiler's warnings, beside the reason why a check failed."""
 EXERCISES_MISTAKE = "reference-mismatch"
@@ -357,12 +359,19 @@ def _kernel_occupancy(data: Mapping[str, Any]) -> KernelOccupancy:
     return KernelOccupancy(**_known(KernelOccupancy, data) | {"limited_by": tuple(data["limited_by"])})
 
 
+@cache
+def _field_names(record: type) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(record))
+
+
 def _plain_fields(record: Any) -> dict[str, Any]:
-    return {item.name: _plain(getattr(record, item.name)) for item in fields(record)}
+    return {name: _plain(getattr(record, name)) for name in _field_names(record.__class__)}
 
 
 def _plain(value: Any) -> Any:
     """Return the value as builtins: pytest-xdist and JSON reject NumPy scalars, mapping proxies and tuples."""
+    if type(value) in _PLAIN:  # nearly all values, hundreds of thousands in a class
+        return value
     if is_dataclass(value):
         return _plain_fields(value)
     if hasattr(value, "item"):  # a NumPy scalar; reading a grade must not import NumPy
@@ -375,5 +384,5 @@ def _plain(value: Any) -> Any:
 
 
 def _known(record: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    names = {item.name for item in fields(record)}
+    names = _field_names(record)
     return {key: value for key, value in data.items() if key in names}

@@ -136,6 +136,7 @@ def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypa
     monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv(LOCKS, "elsewhere")
+    monkeypatch.setattr(worker_process, "STOP_LIMIT_S", 0.1)  # this one does not stop
     answer, _ = worker_process.answer_under(["env"], {}, {}, 60.0, ProcessScope())
     assert (Path(answer["left"]).parent, answer["locks"]) == (tmp_path, "elsewhere")
 

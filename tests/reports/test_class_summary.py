@@ -24,6 +24,7 @@ def lines_of(book: Gradebook, verbosity: int = 0) -> list[str]:
     return [line for _, lines in sections(book, verbosity, of_class=True) for line in lines]
 
 
+@pytest.mark.unmeasured
 def test_five_hundred_students_fit_on_two_screens() -> None:
     book = Made(500, source_lines=1).gradebook()
     told = summary(book)

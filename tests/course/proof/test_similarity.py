@@ -176,6 +176,7 @@ def test_tokens_beyond_a_limit_are_not_compared() -> None:
     assert similar_groups(sources) == ()
 
 
+@pytest.mark.unmeasured
 def test_a_class_of_500_takes_seconds() -> None:
     """On an idle core two; the limit that is held is meant for a busy machine."""
     rng = random.Random(1)
