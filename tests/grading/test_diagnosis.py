@@ -77,6 +77,12 @@ PLACES = [
         "never written: the second half of every block (512 elements per block).",
         error_location.IN_EACH_BLOCK,
     ),
+    (
+        "transpose/pitch_of_width",
+        "61x97",
+        "2160 of 5917 elements are never written: just the rest if rows begin every 61 elements, not every 97.",
+        error_location.PITCH,
+    ),
     ("divergence/whole_groups_only", "two-way n=33", "all 33 elements are never written.", HINTS["not-written"]),
     (
         "divergence/whole_groups_only",

@@ -156,6 +156,21 @@ def test_wrong_elements_are_located_in_a_plane(wrong: Any, words: str, cause: st
     assert (pattern.what, pattern.cause) == (words, cause)
 
 
+def test_the_rest_behind_rows_with_the_pitch_of_the_transposed_plane_is_recognised() -> None:
+    written = np.zeros(5 * 8, bool)
+    for row in range(5):
+        written[row * 5 : row * 5 + 8] = True
+    pattern = error_location.pitch_of(~written.reshape(5, 8))
+    assert pattern is not None
+    assert (pattern.what, pattern.cause) == (
+        "just the rest if rows begin every 5 elements, not every 8", error_location.PITCH
+    )  # fmt: skip
+    written[-1] = True
+    assert error_location.pitch_of(~written.reshape(5, 8)) is None
+    last_row = np.arange(4 * 6).reshape(4, 6) >= 3 * 6  # where rows of 4 elements end, too
+    assert error_location.pitch_of(last_row) is None
+
+
 def test_all_elements_but_the_diagonal_are_recognised() -> None:
     pattern = place_of(~np.eye(9, dtype=bool), (None, None))
     assert pattern is not None and pattern.cause == error_location.OFF_DIAGONAL

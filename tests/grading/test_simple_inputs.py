@@ -65,6 +65,8 @@ def test_rules_of_several_extents() -> None:
     names = ("width", "height")
     assert rule({s: s[0] != s[1] for s in sizes}, names, (16,)) == "every size where width and height differ"
     assert rule({s: s[1] % 16 != 0 for s in sizes}, names, (16,)) == "every size where height is no multiple of 16"
+    assert rule({s: s[0] > s[1] for s in sizes}, names, (16,)) == "every size where width is larger than height"
+    assert rule({s: s[0] < s[1] for s in sizes}, names, (16,)) == "every size where width is smaller than height"
     assert rule({s: s == (1, 1) for s in sizes}, names, (16,)) == "width = 1, height = 1"
 
 

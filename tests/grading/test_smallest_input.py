@@ -19,7 +19,7 @@ from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import shrinking
 from pytest_gpulab.grading.correctness.trials import Trials
-from pytest_gpulab.grading.diagnosis.error_location import LAST_COLUMNS
+from pytest_gpulab.grading.diagnosis.error_location import LAST_COLUMNS, PITCH
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import CheckResult, SmallestInput
@@ -56,6 +56,8 @@ def test_sizes_are_to_be_compared_only_if_some_are_right(rule: str, hint: str) -
     swapped = "fails for every size where width and height differ; right for all others tried"
     beyond = finding("out-of-bounds", "`out[37]` written")
     assert shrinking.with_smallest(beyond, SmallestInput("n = 1", swapped, "gpulab explain")).hint == TRANSPOSED
+    wide = "fails for every size where width is larger than height; right for all others tried"
+    assert shrinking.with_smallest(beyond, SmallestInput("n = 1", wide, "gpulab explain")).hint == PITCH
     for code in ("not-written", "wrong-result"):
         edge = replace(finding(code, "`out`: the last column"), hint=LAST_COLUMNS)
         every = SmallestInput("n = 1", "fails for every size tried", "gpulab explain")

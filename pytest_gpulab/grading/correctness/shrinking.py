@@ -20,7 +20,7 @@ from pytest_gpulab.exercise import Case, Plan, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variant_key
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
-from pytest_gpulab.grading.diagnosis.error_location import EDGES
+from pytest_gpulab.grading.diagnosis.error_location import EDGES, PITCH
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
 from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
@@ -55,6 +55,7 @@ EVERY_SIZE = (
 RULE_HINTS = (
     ("wrong-result", r"^fails for every \w+ tried$", EVERY_SIZE),
     *((code, "where width and height differ", TRANSPOSED) for code in ("out-of-bounds", "not-written", "wrong-result")),
+    *((code, "where width is (larger|smaller) than height", PITCH) for code in ("out-of-bounds", "not-written")),
 )
 """Code, words in the rule, and the hint in place of the code's general hint, or of one about an edge."""
 
@@ -87,7 +88,7 @@ def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
     """Return a finding with its smallest input; a general hint follows the rule of the sizes that fail."""
     failing = smallest.rule if smallest else ""
     for code, words, hint in RULE_HINTS:
-        general = (HINTS[code], *EDGES) if hint == TRANSPOSED else (HINTS[code],)
+        general = (HINTS[code], *EDGES) if hint in (TRANSPOSED, PITCH) else (HINTS[code],)
         if found.code == code and found.hint in general and re.search(words, failing):
             return replace(found, smallest=smallest, hint=hint)
     return replace(found, smallest=smallest)

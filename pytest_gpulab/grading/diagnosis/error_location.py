@@ -82,6 +82,10 @@ IN_Y = (
     "Usual cause: the y part of an index or of the bounds check, or the x part if rows and columns change places. Look "
     "at blockIdx, blockDim, threadIdx and the bound."
 )
+PITCH = (
+    "Usual cause: the pitch in an index. In `row * pitch + column` it is the length of that array's own rows; a "
+    "transposed array has rows of another length."
+)
 EDGES = (LAST_COLUMNS, LAST_ROWS, IN_X, IN_Y)
 SAME_INDEX = "Usual cause: x and y are the same in a block. From which of threadIdx and blockDim is each computed?"
 OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an index."
@@ -137,6 +141,18 @@ def place_of(wrong: Mask, tiling: Tiling) -> Pattern | None:
         tiles = [tile for tile, length in zip(tiling, wrong.shape, strict=True) if length > 1]
         found = _along(Axis(wrong.reshape(-1), tiles[0] if len(tiles) == 1 else None))
     return replace(found, bits=bits) if found and found.cause else found
+
+
+def pitch_of(unwritten: Mask) -> Pattern | None:
+    """Return the pattern of a plane with the pitch of the transposed one if its rows are shorter, else None."""
+    if unwritten.ndim != 2 or unwritten.shape[0] >= unwritten.shape[1]:
+        return None
+    rows, columns = unwritten.shape
+    starts_at = (rows - 1) * rows + columns  # of the rest, behind rows that overlap
+    if starts_at % columns == 0 or (unwritten.reshape(-1) != (np.arange(unwritten.size) >= starts_at)).any():
+        return None
+    words = f"just the rest if rows begin every {rows} elements, not every {columns}"
+    return Pattern(words, PITCH, bits=place_bits(int(unwritten.sum()), unwritten.size))
 
 
 def _along(axis: Axis) -> Pattern | None:

@@ -13,6 +13,7 @@ from pytest_gpulab.grading.plans.replay import Run
 
 from .coincidence import CERTAIN
 from .compare import WRONG_RESULTS
+from .error_location import PITCH
 
 MAX_HAZARDS = 3  # reported with a wrong result
 WORD_BYTES = 4
@@ -57,7 +58,13 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
     place = next((str(hazard.where) for hazard in hazards if hazard.where), "")
     hint = hint_for(hazards[0])
     return tuple(
-        replace(found, evidence=(*found.evidence, *lines), where=found.where or place, hint=hint, bits=CERTAIN)
+        replace(
+            found,
+            evidence=(*found.evidence, *lines),
+            where=found.where or place,
+            hint=PITCH if found.hint == PITCH else hint,  # blocks then write the same elements
+            bits=CERTAIN,
+        )
         if found.code in WRONG_RESULTS
         else found
         for found in findings

@@ -114,6 +114,8 @@ def _conditions(
             yield f"{of} {words}", lambda size, axis=axis, holds=holds: holds(size[axis])  # type: ignore[misc]
     if len(names) > 1:
         yield f"every size where {names[0]} and {names[1]} differ", lambda size: size[0] != size[1]
+        yield f"every size where {names[0]} is larger than {names[1]}", lambda size: size[0] > size[1]
+        yield f"every size where {names[0]} is smaller than {names[1]}", lambda size: size[0] < size[1]
 
 
 def _axis_conditions(

@@ -13,7 +13,7 @@ from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
 from .coincidence import CERTAIN
-from .error_location import ALL_BUT_FIRST, FIRST_OF_BLOCK, place_of
+from .error_location import ALL_BUT_FIRST, FIRST_OF_BLOCK, pitch_of, place_of
 from .missing_terms import missing_terms_of
 from .patterns import Pattern, WrongValue
 from .value_patterns import number, pattern_of
@@ -25,7 +25,7 @@ MAX_EXAMINED = 1 << 22  # elements to search for a pattern in their values; more
 
 def never_written(output: WrongValue) -> Finding:
     """Return the finding of elements that no thread wrote."""
-    place = place_of(output.wrong, output.tiling)
+    place = pitch_of(output.wrong) or place_of(output.wrong, output.tiling)
     what = f"`{output.name}`: {_share(output.wrong)} never written{_colon(place)}."
     hint = _UNWRITTEN.get(place.cause, place.cause) if place else ""
     found = finding("not-written", what, evidence=(_first_indices(output.wrong),), hint=hint or None)
