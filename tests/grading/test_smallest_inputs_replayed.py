@@ -32,7 +32,7 @@ def smallest(path: Path) -> SmallestInput | None:
     loaded, (device, _) = Catalogue(ROOT / "exercises").load(path.parent.name), open_device("sim")
     assert isinstance(loaded, LoadedExercise)
     found = smallest_failing(loaded, path, device, SEED)
-    return found if isinstance(found, SmallestInput) else None
+    return found.smallest if found else None
 
 
 def replayed(path: Path, found: SmallestInput) -> tuple[int, str]:

@@ -23,7 +23,7 @@ from pytest_gpulab.grading.correctness.requests import Request, request_of, requ
 from pytest_gpulab.grading.correctness.safety import unsafe
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
-from pytest_gpulab.grading.grade import Finding, SmallestInput
+from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits
 
@@ -37,7 +37,7 @@ MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 MAX_RECORDED = 16  # blocks of a grid that is recorded as a whole
 LIMITS = TimeLimits(case_s=1.0, file_s=1.0)  # a figure is of a small input
 
-Search = Callable[[LoadedExercise, Path, Device, int], "SmallestInput | Finding | None"]
+Search = Callable[[LoadedExercise, Path, Device, int], "Finding | None"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Subject:
         loaded: the exercise.
         path: the submission.
         seed: the seed of random input data.
-        search: returns the smallest failing input of a file, or else its first failure; None for a file that is known
-            to be right.
+        search: returns the first failure of a file that has a smallest failing input, or else the first one; None for
+            a file that is known to be right.
     """
 
     loaded: LoadedExercise
@@ -86,9 +86,7 @@ def drawn(subject: Subject, request: Request) -> Drawn:
     own = _Runner(subject, subject.path)
     trial = own.chosen(request)
     found = _drawn(subject, request, own, trial)
-    seen = ((found.trial.case, found.trial.outcome),) if found.trial.outcome.verdict == "passed" else ()
-    hazards = (hazard for safe in subject.loaded.exercise.safe for hazard, _ in unsafe(safe.kind, seen))
-    return replace(found, hidden=(*hazards, *own.failure))
+    return replace(found, hidden=(*_hazards(subject, found.trial), *own.failure))
 
 
 def _drawn(subject: Subject, request: Request, own: _Runner, trial: Trial) -> Drawn:
@@ -107,7 +105,7 @@ def _drawn(subject: Subject, request: Request, own: _Runner, trial: Trial) -> Dr
             with suppress(BuildFailed, InstructorsMistake):
                 like = runner.chosen(request)
                 is_readable = own.request is not None or not request.is_empty or _is_full(like)
-                if _failures(like) == _failures(trial) and is_readable:
+                if _failures(subject, like) == _failures(subject, trial) and is_readable:
                     values = ", ".join(f"{name} = {value}" for name, (value, _) in changed.items())
                     declared = ", ".join(str(value) for _, value in changed.values())
                     note = f"Drawn with {values} instead of {declared}, where it behaves the same."
@@ -126,8 +124,14 @@ def _is_same_input(one: Trial, other: Trial) -> bool:
     return is_same_size and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-def _failures(trial: Trial) -> list[tuple[str, str]]:
-    return [(finding.code, finding.where) for finding in trial.outcome.findings]
+def _failures(subject: Subject, trial: Trial) -> list[tuple[str, str]]:
+    return [(found.code, found.where) for found in (*trial.outcome.findings, *_hazards(subject, trial))]
+
+
+def _hazards(subject: Subject, trial: Trial) -> list[Finding]:
+    """Return the hazards of a right result."""
+    seen = ((trial.case, trial.outcome),) if trial.outcome.verdict == "passed" else ()
+    return [hazard for safe in subject.loaded.exercise.safe for hazard, _ in unsafe(safe.kind, seen)]
 
 
 def with_small_blocks(
@@ -153,7 +157,7 @@ class _Runner:
 
     Attributes:
         request: that of its smallest failing input, once it was searched and found.
-        failure: the first failure of a file without a smallest failing input.
+        failure: the first failure of a file without a smallest failing input, or one that this input does not repeat.
     """
 
     request: Request | None = None
@@ -177,11 +181,14 @@ class _Runner:
         if request.is_empty:
             search = subject.search
             found = search(subject.loaded, self._path, subject.device, subject.seed) if search else None
-            if not isinstance(found, SmallestInput):
-                self.failure = () if found is None else (found,)
+            self.failure = () if found is None else (found,)
+            if found is None or found.smallest is None:
                 return self._readable()
-            request = self.request = request_of(found.command)
-        return self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
+            request = self.request = request_of(found.smallest.command)
+        trial = self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
+        if _failures(subject, trial):
+            self.failure = ()
+        return trial
 
     def _readable(self) -> Trial:
         """Run one full block on the values 1, 2, 3 and so on, or the first case if the exercise accepts none."""
