@@ -21,7 +21,6 @@ sys.path += [str(Path(__file__).parents[1] / name) for name in ("course", "plugi
 from course import EXERCISE, NAIVE, RIGHT, SKELETON, WRONG
 from test_planted import MARK, PLANTS
 
-from pytest_gpulab.authoring.shipped import shipped
 from pytest_gpulab.command.main import main
 from pytest_gpulab.course.intake.submissions import Collection
 from pytest_gpulab.deployment import child
@@ -54,6 +53,25 @@ def reference(problem, inputs):
 exercise = dataclasses.replace(exercise, reference=reference)
 """
 )
+
+PROGRAM_EXERCISE = """
+from pytest_gpulab.program_exercise import Launches, Program, ProgramCase, ProgramExercise, ProgramSafe
+
+exercise = ProgramExercise(
+    title="print a number",
+    cases=(ProgramCase("seven", lambda rng: Program("7", args=("7",), launches=(Launches("show"),)), 90),),
+    safe=(ProgramSafe("leak", 10),),
+)
+"""
+PROGRAM = """#include <cstdio>
+#include <cstdlib>
+__global__ void show(int number) { printf("%d\\n", number); }
+int main(int argc, char **argv)
+{
+    show<<<1, 1>>>(atoi(argv[1]));
+    cudaDeviceSynchronize();
+}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -341,12 +359,11 @@ def test_nothing_beside_a_submission_changes_its_grade(course: Path, platform: s
 
 
 def test_whole_programs_are_graded_if_they_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "handed_in").mkdir()
-    solution = min((shipped("solutions") / "reduction_host").glob("02_*.cu"))
-    write(tmp_path / "handed_in/reduction_host.cu", solution.read_text())
-    exercise = f"--exercises={shipped('exercises') / 'reduction_host'}"
+    write(tmp_path / "exercises/seven/exercise.py", PROGRAM_EXERCISE)
+    write(tmp_path / "handed_in/seven.cu", PROGRAM)
+    exercise = "--exercises=exercises/seven"
     assert grade("github", exercise) == 2
-    assert "16 skipped" in capsys.readouterr().out, "the instructor sees pytest's output"
+    assert "3 skipped" in capsys.readouterr().out, "the instructor sees pytest's output"
     assert grade("github", exercise, "--programs") in (0, 1)
     assert capsys.readouterr().out.startswith("gpulab grade: ")
     assert Path("summary.md").read_text().count("Not graded") == 1
