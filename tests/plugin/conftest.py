@@ -66,6 +66,19 @@ def course(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _warm_imp
 
 
 @pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch, _warm_imports: None) -> None:
+    """Write the HTML report without plots, which take 0.5 s each; `test_class_pages.py` has them."""
+    from pytest_gpulab.reports.instructor import page, plots
+
+    def nothing(*_: object) -> None:
+        return None
+
+    for name in ("score_plot", "speed_plot", "roofline_plot"):
+        monkeypatch.setattr(plots, name, nothing)
+    monkeypatch.setattr(page, "_inline", lambda drawing, sheet: "")
+
+
+@pytest.fixture
 def school(course: Course) -> Course:
     """A course with four students: ann is right, bob wrong, cem has a syntax error, dora handed in notes."""
     course.write("handed_in/ann/twice.cu", RIGHT)

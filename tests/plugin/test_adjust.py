@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from course import EXERCISE, NAIVE, RIGHT, WRONG, Course
 
+pytestmark = pytest.mark.usefixtures("no_plots")
 REPORTS = ("json:grades.json", "csv:grades.csv", "html:report.html", "gradescope:scope", "ctrf:ctrf.json")
 CLASS = ("--gpulab-submissions=handed_in", "--gpulab-roster=roster.csv")
 ROSTER = "id,name,folder\n17,Ada,ada\n18,Bob,bob\n19,Cid,\n"

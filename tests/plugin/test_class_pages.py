@@ -12,6 +12,7 @@ def test_a_run_writes_the_report_and_the_pages(course: Course) -> None:
     result.stdout.fnmatch_lines(["gpulab: wrote report.html, 2 pages in feedback/"])
     report = (course.folder / "report.html").read_text(encoding="utf-8")
     assert "Grades of 2 submissions" in report and "Annotated source" in report and "wrong-result" in report
+    assert "<svg" in report and "Distribution of scores" in report and "Speedups of " in report
     assert "Times and speedups are estimates" in report and "simulated GPU" in report
     names = sorted(path.name for path in (course.folder / "feedback").iterdir())
     assert len(names) == 2 and names[0].startswith("ladder-1-more-twice-cu-")

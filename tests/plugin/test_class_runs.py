@@ -13,6 +13,7 @@ from course import BROKEN, EXERCISE, RIGHT, Course
 
 from pytest_gpulab.plugin.hooks import NOT_WRITTEN
 
+pytestmark = pytest.mark.usefixtures("no_plots")
 CLASS = ("--gpulab-submissions=handed_in", "--gpulab-workers=2")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from course import RIGHT, Course
 
+pytestmark = pytest.mark.usefixtures("no_plots")
 ROUNDS = "\n".join(f"    value = (value ^ {k}) * {2 * k + 1} - (value >> {k});" for k in range(1, 12))
 HELPER = f"""
 // Mixes.
