@@ -12,6 +12,7 @@ import pytest
 from doc_pages import PAGES, ROOT, blocks, prose
 
 from pytest_gpulab.devices.hardware.metrics import METRICS
+from pytest_gpulab.devices.simulated.cost import model
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu, sources
 from pytest_gpulab.grading import counters
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -110,6 +111,11 @@ def test_the_cost_models_constants_are_the_codes() -> None:
     gpu = modelled_gpu()
     numbers = [field.name for field in fields(gpu) if not isinstance(getattr(gpu, field.name), str)]
     assert table == {name: (getattr(gpu, name), sources()[name]) for name in numbers}
+
+
+def test_the_cost_models_docstring_has_the_exponents_of_the_code() -> None:
+    formulas = re.findall(r"\bt\^(\d+)\)\^\(1/(\d+)\)", model.__doc__ or "")
+    assert formulas == [(f"{power:g}",) * 2 for power in (model.BUSY_OVERLAP, model.OVERLAP)]
 
 
 @pytest.mark.parametrize("exercise", sorted(path.parent for path in ROOT.glob("exercises/*/exercise.py")), ids=name_of)
