@@ -49,6 +49,23 @@ class BarrierEvent:
 
 
 @dataclass(frozen=True)
+class MissedBarrierEvent:
+    """A barrier that not all threads of a block reach together, before those that reach it go on.
+
+    Attributes:
+        block: linear index of the block.
+        absent: linear indices of the threads that do not reach it.
+        expected: the thread count of a named barrier that more threads reach; `absent` is empty then.
+        where: the source line.
+    """
+
+    block: int
+    absent: tuple[int, ...]
+    expected: int | None
+    where: SourceLine | None
+
+
+@dataclass(frozen=True)
 class LineEvent:
     """Source lines that some threads of a block execute together, in order."""
 
@@ -76,7 +93,7 @@ class ShuffleEvent:
     where: SourceLine | None
 
 
-Event = AccessEvent | BarrierEvent | LineEvent | ShuffleEvent
+Event = AccessEvent | BarrierEvent | MissedBarrierEvent | LineEvent | ShuffleEvent
 
 
 @dataclass

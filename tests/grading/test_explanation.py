@@ -11,7 +11,7 @@ from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.correctness.requests import Request
 from pytest_gpulab.grading.explanation.drawing import Drawn, Subject, drawn
-from pytest_gpulab.grading.explanation.figure import Figure
+from pytest_gpulab.grading.explanation.figure import Figure, _threads
 from pytest_gpulab.grading.explanation.loops import around, loops_of
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding, SmallestInput
@@ -120,6 +120,35 @@ MARKED = {
 def test_mistakes_are_marked_in_figures(path: str) -> None:
     marks = [mark.what for figure in draw(path).figures for mark in figure.marks]
     assert any(MARKED[path] in what for what in marks), marks
+
+
+MISSED = {
+    "reduction/barrier_in_thread_loop": (3, "tile, step 2", ["threads 8 to 31 do not reach the barrier in line 16"]),
+    "reduction/returns_then_writes_beyond": (
+        2,
+        "tile, step 0",
+        ["threads 1 to 31 do not reach the barrier in line 14"],
+    ),
+    "reduction/barrier_counts_too_few": (
+        1,
+        "tile, step 0",
+        ["the barrier in line 12 expects 64 threads, but more arrive"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISSED)
+def test_a_barrier_that_not_all_threads_reach_is_marked_at_its_step(name: str) -> None:
+    (figure,) = draw(f"tests/wrong/{name}.cu", Request("", (1,), {"in": "0"})).figures
+    row, caption, words = MISSED[name]
+    assert figure.captions[row] == caption
+    assert figure.missed_barriers(row) == words == figure.mistakes(row)[-1:]
+
+
+def test_many_threads_that_do_not_reach_a_barrier_are_few_words() -> None:
+    assert _threads([7]) == "thread 7"
+    assert _threads([0, 1, 4, 5, 6]) == "threads 0, 1, 4 to 6"
+    assert _threads(range(0, 256, 2)) == "threads 0, 2, 4, 6 and 124 more"
 
 
 HEAD = "#include <gpulab.cuh>\n"

@@ -109,6 +109,21 @@ def test_mistakes_are_marked_in_the_figure(browser: Browser, tmp_path: Path) -> 
     assert len(browser.find(".no-barrier")) >= 2 and browser.find(".bad .cell")
 
 
+def test_barriers_that_not_all_threads_reach_are_marked(browser: Browser, tmp_path: Path) -> None:
+    """Also for screen readers, and in the order of the steps."""
+    page = page_of("tests/wrong/reduction/barrier_in_thread_loop.cu", tmp_path, "--in", "0")
+    browser.open(page)
+    assert len(browser.find(".missed")) == 5 and len(browser.find("ul.marks li")) == 5
+    assert [each.text for each in browser.find(".missed .absent-id")][:16] == [str(t) for t in range(16, 32)]
+    back = browser.find("section.figure button")[0]
+    for _ in range(4):
+        back.click()
+    assert len(browser.find(".missed:not(.later)")) == 2
+    words = "threads 8 to 31 do not reach the barrier in line 16"
+    assert shown(browser)[2] == f"tile, step 2: line 15: 8 of 32 threads write; {words}"
+    assert words in browser.run("return document.querySelector('.flow desc').textContent")
+
+
 def test_each_section_of_a_page_has_its_own_source_and_steps(browser: Browser, tmp_path: Path) -> None:
     figures = figures_of(RIGHT)
     sections = [

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from pytest_gpulab.devices import trace_events
-from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LineEvent, Trace
+from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LineEvent, MissedBarrierEvent, Trace
 
 REVERSE = """__global__ void reverse(const int *in, int *out)
 {
@@ -23,10 +24,20 @@ REVERSE = """__global__ void reverse(const int *in, int *out)
 CHECKED = LaunchOptions(check=True)
 
 
-def traced(device: SimulatedDevice, source: str, trace: Trace, blocks: int = 3, values: int = 192) -> None:
+def traced(
+    device: SimulatedDevice,
+    source: str,
+    trace: Trace,
+    blocks: int = 3,
+    values: int = 192,
+    threads: int = 64,
+    schedule: Schedule = "lockstep",
+) -> None:
     module = device.compile(source)
     given, out = device.array(np.arange(values, dtype=np.int32)), device.array(np.zeros(values, np.int32))
-    module.launch(module.kernels[0], (blocks,), (64,), (given, out), options=replace(CHECKED, trace=trace))
+    module.launch(
+        module.kernels[0], (blocks,), (threads,), (given, out), options=replace(CHECKED, trace=trace, schedule=schedule)
+    )
 
 
 def test_accesses_have_places_values_and_lines(device: SimulatedDevice) -> None:
@@ -57,6 +68,34 @@ def test_barriers_and_lines_are_in_order(device: SimulatedDevice) -> None:
     assert any(where.line == 7 and len(event.threads) == 8 for event in lines for where in event.lines)
     before = [event for event in trace.launches[0].events[:barrier] if isinstance(event, AccessEvent)]
     assert [event.where.line for event in before if event.where] == [4, 4]
+
+
+def missed(
+    device: SimulatedDevice, body: str, threads: int = 64, schedule: Schedule = "lockstep"
+) -> list[tuple[int, tuple[int, ...], int | None]]:
+    """Return (block, absent threads, expected) of the barriers that not all threads of blocks 0 and 1 reach."""
+    trace = Trace(frozenset({0, 1}))
+    with suppress(KernelFault):
+        traced(device, f"__global__ void k(int *in, int *out) {{ {body} }}", trace, threads=threads, schedule=schedule)
+    events = [event for event in trace.launches[0].events if isinstance(event, MissedBarrierEvent)]
+    assert all(event.where is not None for event in events)
+    return [(event.block, event.absent, event.expected) for event in events]
+
+
+def test_barriers_that_not_all_threads_reach_are_recorded(device: SimulatedDevice) -> None:
+    late = tuple(range(3, 64))
+    assert missed(device, "__syncthreads(); out[threadIdx.x] = 1;") == []
+    assert missed(device, "if (threadIdx.x >= 3 && blockIdx.x) return; __syncthreads();") == [(1, late, None)]
+    branch = "if (threadIdx.x < 3) { __syncthreads(); }\n else { __syncthreads(); }"
+    assert sorted(missed(device, branch)) == [(b, absent, None) for b in (0, 1) for absent in ((0, 1, 2), late)]
+
+
+def test_barriers_of_faults_and_named_ones_are_recorded(device: SimulatedDevice) -> None:
+    """A deadlock, a fault while threads wait, and more threads than a barrier expects."""
+    assert missed(device, 'if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;");')[0] == (0, (*range(32, 64),), None)
+    fault = "if (threadIdx.x < 32) __syncthreads(); else if (threadIdx.x < 64) return; else out[1 << 20] = 1;"
+    assert missed(device, fault, threads=96, schedule="warps")[0] == (0, (*range(32, 96),), None)
+    assert missed(device, 'asm volatile("bar.sync 1, 64;");', threads=128)[0] == (0, (), 64)
 
 
 def test_an_atomic_has_its_new_value(device: SimulatedDevice) -> None:

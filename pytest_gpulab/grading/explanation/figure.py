@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault
-from pytest_gpulab.devices.trace_events import LaunchTrace
+from pytest_gpulab.devices.trace_events import LaunchTrace, MissedBarrierEvent
 from pytest_gpulab.grading.correctness.trials import unwritten
 
 from .departure import departures
@@ -21,6 +21,7 @@ from .tracing import Traced, TracedArray
 from .warps import LineRun, WarpAccess, line_runs, warp_accesses
 
 MAX_LAUNCHES, MAX_WARPS = 4, 2
+MAX_RUNS = 4  # of consecutive threads in a sentence
 RACE = "race of threads"
 HIDDEN_FLOWS = ("__shfl", "__reduce_", "cooperative_groups", "__ballot")
 
@@ -63,13 +64,23 @@ class Figure:
         """True if a race is marked."""
         return any(mark.what.startswith(RACE) for mark in self.marks)
 
+    @property
+    def has_marks(self) -> bool:
+        """True if anything is marked."""
+        return bool(self.marks) or any(row.missed for row in self.rows)
+
     def mistakes(self, row: int) -> list[str]:
-        """Return the marks of a row in words, those that differ in numbers only as one line."""
+        """Return the marks of a row and the barriers missed after it in words, equal but for numbers as one line."""
         alike: dict[str, list[str]] = {}
         for mark in self.marks:
             if mark.row == row:
                 alike.setdefault(re.sub(r"\d+", "", mark.what), []).append(mark.what)
-        return [first + (f" (and {len(more)} more)" if more else "") for first, *more in alike.values()]
+        marks = [first + (f" (and {len(more)} more)" if more else "") for first, *more in alike.values()]
+        return marks + self.missed_barriers(row)
+
+    def missed_barriers(self, row: int) -> list[str]:
+        """Return the barriers after a row that not all threads reach, in words."""
+        return [_missed(event) for event in self.rows[row].missed]
 
     def active(self, row: Row) -> str:
         """Return the line of a row and how many threads write, in words."""
@@ -231,6 +242,27 @@ def _readers(rows: list[Row], row: Row, index: int) -> set[int]:
 
 def _linear(index: tuple[int, int, int], extents: tuple[int, int, int]) -> int:
     return index[0] + extents[0] * (index[1] + extents[1] * index[2])
+
+
+def _missed(event: MissedBarrierEvent) -> str:
+    barrier = f"the barrier in line {event.where.line}" if event.where else "a barrier"
+    if event.expected is not None:
+        return f"{barrier} expects {event.expected} threads, but more arrive"
+    verb = "does" if len(event.absent) == 1 else "do"
+    return f"{_threads(event.absent)} {verb} not reach {barrier}"
+
+
+def _threads(numbers: Sequence[int]) -> str:
+    """Return threads as words, such as `threads 1, 3, 8 to 31`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs[:MAX_RUNS]]
+    more = f" and {sum(map(len, runs[MAX_RUNS:]))} more" if len(runs) > MAX_RUNS else ""
+    return f"thread{'s' * (len(numbers) != 1)} {', '.join(words)}{more}"
 
 
 def _missing(traced: Traced, number: int) -> dict[tuple[str, int], list[tuple[int, str]]]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LaunchTrace, ShuffleEvent
+from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LaunchTrace, MissedBarrierEvent, ShuffleEvent
 
 from .tracing import TracedArray
 from .warps import WARP
@@ -56,6 +56,7 @@ class Row:
         unordered: the threads of two accesses between this row and the one before, without a barrier; None if the
             same thread made both, or a barrier is between.
         unwritten: elements that a thread reads from this row before any thread has written them.
+        missed: the barriers after this row that not all threads reach, one per source line.
     """
 
     array: TracedArray
@@ -67,6 +68,7 @@ class Row:
     line: int = 0
     unordered: tuple[int, int] | None = None
     unwritten: dict[int, int] = field(default_factory=dict)
+    missed: list[MissedBarrierEvent] = field(default_factory=list)
 
     @property
     def threads(self) -> set[int]:
@@ -96,17 +98,22 @@ def rows_of(trace: LaunchTrace, arrays: Mapping[Key, TracedArray], block: int, a
             building.access(event)
         elif isinstance(event, ShuffleEvent):
             building.shuffle(event)
+        elif isinstance(event, MissedBarrierEvent):
+            building.missed_barrier(event)
         if len(building.rows) >= MAX_ROWS:
             break
     building.finish()
     if also is not None and also in arrays:
         building.show(also)
+    if building.rows:
+        building.rows[0].missed[:0] = building.missed_first
     return building.rows[:MAX_ROWS]
 
 
 class _Rows:
     def __init__(self, arrays: Mapping[Key, TracedArray]) -> None:
         self.rows: list[Row] = []
+        self.missed_first: list[MissedBarrierEvent] = []  # before the first row
         self._arrays, self._starts = arrays, _sorted_starts(arrays)
         self._last: dict[Key, int] = {}
         self._contents: dict[Key, npt.NDArray[Any]] = {}
@@ -128,6 +135,13 @@ class _Rows:
         self._step += 1
         self._since, self._read_since = {}, {}
         self._conflict = None
+
+    def missed_barrier(self, event: MissedBarrierEvent) -> None:
+        """Add a barrier that not all threads reach to the last row."""
+        self.finish()
+        missed = self.rows[-1].missed if self.rows else self.missed_first
+        if all(other.where != event.where for other in missed):
+            missed.append(event)
 
     def access(self, event: AccessEvent) -> None:
         """Add an access."""

@@ -21,6 +21,7 @@ MAX_COLUMNS = 64
 MAX_MARKED = 32  # of the columns
 MAX_DIGITS = 6  # of an integer that is not rounded
 MAX_ARROWS = 400  # of a row
+BARRIER, THREAD, MAX_THREADS = 38, 16, 64  # height of a missed barrier, width of each of its threads, threads drawn
 
 STYLE = """
 .flow { font: 12px ui-monospace, monospace; --ink: #1b1b1b; --soft: #666666; --paper: #ffffff; --own: #cfe3fb;
@@ -40,6 +41,10 @@ STYLE = """
 .flow .bad .beyond { stroke-dasharray: 4 3; }
 .flow .bad-text { fill: var(--bad); text-anchor: start; font-weight: bold; paint-order: stroke; stroke: var(--paper);
   stroke-width: 3px; }
+.flow .missed line { stroke: var(--bad); stroke-width: 2; }
+.flow .missed circle { fill: var(--line); }
+.flow .missed circle.absent { fill: var(--paper); stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 3 2; }
+.flow .missed .absent-id { fill: var(--bad); font-size: 9px; }
 .flow .no-barrier { stroke: var(--bad); stroke-width: 2; stroke-dasharray: 8 5; }
 """
 
@@ -48,10 +53,13 @@ def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
     """Return the figure as an SVG element; `is_alone` adds the style, for a file of its own."""
     layout = _Layout(figure, has_hover=not is_alone)
     parts = [part for number in range(len(figure.rows)) for part in layout.row(number)]
+    parts += [part for number in range(len(figure.rows)) for part in layout.missed_barriers(number)]  # above arrows
     style = f"<style>{STYLE}</style>" if is_alone else ""
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="flow" role="img" {size}>'
     title = f"<title>{_text(f'Data flow of {figure.title}')}</title>"
+    if mistakes := dict.fromkeys(words for number in range(len(figure.rows)) for words in figure.mistakes(number)):
+        title += f"<desc>{_text('; '.join(mistakes))}</desc>"
     marker = (
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
         'orient="auto-start-reverse"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>'
@@ -73,12 +81,19 @@ class _Layout:
         for number, row in enumerate(figure.rows):
             top += (GAP if row.arrows and not self._is_grid(row) else 12) if number else 0
             self._tops.append(top)
-            top += THREADS + HEIGHT * self._lines(row) + 16 + 14 * min(len(self._marks.get(number, ())), 1)
+            top = self._bottom(number) + BARRIER * len(row.missed)
         self.height = top + 8
         widest = max((self._width(row) for row in figure.rows), default=1)
         beyond = 2 if any(mark.index >= prod(figure.rows[mark.row].array.shape) for mark in figure.marks) else 0
         longest = max((len(mark.what) for mark in figure.marks), default=0) + len(" (and 99 more elements)")
-        self.width = LEFT + max(CELL * (widest + beyond), LETTER * longest) + 10
+        missed = [words for number in range(len(self._rows)) for words in figure.missed_barriers(number)]
+        longest = max(longest, *map(len, missed), 0)
+        threads = THREAD * figure.threads if missed and figure.threads <= MAX_THREADS else 0
+        self.width = LEFT + max(CELL * (widest + beyond), LETTER * longest, threads) + 10
+
+    def _bottom(self, number: int) -> int:
+        lines = self._lines(self._rows[number])
+        return self._tops[number] + THREADS + HEIGHT * lines + 16 + 14 * min(len(self._marks.get(number, ())), 1)
 
     def row(self, number: int) -> Iterator[str]:
         """Yield the elements of a row."""
@@ -105,6 +120,20 @@ class _Layout:
             bottom = top + THREADS + HEIGHT * self._lines(row) + 26
             yield f'<text class="bad-text" x="{LEFT}" y="{bottom}">{_text(mark.what)}{more}</text>'
         yield "</g>"
+
+    def missed_barriers(self, number: int) -> Iterator[str]:
+        """Yield the barriers below a row that not all threads reach, with the threads that do and that do not."""
+        figure, row = self._figure, self._rows[number]
+        for position, (event, words) in enumerate(zip(row.missed, figure.missed_barriers(number), strict=True)):
+            y = self._bottom(number) + BARRIER * position + 12
+            yield f'<g class="missed" data-after="{number}"><text class="bad-text" x="{LEFT}" y="{y}">{words}</text>'
+            yield f'<line x1="4" x2="{self.width - 6:g}" y1="{y + 13}" y2="{y + 13}"/>'
+            is_drawn = event.absent and figure.threads <= MAX_THREADS
+            for thread in range(figure.threads) if is_drawn else ():
+                x, kind = LEFT + THREAD * thread + THREAD // 2, "absent" if thread in event.absent else "thread"
+                yield f'<circle class="{kind}" cx="{x}" cy="{y + 13}" r="7"/>'
+                yield f'<text class="{kind}-id" x="{x}" y="{y + 16}">{thread}</text>'
+            yield "</g>"
 
     def _shown(self, row: Row) -> list[int]:
         """Return the elements of an array that are drawn: all, or the first marked ones and those that are used."""

@@ -191,6 +191,7 @@ class Barriers:
             there = next(entry for entry in entries if column in entry.group.lanes.columns)
             what = f"divergent threads in block: barrier {there.number} expects {needed[0]} threads, but more arrive"
             self.hazard(what, self.line(there.step), there.group.lanes, column)
+            self._record_missed(entries, over, int(needed[0]))
 
     def _judge(self, entries: list[_Waiting], done: npt.NDArray[np.bool_]) -> None:
         """Note a hazard if a block completes a barrier with missing threads or at different barriers of the source."""
@@ -204,6 +205,7 @@ class Barriers:
                 column = int(np.flatnonzero(short)[0])
                 there = next(entry for entry in here if column in entry.group.lanes.columns)
                 self._report(there, column, entries, int(arrived[short].sum()))
+                self._record_missed(here, short)
 
     def judge_waiting(self) -> None:
         """Note a hazard if threads wait at a barrier and other threads of their block have exited."""
@@ -213,6 +215,24 @@ class Barriers:
             if entry.threads is None and waits.any():
                 count = int(self._per_block(entry.group.lanes)[waits].sum())
                 self._report(entry, int(np.flatnonzero(waits)[0]), [entry], count)
+                self._record_missed([entry], waits)
+
+    def record_waiting(self) -> None:
+        """Record the barriers at which threads wait without end, if the launch is traced."""
+        for line in dict.fromkeys(self.line(entry.step) for entry in self.waiting):
+            here = [entry for entry in self.waiting if self.line(entry.step) == line]
+            self._record_missed(here, np.ones(self.wave.shape.columns, np.bool_))
+
+    def _record_missed(
+        self, entries: list[_Waiting], columns: npt.NDArray[np.bool_], expected: int | None = None
+    ) -> None:
+        if self.wave.launch.trace is None:
+            return
+        from pytest_gpulab.devices.simulated.trace.recorder import RecordingChecker  # for figures only
+
+        if isinstance(self.wave.checker, RecordingChecker):
+            lanes, where = [entry.group.lanes for entry in entries], self.line(entries[0].step)
+            self.wave.checker.missed_barrier(lanes, where, columns, expected)
 
     def _record_order(self, checker: HazardChecker, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
         """Report to the race check the threads that a barrier has ordered."""

@@ -124,6 +124,8 @@ class Scheduler:
         """Note the hazards that are certain when a fault ends the launch."""
         if fault.code != "deadlock":  # a deadlock's message lists the waiting threads already
             self.barriers.judge_waiting()
+        else:
+            self.barriers.record_waiting()
         if self.wave.checker is not None:
             self.wave.checker.end()
 

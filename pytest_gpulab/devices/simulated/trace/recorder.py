@@ -8,12 +8,20 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker, LaunchHazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Banked
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
-from pytest_gpulab.devices.trace_events import AccessEvent, BarrierEvent, LaunchTrace, LineEvent, ShuffleEvent
+from pytest_gpulab.devices.trace_events import (
+    AccessEvent,
+    BarrierEvent,
+    LaunchTrace,
+    LineEvent,
+    MissedBarrierEvent,
+    ShuffleEvent,
+)
 
 Bits = npt.NDArray[Any]
 Kind = Literal["read", "write", "atomic"]
@@ -66,6 +74,20 @@ class RecordingChecker(HazardChecker):
             if block in self._blocks and (columns is None or columns[column]):
                 self._trace.add(BarrierEvent(block))
         super().barrier(columns)
+
+    def missed_barrier(
+        self, arrived: Sequence[Lanes], where: SourceLine | None, columns: npt.NDArray[np.bool_], expected: int | None
+    ) -> None:
+        """Record a barrier that not all threads of the blocks in a mask reach, or more than it expects."""
+        self._catch_up()
+        present: dict[int, set[int]] = {}
+        for lanes in arrived:
+            for block, column, _, threads in _of_blocks(lanes, self._blocks):
+                if columns[column]:
+                    present.setdefault(block, set()).update(threads.tolist())
+        for block, there in present.items():
+            absent = () if expected else tuple(sorted({*range(self.shape.threads)} - there))
+            self._trace.add(MissedBarrierEvent(block, absent, expected, where))
 
     def end(self) -> None:
         """End the wave."""

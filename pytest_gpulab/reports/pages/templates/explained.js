@@ -12,6 +12,9 @@ for (const figure of document.querySelectorAll("section.figure")) {
       row.classList.toggle("later", number > now);
       row.classList.toggle("now", number === now);
     });
+    for (const part of figure.querySelectorAll("[data-after]")) {
+      part.classList.toggle("later", Number(part.dataset.after) > now);
+    }
     figure.querySelector("output").textContent = captions[now] ? captions[now].textContent : "";
     source.querySelectorAll(".now").forEach((line) => line.classList.remove("now"));
     const line = rows[now] && source.querySelector(`[data-line="${rows[now].dataset.line}"]`);
