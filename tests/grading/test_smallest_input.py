@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,8 @@ def device() -> Device:
     return open_device("sim")[0]
 
 
-def correct_and_safe(grader: Grader, exercise: Exercise) -> list[CheckResult]:
-    return [grader.run(check) for check in checks_of(exercise) if check.kind in ("compile", "correct", "safe")]
+def correct_and_safe(grader: Grader, exercise: Exercise) -> Iterator[CheckResult]:
+    return (grader.run(check) for check in checks_of(exercise) if check.kind in ("compile", "correct", "safe"))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_sizes_are_to_be_compared_only_if_some_are_right(rule: str, hint: str) -
 def smallest(device: Device, path: Path, seed: int = 20) -> SmallestInput:
     """Return the smallest failing input of the first finding."""
     loaded = Catalogue(ROOT / "exercises").load(path.parent.name)
-    results = correct_and_safe(Grader(loaded, path, device, seed), loaded.exercise)
+    results = correct_and_safe(Grader(loaded, path, device, seed), loaded.exercise)  # up to that finding
     return next(finding.smallest for result in results for finding in result.findings if finding.smallest)
 
 

@@ -239,21 +239,23 @@ def test_volatile_values_behind_barriers_need_no_fence(run: Run) -> None:
     assert check(run, source).hazards == ()
 
 
-@pytest.mark.parametrize(("sync", "clean"), [("grid.sync();", True), ("__threadfence(); __syncthreads();", False)])
-def test_a_grid_sync_orders_accesses(run: Run, sync: str, clean: bool) -> None:
+@pytest.mark.parametrize("of_grid", [True, False], ids=["grid.sync()", "__threadfence(); __syncthreads()"])
+def test_a_grid_sync_orders_accesses(run: Run, of_grid: bool) -> None:
     """Every block reads what the others have written, a hundred blocks and so all of their threads."""
-    source = f"""#include <cooperative_groups.h>
-    __global__ void f(int *out) {{
+    source = """#include <cooperative_groups.h>
+    #define SYNC if (of_grid) grid.sync(); else { __threadfence(); __syncthreads(); }
+    __global__ void f(int *out, bool of_grid) {
         auto grid = cooperative_groups::this_grid(); int t = threadIdx.x, i = blockIdx.x * 64 + t;
-        for (int round = 0; round < 2; round++) {{
-            out[i] = i; {sync}
+        for (int round = 0; round < 2; round++) {
+            out[i] = i; SYNC
             int x = out[(i + 64) % 6400] + out[7]; // HERE
-            {sync}
+            SYNC
             out[8192 + i] = x;
-        }}
+        }
         grid.sync();
-    }}"""
+    }"""
     options = LaunchOptions(check=True, cooperative=True)
-    profile = run(source, np.zeros(1 << 14, np.int32), grid=(100,), block=(64,), options=options)
-    assert (marked(source) not in {hazard.where for hazard in races(profile)}) == clean
+    args = np.zeros(1 << 14, np.int32), np.bool_(of_grid)
+    profile = run(source, *args, grid=(100,), block=(64,), options=options)
+    assert (marked(source) not in {hazard.where for hazard in races(profile)}) == of_grid
     assert not profile.unchecked

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from places import Run, marked
+from places import marked
 
 from pytest_gpulab.devices.protocol import Device, KernelFault, LaunchOptions, LaunchProfile, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
@@ -37,6 +37,21 @@ __global__ void NAME(const int *in, int *out)
     out[t] = sum + tile.shfl(other, 5) + tile.meta_group_rank();
 }
 """
+RESERVED = """
+__global__ void words_of_the_launch(unsigned *out)
+{
+    __shared__ cg::block_tile_memory<64> memory;
+    extern __shared__ int words[];
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block(memory));
+    words[tile.thread_rank()] = 1;
+    tile.sync();
+    unsigned dynamic, total;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(dynamic));
+    asm("mov.u32 %0, %%total_smem_size;" : "=r"(total));
+    out[0] = dynamic;
+    out[1] = total;
+}
+"""
 
 
 def kernel(name: str, size: int = 64, sync: str = "tile.sync();", shift: int = 0) -> str:
@@ -55,6 +70,7 @@ SOURCE = HEAD + "".join(
         kernel("no_sync", sync=""),
         kernel("sync_of_warp", sync="__syncwarp();"),
         kernel("overrun", shift=1),
+        RESERVED,
     )
 )
 """All kernels: their headers take the compiler a second."""
@@ -102,24 +118,7 @@ def test_overrun_of_shared_memory_is_still_found(gpu: Device, module: Module) ->
     assert caught.value.where == marked(SOURCE, "// WRITE OF overrun")
 
 
-def test_reserved_memory_counts_as_no_shared_memory_of_the_kernel(run: Run) -> None:
-    source = """
-#include <cooperative_groups.h>
-namespace cg = cooperative_groups;
-__global__ void f(unsigned *out)
-{
-    __shared__ cg::block_tile_memory<64> memory;
-    extern __shared__ int words[];
-    auto tile = cg::tiled_partition<64>(cg::this_thread_block(memory));
-    words[tile.thread_rank()] = 1;
-    tile.sync();
-    unsigned dynamic, total;
-    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(dynamic));
-    asm("mov.u32 %0, %%total_smem_size;" : "=r"(total));
-    out[0] = dynamic;
-    out[1] = total;
-}
-"""
-    out, most = np.zeros(2, np.uint32), 227 << 10
-    profile = run(source, out, block=(64,), shared_bytes=most)
-    assert (profile.resources.shared_bytes, *out) == (most, most, most)
+def test_reserved_memory_counts_as_no_shared_memory_of_the_kernel(gpu: Device, module: Module) -> None:
+    out, most = gpu.array(np.zeros(2, np.uint32)), 227 << 10
+    profile = module.launch("words_of_the_launch", (1,), (64,), [out], most)
+    assert (profile.resources.shared_bytes, *out.get()) == (most, most, most)

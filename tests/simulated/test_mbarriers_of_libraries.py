@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from places import marked
 
-from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
+from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 
@@ -38,44 +40,54 @@ __global__ void f(const int *in, int *out, int rounds, int more)
     }}
 }}
 """
-PIPELINE = f"""{HEAD}
-__global__ void f(const int *in, int *out, int rounds, int)
-{{
+PIPELINE = """
+__global__ void g(const int *in, int *out, int rounds, int)
+{
     __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
     __shared__ alignas(16) int tile[2][128];
     auto block = cg::this_thread_block();
     auto pipe = cuda::make_pipeline(block, &state);
     const int t = threadIdx.x;
-    for (int k = 0; k <= rounds; ++k) {{
-        if (k < rounds) {{
+    for (int k = 0; k <= rounds; ++k) {
+        if (k < rounds) {
             pipe.producer_acquire();
             cuda::memcpy_async(block, tile[k % 2], in + 128 * k, 512, pipe);
             pipe.producer_commit();
-        }}
+        }
         if (k == 0) continue;
         pipe.consumer_wait();
         for (int i = t; i < 128; i += 64) out[128 * (k - 1) + i] = tile[(k - 1) % 2][127 - i];
         pipe.consumer_release();
-    }}
-}}
+    }
+}
 """
+SOURCE = BARRIER + PIPELINE
+"""Both kernels: their headers take the compiler two seconds."""
 
 
-@pytest.mark.parametrize("gpu", ["h200", "a100"])
-@pytest.mark.parametrize("source", [BARRIER, PIPELINE], ids=["cuda::barrier", "cuda::pipeline"])
-def test_tiles_are_copied_while_others_are_used(gpu: str, source: str) -> None:
-    device = SimulatedDevice(modelled_gpu(gpu))
-    module = device.compile(source)
+@pytest.fixture(scope="module", params=["h200", "a100"])
+def device(request: pytest.FixtureRequest) -> Iterator[SimulatedDevice]:
+    device = SimulatedDevice(modelled_gpu(request.param))
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def module(device: SimulatedDevice) -> Module:
+    return device.compile(SOURCE)
+
+
+@pytest.mark.parametrize("kernel", ["f", "g"], ids=["cuda::barrier", "cuda::pipeline"])
+def test_tiles_are_copied_while_others_are_used(device: SimulatedDevice, module: Module, kernel: str) -> None:
     numbers = np.arange(640, dtype=np.int32)
     expected = numbers.reshape(5, 128)[:, ::-1].ravel()
     for schedule in ("lockstep", "warps", "warps-reversed"):
         x, y = device.array(numbers), device.array(np.zeros(640, np.int32))
         options = LaunchOptions(check=True, schedule=schedule)
-        profile = module.launch("f", (1,), (64,), [x, y, np.int32(5), np.int32(0)], options=options)
+        profile = module.launch(kernel, (1,), (64,), [x, y, np.int32(5), np.int32(0)], options=options)
         assert (profile.hazards, profile.unchecked) == ((), ())
         np.testing.assert_array_equal(y.get(), expected)
-    if source == BARRIER:
+    if kernel == "f":
         with pytest.raises(KernelFault, match="deadlock: 64 threads wait at") as caught:
             module.launch("f", (1,), (64,), [x, y, np.int32(5), np.int32(1)], options=CHECKED)
-        assert caught.value.where == marked(source)
-    device.close()
+        assert caught.value.where == marked(SOURCE)
