@@ -231,13 +231,13 @@ def test_a_cluster_without_workers_is_waited_for_but_not_for_ever(
         running, waiting = (executor.submit(job(exercises, RIGHT, student)) for student in ("a", "b"))
         wait_for(lambda: graders_in(tmp_path))
         monkeypatch.setattr(cluster_module, "ATTEMPTS", 1)
-        monkeypatch.setattr(cluster_module, "DESERTED_LIMIT_S", 5.0)
+        monkeypatch.setattr(cluster_module, "DESERTED_LIMIT_S", 2.0)
         only.kill()
         with pytest.raises(
             NotGraded, match=r"worker that graded it was lost, the last time tcp://\S+; it was sent 1 times"
         ):
             running.result(HANG_S)
-        with pytest.raises(NotGraded, match=r"the cluster at tcp://\S+ has had no worker for 5 s"):
+        with pytest.raises(NotGraded, match=r"the cluster at tcp://\S+ has had no worker for 2 s"):
             waiting.result(HANG_S)
 
 

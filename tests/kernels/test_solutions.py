@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 from doc_pages import blocks, commands, first_difference
-from graded_folders import EXERCISES, ROOT, SOLUTIONS, Graded, assert_points, expectation_of, grade, named, problems
+from graded_folders import (
+    EXERCISES,
+    ROOT,
+    SOLUTIONS,
+    Graded,
+    all_checks,
+    assert_points,
+    expectation_of,
+    grade,
+    named,
+    problems,
+)
 
 from pytest_gpulab.grading.calibration.fit import reached_tiers
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -24,10 +35,12 @@ def solutions(tmp_path_factory: pytest.TempPathFactory) -> Graded:
 def naive_kernels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graded, Path]:
     scratch = tmp_path_factory.mktemp("naive")
     submissions = scratch / "submissions"
+    checks: list[str] = []
     for name in EXERCISES:
         (submissions / name).mkdir(parents=True)
-        shutil.copy(ROOT / "exercises" / name / "naive.cu", submissions / name)
-    return grade(submissions, scratch), submissions
+        copy = shutil.copy(ROOT / "exercises" / name / "naive.cu", submissions / name)
+        checks += (f"{copy}::{check.name}" for check in all_checks(name) if check.kind != "uses")  # not asserted below
+    return grade(submissions, scratch, checks=checks), submissions
 
 
 def hazards(grade: dict[str, Any]) -> list[dict[str, Any]]:
@@ -72,7 +85,7 @@ def test_the_naive_kernel_earns_all_correctness_points_and_no_speed_points(
 ) -> None:
     graded, submissions = naive_kernels
     grade = graded.grades[submissions / name / "naive.cu"]
-    for check in (check for check in grade["checks"] if check["kind"] != "uses"):
+    for check in grade["checks"]:
         earned_all = check["points"] == check["max_points"] and check["verdict"] == "passed"
         assert not earned_all if check["kind"] == "speedup" else earned_all, "\n".join(problems(grade))
     assert hazards(grade) == []
