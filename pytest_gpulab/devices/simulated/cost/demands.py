@@ -54,6 +54,7 @@ class Demands:
         missed_constants: misses of the SM's constant cache, by address.
         hops: length of the longest chain of blocks that wait for each other.
         hop_answers: accesses to the L2 cache per hop.
+        looks_back: True if blocks need not wait for the results of those before, see `_looks_back`.
         block_cycles, longest_block_cycles: average and longest critical path of a block.
         most_scattered: the source line with most unnecessary sectors, if there are any.
     """
@@ -71,6 +72,7 @@ class Demands:
     missed_constants: float
     hops: float
     hop_answers: int
+    looks_back: bool
     block_cycles: float
     longest_block_cycles: float
     most_scattered: Scattered | None = None
@@ -129,6 +131,7 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
         missed_constants=workload.contention.missed_constants * scale,
         hops=hops,
         hop_answers=answers,
+        looks_back=_looks_back(workload),
         block_cycles=float(np.average(longest, weights=weights)),
         longest_block_cycles=float(longest.max()),
         most_scattered=_most_scattered(workload),
@@ -213,3 +216,16 @@ def _block_waits(workload: Workload, scale: float) -> tuple[float, int]:
     at_once = workload.polled_together
     hops = len(polled) * (scale if len(polled) > 1 else 1.0) / at_once
     return hops, 1 + places_that_wait_for_l2(workload.program, inside_loops=at_once > 1)
+
+
+def _looks_back(workload: Workload) -> bool:
+    """Return True if blocks poll one other at a time, and publish twice: first their own sum, then that of all before.
+
+    Others can use the first one, too, so they need not wait for the second.
+    """
+    polled = workload.polled.distinct()
+    if workload.polled_together != 1 or not workload.published:
+        return False
+    published = np.concatenate(workload.published)
+    times = np.unique(published[np.isin(published.astype(np.uint64), polled)], return_counts=True)[1]
+    return len(times) > 1 and float(np.mean(times)) > 1.5

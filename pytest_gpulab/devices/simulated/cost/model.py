@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, sqrt
 
 from pytest_gpulab.devices.hardware.occupancy import WARP, BlockNeeds, blocks_by_resource
 from pytest_gpulab.devices.protocol import KernelResources
@@ -138,5 +138,14 @@ def _waits(gpu: Gpu, needs: Demands, blocks: int, resident: int, block_s: float)
         "latency": max(alone * rounds, longest),
         "starting blocks": blocks * gpu.block_gap_ns * 1e-9,
         "atomics": max(needs.hot_atomics * gpu.atomic_gap_ns, needs.atomic_passes / gpu.atomics_per_ns) * 1e-9,
-        "waiting for other blocks": needs.hops * needs.hop_answers * gpu.l2_latency * cycle_s,
+        "waiting for other blocks": _hops(needs, gpu.sms * resident) * needs.hop_answers * gpu.l2_latency * cycle_s,
     }
+
+
+def _hops(needs: Demands, resident: int) -> float:
+    """Return the number of consecutive waits of blocks.
+
+    Blocks that look back pass one block per hop, until one knows its final sum. After t hops, the block that has passed
+    t others knows its own: so t more blocks know per hop, and the resident ones need sqrt(2 * resident) hops.
+    """
+    return needs.hops * min(1.0, sqrt(2 / resident)) if needs.looks_back else needs.hops

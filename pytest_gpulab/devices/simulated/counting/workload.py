@@ -72,6 +72,7 @@ class Workload:
         issued: warp instructions.
         polled: addresses that waiting loops read, which other blocks write.
         polled_together: largest number of them per request.
+        published: addresses of the writes that are no plain ones, for each write.
     """
 
     def __init__(self, program: Program, gpu: Gpu) -> None:
@@ -83,6 +84,7 @@ class Workload:
         self.footprint = Footprint()
         self.contention = Contention(gpu)
         self.polled, self.polled_together = Seen(), 0
+        self.published: list[Rows] = []
         self._polling = polling_sites(program)
         self._depths = load_depths(program.steps)
         self._heads = frozenset(region[0] for region in regions(program.steps))
@@ -151,6 +153,8 @@ class Workload:
             self.footprint.atomics(requested.rows, requested.repeat, site.kind == "float")
         if site.index in self._polling:
             self._poll(requested.rows)
+        elif self._polling and site.modifies and not site.is_weak:
+            self.published.append(np.unique(requested.rows))
         time = self._time * MAX_DEPTH + min(self._depths.get(site.number, 0), MAX_DEPTH - 1)
         self.footprint.access(lanes, site, address, time)
 
