@@ -1,15 +1,18 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.errors import Hazard
+from pytest_gpulab.grading.correctness import trials
 from pytest_gpulab.grading.diagnosis import error_location
 from pytest_gpulab.grading.diagnosis import value_patterns as values
 from pytest_gpulab.grading.diagnosis.compare import compare, mismatches
 from pytest_gpulab.grading.diagnosis.wrong_output import MAX_EXAMINED
 from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.plans.replay import FIRST
+from pytest_gpulab.grading.plans.replay import FIRST, Run
 
 pytestmark = pytest.mark.unit
 
@@ -156,7 +159,18 @@ def test_of_a_kernel_that_reads_garbage_no_element_is_called_unwritten() -> None
     poison = POISON.filled((4,), np.uint32)  # as by atomicMax()
     finding = compare("out", poison, np.arange(4, dtype=np.uint32), 0, POISON, reads_garbage=True)
     assert finding is not None
-    assert (finding.code, finding.what) == ("wrong-result", "`out`: all 4 elements are wrong.")
+    assert (finding.code, finding.what) == (
+        "not-written", "`out`: all 4 elements are the garbage from before the launch."
+    )  # fmt: skip
+
+
+def test_a_run_that_reads_garbage_has_no_element_that_is_certainly_unwritten() -> None:
+    outputs = {"out": POISON.filled((3,), np.int32)}
+    read = Hazard("uninitialised", "uninitialized __global__ memory read of size 4 bytes: `out[0]` was never written")
+    shared = replace(read, what=read.what.replace("global", "shared"))
+    for hazards, unwritten in (((), 3), ((shared,), 3), ((shared, read), 0)):
+        run = Run(outputs, damage=hazards)
+        assert np.count_nonzero(trials._unwritten(run, "out")) == unwritten
 
 
 def test_only_written_elements_of_a_partial_run_are_compared() -> None:

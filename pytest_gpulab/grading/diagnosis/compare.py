@@ -43,7 +43,7 @@ def compare(
         tolerance: the largest absolute error allowed, one number or one per element; 0 requires equality.
         poison: the buffer's contents before the launch; a wrong element that still holds it was never written.
         only_written: ignore such elements, because only a part of the blocks ran.
-        reads_garbage: whether a kernel read unwritten memory, see `Run`; such elements may then have been written.
+        reads_garbage: whether a kernel read unwritten memory, see `Run`; such elements may then be a result.
         context: returns the plan, the inputs and the tunables, to find the likely cause.
     """
     expected = np.asarray(expected)
@@ -61,8 +61,8 @@ def compare(
         return None
     allowed = np.broadcast_to(tolerance, actual.shape)
     unwritten = wrong & poisoned
-    if unwritten.any() and not reads_garbage and not _adds_to(poison, actual, expected, wrong & ~poisoned):
-        return never_written(WrongValue(name, actual, expected, allowed, unwritten, known))
+    if unwritten.any() and not _adds_to(poison, actual, expected, wrong & ~poisoned):
+        return never_written(WrongValue(name, actual, expected, allowed, unwritten, known), not reads_garbage)
     return wrong_output(WrongValue(name, actual, expected, allowed, wrong, known), is_complete=not only_written)
 
 

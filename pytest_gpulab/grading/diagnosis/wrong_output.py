@@ -23,10 +23,16 @@ MAX_ELEMENTS_SHOWN = 5
 MAX_EXAMINED = 1 << 22  # elements to search for a pattern in their values; more would take seconds and gigabytes
 
 
-def never_written(output: WrongValue) -> Finding:
-    """Return the finding of elements that no thread wrote."""
+def never_written(output: WrongValue, is_certain: bool = True) -> Finding:
+    """Return the finding of elements that no thread wrote.
+
+    Args:
+        output: the elements that hold the poison.
+        is_certain: False if a thread may have written the poison that it had read.
+    """
     place = pitch_of(output.wrong) or place_of(output.wrong, output.tiling)
-    what = f"`{output.name}`: {_share(output.wrong)} never written{_colon(place)}."
+    words = "never written" if is_certain else "the garbage from before the launch"
+    what = f"`{output.name}`: {_share(output.wrong)} {words}{_colon(place)}."
     hint = _UNWRITTEN.get(place.cause, place.cause) if place else ""
     found = finding("not-written", what, evidence=(_first_indices(output.wrong),), hint=hint or None)
     return replace(found, bits=_weight(place))
