@@ -12,7 +12,7 @@ import pytest
 
 import pytest_gpulab
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.unmeasured]
 
 PACKAGE = Path(pytest_gpulab.__file__).parent
 ROOT = Path(__file__).resolve().parents[1]

@@ -139,6 +139,7 @@ def test_the_originals_of_the_mutants_run() -> None:
     assert [mutants.attempt(text, limit_s=60) for text in mutants.originals()] == ["none"] * 3
 
 
+@pytest.mark.unmeasured
 def test_mutants_raise_declared_errors_alone() -> None:
     """Seeded: the same texts each time; `mutants.py` tries others by hand."""
     found = {mutants.attempt(mutants.mutant(seed)) for seed in range(MUTANTS)}
