@@ -286,10 +286,13 @@ class Grader(CheckGrader):
         """Return a finding if a kernel in which every thread reads all of an array was stopped at no larger size."""
         if self._device.info.kind != "simulated":  # a GPU times larger sizes than it counts
             return None
+        from pytest_gpulab.grading.diagnosis.sizes import extents_of
+
+        elements = math.prod(extents_of(size))
         for cause, check in self._stopped.items():
             uses = check.subject
             is_less = (
-                isinstance(uses, UsesCheck) and uses.variant == variant and _elements(uses.size) <= _elements(size)
+                isinstance(uses, UsesCheck) and uses.variant == variant and math.prod(extents_of(uses.size)) <= elements
             )
             if is_less and self._cases.with_rereads((cause,)) != (cause,):
                 return because_of(check.name, cause)
@@ -391,10 +394,6 @@ def provenance_of(exercise: Loaded, info: DeviceInfo, seed: int, source_sha256: 
         details=dict(info.details),
         thresholds=exercise.thresholds.source,
     )
-
-
-def _elements(size: Size) -> int:
-    return math.prod(size) if isinstance(size, tuple) else size
 
 
 def _dependent(check: Check, case: Case, outcome: CaseOutcome) -> CheckResult:
