@@ -37,7 +37,7 @@ def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked:
 
 
 def test_a_case_asks_for_the_gpu_once_whatever_it_runs(clocked: ClockedBench) -> None:
-    patterns = ("random", "large", "random")
+    patterns = ("random", "large", "other")
     result = clocked.result("correct[n=70]", right(1.0), cases=(Case("n=70", 70, 50, patterns),))
     n_decoys = 1
     assert result.verdict == "passed" and len(clocked.device.launches) == n_decoys + 2 * len(patterns)
