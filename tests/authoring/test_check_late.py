@@ -95,7 +95,7 @@ CALLS = {
     ),
     "bytes that no kernel moves": (
         ("8 * problem.size", "80 * problem.size"),
-        "naive.cu cannot be used: at size 2^17, it touches 1.05 MB of memory, but `min_bytes` is 10.5 MB.",
+        "naive.cu cannot be used: at size 2^17, it touches 1.18 MB of memory, but `min_bytes` is 10.5 MB.",
     ),
 }
 
