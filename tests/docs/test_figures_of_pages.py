@@ -30,6 +30,7 @@ def test_a_figure_is_the_one_that_the_command_draws(name: str, tmp_path: Path) -
     draw(name, tmp_path / "figure.svg")
     shown = ROOT / "docs" / "figures" / f"{name}.svg"
     assert (tmp_path / "figure.svg").read_text() == shown.read_text(), "draw it again with the command"
+    assert shown.stat().st_size < 80_000, "too large for a page of documentation"
 
 
 def test_every_figure_of_the_documentation_has_its_command() -> None:

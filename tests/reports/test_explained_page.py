@@ -93,7 +93,7 @@ def test_everything_is_shown_without_scripts_and_on_paper(browser: Browser, tree
 
 def test_colours_follow_the_scheme(browser: Browser, tree: Path) -> None:
     browser.open(tree)
-    fill = "return getComputedStyle(document.querySelector('.written .cell')).fill"
+    fill = "return getComputedStyle(document.querySelector('.written use')).fill"
     light = browser.run(fill)
     browser.emulate("", "dark")
     assert browser.run(fill) != light
@@ -106,7 +106,7 @@ def test_mistakes_are_marked_in_the_figure(browser: Browser, tmp_path: Path) -> 
     assert len(browser.find(".bad .beyond")) == 1
     assert "`in[1]` read" in browser.find(".marks")[0].text
     browser.open(page_of("tests/wrong/reduction/missing_barrier.cu", tmp_path))
-    assert len(browser.find(".no-barrier")) >= 2 and browser.find(".bad .cell")
+    assert len(browser.find(".no-barrier")) >= 2 and browser.find(".bad use")
 
 
 def test_barriers_that_not_all_threads_reach_are_marked(browser: Browser, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_text_in_figures_has_contrast(browser: Browser, tree: Path) -> None:
 
 def test_long_values_stay_in_their_cells(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of("tests/wrong/reduction/missing_barrier.cu", tmp_path))
-    widths = "return [...document.querySelectorAll('text.value')].map(each => each.getBBox().width)"
+    widths = "return [...document.querySelectorAll('.written text')].map(each => each.getBBox().width)"
     assert 20 < max(browser.run(widths)) <= 32
 
 
@@ -183,11 +183,11 @@ def test_values_in_a_grid_stay_in_their_cells(browser: Browser, tmp_path: Path) 
     words = ("--size", "6x3", "--in", "0.806478977,-123456789,1e-30*16")
     browser.open(page_of("solutions/transpose/02_padded_tile.cu", tmp_path, *words))
     boxes = """const box = each => [each.getBBox().x, each.getBBox().x + each.getBBox().width];
-      return [...document.querySelectorAll('.flow rect.cell')].map(each => [box(each),
-        box(each.parentNode.querySelector('text.value'))])"""
+      return [...document.querySelectorAll('.row g > use')].map(each => [box(each),
+        box(each.parentNode.querySelector('text'))])"""
     found = browser.run(boxes)
     assert found and all(cell[0] <= text[0] and text[1] <= cell[1] for cell, text in found)
-    assert {"0.8065", "-1.2e8", "1e-30"} <= {each.text for each in browser.find("text.value")}
+    assert {"0.8065", "-1.2e8", "1e-30"} <= {each.text for each in browser.find(".row g > text")}
 
 
 @pytest.mark.unit

@@ -16,6 +16,7 @@ from pytest_gpulab.grading.explanation.rows import Arrow, Row
 from pytest_gpulab.reports.terminal.text import visible
 
 CELL, HEIGHT, LEFT, GAP, THREADS = 32, 24, 216, 46, 14
+BASE = 17  # from a cell's top to its value's base line
 LETTER = 7.5  # of a bold text
 MAX_COLUMNS = 64
 MAX_MARKED = 32  # of the columns
@@ -23,22 +24,25 @@ MAX_DIGITS = 6  # of an integer that is not rounded
 MAX_ARROWS = 400  # of a row
 BARRIER, THREAD, MAX_THREADS = 38, 16, 64  # height of a missed barrier, width of each of its threads, threads drawn
 
+# Elements in <defs>, and others with an id, are drawn by <use>: rules that name an ancestor do not match there.
 STYLE = """
 .flow { font: 12px ui-monospace, monospace; --ink: #1b1b1b; --soft: #666666; --paper: #ffffff; --own: #cfe3fb;
   --line: #33608f; --bad: #c0182c; --bad-fill: #fbd5d9; }
 .flow text { fill: var(--ink); text-anchor: middle; }
 .flow .caption, .flow .note { text-anchor: start; }
-.flow .note, .flow .index, .flow .idle { fill: var(--soft); font-size: 10px; }
-.flow .cell { fill: var(--paper); stroke: var(--soft); }
-.flow .kept text.value { fill: var(--soft); }
-.flow .written .cell { fill: var(--own); stroke: var(--line); }
-.flow .lane { fill: var(--line); font-size: 8px; }
+.flow .kept text { fill: var(--soft); }
+.flow .note { fill: var(--soft); font-size: 10px; }
+.flow .index, .flow .index text { fill: var(--soft); font-size: 10px; text-anchor: middle; }
+.flow .kept use { fill: var(--paper); stroke: var(--soft); }
+.flow .written use { fill: var(--own); stroke: var(--line); }
+.flow-frame { fill: var(--paper); stroke: var(--soft); }
+.flow-thread { fill: var(--line); stroke: none; }
+.flow .lane.lane { fill: var(--line); font-size: 8px; }
 .flow .arrow { fill: none; stroke: var(--line); stroke-width: 1.2; marker-end: url(#head); }
 .flow .head { fill: var(--line); }
-.flow .thread { fill: var(--line); }
-.flow .thread-id { fill: #ffffff; font-size: 9px; }
-.flow .bad .cell { fill: var(--bad-fill); stroke: var(--bad); stroke-width: 2; }
-.flow .bad .beyond { stroke-dasharray: 4 3; }
+.flow .by { fill: #ffffff; font-size: 9px; }
+.flow .bad use, .flow .beyond { fill: var(--bad-fill); stroke: var(--bad); stroke-width: 2; }
+.flow .beyond { stroke-dasharray: 4 3; }
 .flow .bad-text { fill: var(--bad); text-anchor: start; font-weight: bold; paint-order: stroke; stroke: var(--paper);
   stroke-width: 3px; }
 .flow .missed line { stroke: var(--bad); stroke-width: 2; }
@@ -62,7 +66,9 @@ def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
         title += f"<desc>{_text('; '.join(mistakes))}</desc>"
     marker = (
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
-        'orient="auto-start-reverse"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>'
+        'orient="auto-start-reverse"><path class="head" d="M0 0 8 4 0 8z"/></marker>'
+        f'<rect id="cell" x="-{CELL // 2}" y="-{BASE}" width="{CELL}" height="{HEIGHT}"/>'
+        f'<g id="own"><use href="#cell"/><circle class="flow-thread" cy="-{BASE + 7}" r="7"/></g></defs>'
     )
     return "\n".join([head, style, title, marker, *parts, "</svg>"])
 
@@ -75,6 +81,7 @@ class _Layout:
         self._marks: dict[int, list[Mark]] = {}
         for mark in figure.marks:
             self._marks.setdefault(mark.row, []).append(mark)
+        self._labelled: dict[int, tuple[int, str]] = {}  # arrays to the top of the row with their indices, and its id
         self._columns = {id(row.array): self._shown(row) for row in figure.rows}
         self._tops: list[int] = []
         top = 18
@@ -101,18 +108,26 @@ class _Layout:
         top = self._tops[number]
         yield f'<g class="row" data-row="{number}" data-line="{row.line}">'
         middle = top + THREADS + HEIGHT * self._lines(row) / 2
-        yield f'<text class="caption" x="4" y="{middle}">{_text(figure.captions[number])}</text>'
-        yield f'<text class="note" x="4" y="{middle + 13}">{_text(figure.active(row))}</text>'
+        yield f'<text class="caption" x="4" y="{middle:g}">{_text(figure.captions[number])}</text>'
+        yield f'<text class="note" x="4" y="{middle + 13:g}">{_text(figure.active(row))}</text>'
         if row.unordered is not None and figure.has_race:
             yield f'<line class="no-barrier" x1="4" x2="{self.width - 6}" y1="{top - 4}" y2="{top - 4}"/>'
-        for arrow in row.arrows[:MAX_ARROWS] if not self._is_grid(row) else ():
-            yield from self._arrow(arrow, number)
+        arrows = row.arrows[:MAX_ARROWS] if not self._is_grid(row) else ()
+        if paths := "".join(dict.fromkeys(self._arrow(arrow, number) for arrow in arrows)):
+            yield f'<g class="arrow">{paths}</g>'
         if row.unordered is not None and figure.has_race:  # above the arrows
             a, b = row.unordered
             yield f'<text class="bad-text" x="4" y="{top - 9}">no barrier: threads {a}, {b}</text>'
         bad = {mark.index: mark.what for mark in self._marks.get(number, ())}
-        for index in self._columns[id(row.array)]:
-            yield from self._cell(row, number, index, bad.get(index, ""))
+        if not self._is_grid(row):
+            yield self._labels(row, number)
+        shown = self._columns[id(row.array)]
+        for kind, indices in (
+            ("kept", [index for index in shown if index not in row.writers]),
+            ("written", [index for index in shown if index in row.writers]),
+        ):
+            if cells := "".join(self._cell(row, number, index, bad.get(index, "")) for index in indices):
+                yield f'<g class="{kind}" transform="translate({LEFT + CELL // 2} {top + THREADS + BASE})">{cells}</g>'
         for mark in self._marks.get(number, ())[:1]:
             yield from self._beyond(row, number, mark)
             others = len({other.index for other in self._marks[number]}) - 1
@@ -130,9 +145,9 @@ class _Layout:
             yield f'<line x1="4" x2="{self.width - 6:g}" y1="{y + 13}" y2="{y + 13}"/>'
             is_drawn = event.absent and figure.threads <= MAX_THREADS
             for thread in range(figure.threads) if is_drawn else ():
-                x, kind = LEFT + THREAD * thread + THREAD // 2, "absent" if thread in event.absent else "thread"
-                yield f'<circle class="{kind}" cx="{x}" cy="{y + 13}" r="7"/>'
-                yield f'<text class="{kind}-id" x="{x}" y="{y + 16}">{thread}</text>'
+                x, is_absent = LEFT + THREAD * thread + THREAD // 2, thread in event.absent
+                yield f'<circle class="{"absent" if is_absent else "thread"}" cx="{x}" cy="{y + 13}" r="7"/>'
+                yield f'<text class="{"absent-id" if is_absent else "by"}" x="{x}" y="{y + 16}">{thread}</text>'
             yield "</g>"
 
     def _shown(self, row: Row) -> list[int]:
@@ -173,34 +188,60 @@ class _Layout:
         columns = self._columns[id(row.array)]
         return (LEFT + CELL * columns.index(index), top) if index in columns else None
 
-    def _cell(self, row: Row, number: int, index: int, bad: str) -> Iterator[str]:
+    def _cell(self, row: Row, number: int, index: int, bad: str) -> str:
+        """Return a cell, relative to the middle of its row's first value."""
         place = self._place(number, index)
         assert place is not None
-        x, y = place
+        x, y = place[0] - LEFT, place[1] - self._tops[number] - THREADS
         writers = row.writers.get(index, [])
-        kind = ("written" if writers else "kept") + (" bad" if bad else "")
+        kind = ' class="bad"' if bad else ""
+        at = f' transform="translate({x:g}{f" {y:g}" if y else ""})"' if x or y else ""
         value = _short(row.values[index]) if row.known[index] else "?"
+        small = ' font-size="9"' if len(value) > 4 else ""
+        small += f' textLength="{CELL - 4}" lengthAdjust="spacingAndGlyphs"' if len(value) > 5 else ""
+        if self._is_grid(row):  # its cells hold the thread, too
+            small += ' y="3"' if small else ' x="4"'
+        elif not (writers or bad or self._has_hover):  # the frame is there
+            return f'<text x="{x:g}"{small}>{_text(value)}</text>'
+        box = "own" if writers and not self._is_grid(row) else "cell"
+        text = f"<text{small}>{_text(value)}</text>{self._threads(row, number, index)}"
+        return f'<g{kind}{at}>{self._hover(row, index, bad)}<use href="#{box}"/>{text}</g>'
+
+    def _hover(self, row: Row, index: int, bad: str) -> str:
+        if not self._has_hover:
+            return ""
+        writers = row.writers.get(index, [])
         verb = "passed on" if row.array.is_register else "written"
         who = f", {verb} by thread {', '.join(map(str, writers))} in line {row.line}" if writers else ""
         exact = number_text(row.values[index]) if row.known[index] else "?"
-        hover = f"{row.array.element(index)} = {exact}{who}{'; ' + bad if bad else ''}"
-        yield f'<g class="{kind}">{f"<title>{_text(hover)}</title>" if self._has_hover else ""}'
-        yield f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
-        small = ' font-size="9"' if len(value) > 4 else ""
-        small += f' textLength="{CELL - 4}" lengthAdjust="spacingAndGlyphs"' if len(value) > 5 else ""
-        is_beside = self._is_grid(row) and not small  # a grid's cells hold the thread, too
-        middle, base = x + CELL * (0.62 if is_beside else 0.5), y + (20 if self._is_grid(row) and small else 17)
-        yield f'<text class="value" x="{middle:g}" y="{base}"{small}>{_text(value)}</text>'
-        if not self._is_grid(row):
-            yield f'<text class="index" x="{x + CELL / 2:g}" y="{y + HEIGHT + 10}">{row.array.label(index)}</text>'
-            if writers:
-                yield f'<circle class="thread" cx="{x + CELL / 2:g}" cy="{y - 7}" r="7"/>'
-                yield f'<text class="thread-id" x="{x + CELL / 2:g}" y="{y - 4}">{writers[0]}</text>'
-        else:
+        return f"<title>{_text(f'{row.array.element(index)} = {exact}{who}' + (f'; {bad}' if bad else ''))}</title>"
+
+    def _threads(self, row: Row, number: int, index: int) -> str:
+        """Return the thread that writes a cell; in a grid, it may be the one that reads it."""
+        writers = row.writers.get(index, [])
+        if self._is_grid(row):
             threads = writers or self._readers(number, index)
-            if threads:
-                yield f'<text class="lane" x="{x + 7}" y="{y + 8}">{threads[0]}</text>'
-        yield "</g>"
+            return f'<text class="lane" x="-9" y="-9">{threads[0]}</text>' if threads else ""
+        return f'<text class="by" y="-21">{writers[0]}</text>' if writers else ""
+
+    def _labels(self, row: Row, number: int) -> str:
+        """Return the indices below a row's cells; a file of its own holds them, and frames, once per array."""
+        array, top = id(row.array), self._tops[number]
+        if array in self._labelled:
+            first, label = self._labelled[array]
+            return f'<g class="index"><use href="#{label}" y="{top - first}"/></g>'
+        name = frames = ""
+        if not self._has_hover:
+            self._labelled[array] = top, f"indices-{number}"
+            name = f' id="indices-{number}"'
+            boxes = (f"M{CELL * n - CELL // 2}-{BASE + 17}h{CELL}v{HEIGHT}h-{CELL}z" for n in range(self._width(row)))
+            frames = f'<path class="flow-frame" d="{"".join(boxes)}"/>'
+        texts = [
+            f'<text x="{CELL * position}">{row.array.label(index)}</text>'
+            for position, index in enumerate(self._columns[array])
+        ]
+        y = top + THREADS + HEIGHT + 10
+        return f'<g{name} class="index" transform="translate({LEFT + CELL // 2} {y})">{frames}{"".join(texts)}</g>'
 
     def _readers(self, number: int, index: int) -> list[int]:
         return [a.thread for row in self._rows for a in row.arrows if (a.source.row, a.source.index) == (number, index)]
@@ -212,16 +253,16 @@ class _Layout:
             return
         x = LEFT + CELL * (self._width(row) + 0.5) if mark.index >= size else LEFT - CELL * 1.2
         y = self._tops[number] + THREADS
-        yield f'<g class="bad"><rect class="cell beyond" x="{x}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
+        yield f'<g class="bad"><rect class="beyond" x="{x:g}" y="{y}" width="{CELL}" height="{HEIGHT}"/>'
         yield f'<text x="{x + CELL / 2:g}" y="{y + 16}">[{mark.index}]</text></g>'
 
-    def _arrow(self, arrow: Arrow, number: int) -> Iterator[str]:
+    def _arrow(self, arrow: Arrow, number: int) -> str:
         begin, end = self._place(arrow.source.row, arrow.source.index), self._place(number, arrow.index)
         if begin is None or end is None:
-            return
+            return ""
         x1, y1 = begin[0] + CELL / 2, begin[1] + HEIGHT + 13
         x2, y2 = end[0] + CELL / 2, end[1] - 15
-        yield f'<path class="arrow" d="M{x1:g} {y1:g} {x2:g} {y2:g}"/>'
+        return f'<path d="M{x1:g} {y1:g} {x2:g} {y2:g}"/>'
 
 
 def _short(value: Any) -> str:
