@@ -157,6 +157,18 @@ class DisturbedRead:
 PRINT_LIMIT = 16_384  # characters per launch, because every thread may print
 
 
+@dataclass(eq=False)
+class WorkLimit:
+    """A limit of simulated launches that does not depend on the machine's speed, unlike a time limit.
+
+    Attributes:
+        left: the basic blocks that groups of threads may still execute, each counted more often if many blocks of the
+            grid run together. Launches with the same object continue the count; below 0 they end as at a time limit.
+    """
+
+    left: int
+
+
 @dataclass(frozen=True)
 class LaunchOptions:
     """Options of a simulated launch; a real GPU ignores them.
@@ -177,6 +189,7 @@ class LaunchOptions:
         check: find races and uninitialised reads.
         time_limit_s: the wall-clock limit of the launch; None for no limit. A loop that changes no state is endless
             and is stopped at once.
+        work_limit: the limit of its work; None for no limit.
         cooperative: keep all blocks resident, so that they may wait for each other, as in `grid.sync()`.
         clustered: the launch asks for clusters of several blocks.
         disturbed: a fault to inject into a read of constant or shared memory.
@@ -193,6 +206,7 @@ class LaunchOptions:
     estimate: bool = False
     check: bool = False
     time_limit_s: float | None = None
+    work_limit: WorkLimit | None = None
     cooperative: bool = False
     clustered: bool = False
     disturbed: DisturbedRead | None = None

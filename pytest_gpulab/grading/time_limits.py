@@ -30,6 +30,7 @@ from pytest_gpulab.devices.protocol import (
     Memory,
     Module,
     OutOfMemory,
+    WorkLimit,
 )
 from pytest_gpulab.devices.system.processes import charged_s
 
@@ -60,17 +61,23 @@ DEFAULT_LIMITS = TimeLimits()
 
 
 class TimeBudget:
-    """The time left to a submission's kernels."""
+    """The time left to a submission's kernels.
 
-    def __init__(self, limits: TimeLimits) -> None:
+    Args:
+        limits: its limits.
+        work: the work of all kernels together, as in `WorkLimit`; None for no limit.
+    """
+
+    def __init__(self, limits: TimeLimits, work: int | None = None) -> None:
         self._limits, self._file_left_s = limits, limits.file_s
+        self._work = None if work is None else WorkLimit(work)
         self._case_s = self._case_left_s = limits.case_s
         self._stopped: DeviceError | None = None
 
     @property
     def is_used_up(self) -> bool:
-        """True if the file's time is used up."""
-        return self._file_left_s <= 0
+        """True if the file's time or work is used up."""
+        return self._file_left_s <= 0 or (self._work is not None and self._work.left < 0)
 
     def begin(self) -> None:
         """Begin the next case, count or cost estimate."""
@@ -89,7 +96,9 @@ class TimeBudget:
         """
         if self._stopped is not None:
             raise self._stopped
-        return replace(options, time_limit_s=min(self._left_s, _own_limit_s(options)))
+        return replace(
+            options, time_limit_s=min(self._left_s, _own_limit_s(options)), work_limit=self._work or options.work_limit
+        )
 
     def charge(self, took_s: float) -> None:
         """Subtract the time of a launch."""

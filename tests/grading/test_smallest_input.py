@@ -19,13 +19,13 @@ from pytest_gpulab.exercise import Case, Exercise, Expected, SafeCheck
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import shrinking
-from pytest_gpulab.grading.correctness.trials import Trials
+from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.error_location import LAST_COLUMNS, PITCH
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import CheckResult, SmallestInput
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.time_limits import TimeBudget
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
 from pytest_gpulab.reports.visibility import for_student
 from pytest_gpulab.single_kernel import single_kernel
 
@@ -137,6 +137,26 @@ def test_each_trial_of_a_search_has_the_time_of_a_case(device: Device, monkeypat
     smallest(device, ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu")
     trials = [at for at, what in enumerate(begun) if what == "trial"]
     assert len(trials) > 5 and all(begun[at + 1] == "case" for at in trials)
+
+
+def test_a_slow_machine_finds_the_same_input(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu"
+    fast = smallest(device, path)
+    charge = TimeBudget.charge
+    monkeypatch.setattr(TimeBudget, "charge", lambda self, took_s: charge(self, 0.05))
+    assert smallest(device, path) == fast
+
+
+def test_a_search_ends_with_its_work(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu"
+    ran: list[Trial] = []
+    run = Trials.run
+    monkeypatch.setattr(Trials, "run", lambda self, *each: ran.append(run(self, *each)) or ran[-1])
+    monkeypatch.setattr(shrinking, "MAX_STEPS", 600)
+    found, count = smallest(device, path), len(ran)
+    assert found.what.startswith("n = 2, in = [0 1]") and 10 < count < 30
+    assert [fault.code for fault in ran[-1].outcome.faults] == [TIME_LIMIT]
+    assert smallest(device, path) == found and len(ran) == 2 * count
 
 
 def test_the_same_seed_gives_the_same_input(device: Device) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from places import Run, marked
 
-from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, TooMuchWork
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, TooMuchWork, WorkLimit
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
@@ -277,3 +277,26 @@ def test_a_limit_of_work_also_ends_a_wave_that_does_not_end() -> None:
     options = LaunchOptions(count=True, complete_within=500_000, time_limit_s=60.0)
     with pytest.raises(TooMuchWork, match="more than 500000 warp instructions"):
         device.compile(source).launch("f", (1,), (64,), arrays, options=options)
+
+
+def test_a_limit_of_work_goes_on_through_launches_and_ends_them_at_the_same_place(run: Run) -> None:
+    source = """__global__ void rounds(float *out, unsigned count) {
+        float x = out[threadIdx.x];
+        for (unsigned i = 0; i < count; i++)
+            x = x * 0.5f + 1.0f / x;
+        out[threadIdx.x] = x;
+    }"""
+
+    def left_of(work: WorkLimit, count: int) -> int:
+        run(source, np.ones(32, np.float32), np.uint32(count), options=LaunchOptions(work_limit=work))
+        return work.left
+
+    work = WorkLimit(1000)
+    assert 900 < left_of(work, 40) < 1000
+    spent = 1000 - work.left
+    assert left_of(work, 40) == 1000 - 2 * spent
+    for _ in range(2):
+        work = WorkLimit(1000)
+        with pytest.raises(KernelFault) as caught:
+            left_of(work, 4_000_000_000)
+        assert caught.value.code == "time-limit" and -5 < work.left < 0

@@ -280,7 +280,7 @@ class SimulatedModule:
         launch = LaunchState(
             program, self._device, grid3, block3, pack(program.parameters, kernel, args), total, options,
             counters, Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
-            Surroundings(self._device.gpu.sms),
+            Surroundings(self._device.gpu.sms, grid3, block3, options.schedule, options.fill),
         )  # fmt: skip
         try:
             with prepared(launch, self._device.gpu.sms):

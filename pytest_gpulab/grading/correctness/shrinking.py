@@ -1,7 +1,7 @@
 """The smallest failing input: fewer elements, then simpler values, as long as a submission fails in the same way.
 
-All trials run on the simulated GPU. Their number is bounded, so that the result depends on the seed only. The time
-limit is for kernels that are slow at every size.
+All trials run on the simulated GPU. Their number and work are bounded, so that the result depends on the seed only. The
+time limit is for a machine that is too busy.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ MAX_SEARCHES = 3  # per submission: each kind of failure is shrunk once
 MAX_WORK = {"sizes": 60, "values": 80, "rule": 40}  # trials of one search by purpose; a large trial counts more
 WORK_ELEMENTS = 4096
 MAX_SHARE = 10  # of a single trial
-SAFETY_S = 2.0
+MAX_STEPS = 45_000  # of a search, see `WorkLimit`: 1 to 2 s
+SAFETY_S = 20.0
 MAX_SAMPLED = 5000  # elements of a case that shows the range of valid values
 MAX_KNOWN = 2048  # elements of a case that tests a rule
 MAX_LEFT_OUT = 4  # places of elements to leave out, one at a time
@@ -182,7 +183,7 @@ class _Search:
         by_luck: bool = False,
     ) -> None:
         self._case, self._same, self._by_luck = case, same, by_luck
-        self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S))
+        self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S), MAX_STEPS)
         self._trials = Trials(loaded, builds, cases, seed, self._budget)
         self._is_mixable = loaded.exercise.mixable
         build = builds.of(case.variant)

@@ -40,6 +40,7 @@ Key = tuple[int, int]
 MAX_WARPS = 32  # per block
 NO_WAITED_FOR = "it waits for a change that no thread makes"
 NO_CHANGE, NO_WAY_OUT = "this loop changes nothing", "nothing in this loop can end it"
+MORE_LANES = 1024  # of a wave: they take about as long as the overhead of a basic block
 ITERATIONS_WITHOUT_END = 64  # of a loop without exit; further hazards in it show up until then
 
 
@@ -65,6 +66,8 @@ class Scheduler:
         self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
         self.cycles = CycleDetector(len(self.steps))
         self.changes = self.left_waits = self._iterations_without_end = 0
+        self._charged = 0  # steps of the wave, in the limit of work
+        self._weight = 1 + self.wave.shape.threads * self.wave.shape.columns // MORE_LANES
         # the running group, and the last one that began an iteration, for the finding of a missed deadline
         self._at: tuple[Group, int] | None = None
         self._loop: tuple[Group, int] | None = None
@@ -83,7 +86,7 @@ class Scheduler:
             while True:
                 while self.heap:
                     self._advance(*self._pop())
-                    self.launch.deadline.check()
+                    self._check_limits()
                 if self._resume_phase_waits():
                     continue
                 if self.stalled:
@@ -276,7 +279,7 @@ class Scheduler:
     def _must_yield(self, group: Group, block: int, step: TranslatedBlock) -> bool:
         """Return whether a group at a back edge must let others run, which may write the value that it waits for."""
         self._loop = group, block
-        self.launch.deadline.check()
+        self._check_limits()
         self._count_iteration(group, block)
         if step.loops and self.cycles.is_seen_at(group, block, self.state):
             others = self.heap or self.stalled or self.partial_warps or self.phase_waits
@@ -284,6 +287,16 @@ class Scheduler:
             return True
         group.loops += step.spins
         return step.spins and group.loops >= SPIN_LIMIT
+
+    def _check_limits(self) -> None:
+        """Raise TimeIsUp after the launch's limit of time or work."""
+        limit = self.launch.options.work_limit
+        if limit is not None:
+            limit.left -= (self.wave.steps - self._charged) * self._weight
+            self._charged = self.wave.steps
+            if limit.left < 0:
+                raise TimeIsUp
+        self.launch.deadline.check()
 
     def _count_iteration(self, group: Group, block: int) -> None:
         """Count the iterations of loops without exit, and end the launch after enough of them.
