@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import block_sums
@@ -14,7 +15,8 @@ import pytest
 
 from pytest_gpulab.command import main
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.errors import HazardKind
+from pytest_gpulab.devices.protocol import Device, Hazard, SourceLine
 from pytest_gpulab.exercise import Case, Exercise, Expected, SafeCheck
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
@@ -39,6 +41,23 @@ def device() -> Device:
 
 def correct_and_safe(grader: Grader, exercise: Exercise) -> Iterator[CheckResult]:
     return (grader.run(check) for check in checks_of(exercise) if check.kind in ("compile", "correct", "safe"))
+
+
+@pytest.mark.unit
+def test_a_smaller_input_must_show_the_same_kind_of_race() -> None:
+    """A write-after-write race may be a write-after-read one at a smaller size, at the same line."""
+
+    def trial(way: str, line: int = 7, kind: HazardKind = "race") -> Any:
+        hazard = Hazard(kind, f"potential {way} hazard on __shared__ memory", SourceLine("a.cu", line))
+        case = SimpleNamespace(name="n=2", hidden=False)
+        return SimpleNamespace(case=case, outcome=SimpleNamespace(hazards=(hazard,), faults=()))
+
+    found = finding("race", "Potential write-after-write (WAW) hazard on __global__ memory", "a.cu:7")
+    same = shrinking.same_hazard("race", found)
+    assert same(trial("write-after-write (WAW)")) is not None
+    assert same(trial("write-after-read (WAR)")) is None and same(trial("write-after-write (WAW)", 8)) is None
+    other = shrinking.same_hazard("barrier", finding("barrier", "divergent threads (128 missing)", "a.cu:7"))
+    assert other(trial("divergent threads (1 missing)", kind="barrier")) is not None
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ RULE_HINTS = (
 )
 """Code, words in the rule, and the hint in place of the code's general hint, or of one about an edge."""
 
+RACES = re.compile(r"\((RAW|WAR|WAW)\)")
+
 Same = Callable[[Trial], "Finding | None"]
 """Returns a trial's finding if the trial fails in the same way."""
 
@@ -76,13 +78,18 @@ def same_failure(found: Finding) -> Same:
 
 
 def same_hazard(kind: str, found: Finding) -> Same:
-    """Return the comparison with a finding of a `safe` check."""
+    """Return the comparison with a finding of a `safe` check; a write-after-read race is no write-after-write one."""
 
     def same(trial: Trial) -> Finding | None:
         seen = [other for other, _ in unsafe(kind, ((trial.case, trial.outcome),))]
-        return next((other for other in seen if (other.code, other.where) == (found.code, found.where)), None)
+        return next((other for other in seen if _way(other) == _way(found)), None)
 
     return same
+
+
+def _way(found: Finding) -> tuple[str, str, list[str]]:
+    """Return a finding's code, line and kind of race."""
+    return found.code, found.where, RACES.findall(found.what)
 
 
 def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
