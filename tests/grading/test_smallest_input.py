@@ -162,7 +162,7 @@ def test_a_slow_machine_finds_the_same_input(device: Device, monkeypatch: pytest
     path = ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu"
     fast = smallest(device, path)
     charge = TimeBudget.charge
-    monkeypatch.setattr(TimeBudget, "charge", lambda self, took_s: charge(self, 0.2))
+    monkeypatch.setattr(TimeBudget, "charge", lambda self, took_s: charge(self, 0.4))
     assert smallest(device, path) == fast
 
 
