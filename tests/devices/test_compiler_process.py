@@ -287,3 +287,18 @@ def test_no_translation_calls_the_gpus_driver(module: str, how: str, of: str) ->
     done = subprocess.run(program, env=LINKER_TELLS, capture_output=True, text=True, check=True)
     assert "find library=libnvrtc" in done.stderr
     assert "libcuda.so" not in done.stderr
+
+
+def test_a_text_is_compiled_once(compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Request] = []
+    run = CompilerProcess._compiled
+    monkeypatch.setattr(CompilerProcess, "_compiled", lambda self, request: sent.append(request) or run(self, request))
+    monkeypatch.setattr(compiler_process, "MAX_RECENT", 2)
+    first, other = "__global__ void first() {}", "__global__ void other() {}"
+    assert compiled(compiler, first) == compiled(compiler, first) and len(sent) == 1
+    assert "other" in compiled(compiler, other) and "first" in compiled(compiler, first) and len(sent) == 2
+    compiled(compiler, "__global__ void third() {}")
+    assert "first" in compiled(compiler, first) and len(sent) == 4  # two texts are kept
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            compiled(compiler, "__global__ void wrong() { missing; }")
