@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from hang_guard import HANG_S
+from lean_pytest import WITHOUT
 
 from pytest_gpulab.command import CommandError, main, watch
 from pytest_gpulab.command.submission import exercise_of
@@ -22,6 +24,7 @@ from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.correctness.trials import Trials
 from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.reports.students import points_text
 
 ROOT = Path(__file__).parents[2]
 EXERCISES = ROOT / "exercises"
@@ -125,6 +128,37 @@ def said_of(monkeypatch: pytest.MonkeyPatch, file: Path, exercise: str) -> list[
     arguments = SimpleNamespace(file=file, seed=1)
     watch._report(watch._grader(arguments, loaded, device), loaded, file)  # type: ignore[arg-type]
     return said
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tests/wrong/constant_memory/swapped_guard.cu",
+        "tests/wrong/reduction/missing_barrier.cu",
+        "tests/wrong/scan/offset_of_own_block.cu",
+        "solutions/constant_memory/01_constant.cu",
+    ],
+)
+def test_verdicts_and_points_are_those_of_pytest(
+    monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester, name: str
+) -> None:
+    exercise = name.split("/")[-2]
+    file, report = pytester.path / f"{exercise}.cu", pytester.path / "grades.json"
+    file.write_bytes((ROOT / name).read_bytes())
+    watched: list[CheckResult] = []
+    summary = watch._summary
+    monkeypatch.setattr(watch, "_summary", lambda results: watched.extend(results) or summary(results))
+    said = said_of(monkeypatch, file, exercise)
+    options = ["--gpulab", "--gpulab-device=sim", "--gpulab-seed=1", f"--gpulab-exercises={EXERCISES}"]
+    pytester.runpytest_inprocess(*WITHOUT, *options, f"--gpulab-report=json:{report}", file)
+    (grade,) = json.loads(report.read_text())["grades"]
+    own = watched[-len(grade["checks"]) :]
+    assert [(each.name, each.verdict, each.points) for each in own] == [
+        (each["name"], each["verdict"], each["points"]) for each in grade["checks"]
+    ]
+    assert any(f"{points_text(grade['points'])} of 100 points" in piece for piece in said)
+    codes = [[found.code for found in each.findings] for each in own]
+    assert codes == [[found["code"] for found in each["findings"]] for each in grade["checks"]]
 
 
 def test_the_rule_of_sizes_follows_the_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
