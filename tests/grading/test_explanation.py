@@ -134,6 +134,11 @@ MISSED = {
         "tile, step 0",
         ["the barrier in line 12 expects 64 threads, but more arrive"],
     ),
+    "reduction/barrier_for_each_warp": (
+        1,
+        "tile, step 0",
+        ["the barrier in line 8 waits for more threads, and no other thread arrives"],
+    ),
 }
 
 

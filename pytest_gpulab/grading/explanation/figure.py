@@ -248,6 +248,8 @@ def _missed(event: MissedBarrierEvent) -> str:
     barrier = f"the barrier in line {event.where.line}" if event.where else "a barrier"
     if event.expected is not None:
         return f"{barrier} expects {event.expected} threads, but more arrive"
+    if not event.absent:  # all threads wait, at named barriers that expect more
+        return f"{barrier} waits for more threads, and no other thread arrives"
     verb = "does" if len(event.absent) == 1 else "do"
     return f"{_threads(event.absent)} {verb} not reach {barrier}"
 
