@@ -1,4 +1,4 @@
-// At large sizes it counts nothing, but does so much work for show that not all blocks would run in a short time.
+// Wrong: At large sizes it counts nothing, but does so much work for show that not all blocks would run in a short time.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

@@ -1,4 +1,4 @@
-// Atomic exchanges write the columns: they move as many sectors as plain stores do.
+// Wrong: Atomic exchanges write the columns: they move as many sectors as plain stores do.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)

@@ -1,4 +1,4 @@
-// Neighbours swap their values through shared memory, without a bank conflict; the writes are not coalesced.
+// Wrong: Neighbours swap their values through shared memory, without a bank conflict; the writes are not coalesced.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)
