@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if not configuration.is_grading_asked_for(config, config.option):
             configuration.refuse_alone(config)
             return
-        numpy = find_spec("numpy")
+        numpy = PathFinder.find_spec("numpy")
         if numpy is not None and numpy.submodule_search_locations is None:
             raise pytest.UsageError(
                 f"{numpy.origin} hides the package `numpy`: rename it, or start pytest in another folder"
