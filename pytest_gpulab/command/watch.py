@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from . import CommandError
@@ -51,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     loaded = _calibrated(loaded, device)
     _say(f"gpulab: {device.info.name}, because {reason.partition('; ')[0]}; seed {arguments.seed}; Ctrl-C ends")
-    with suppress(KeyboardInterrupt):
-        for _ in _saves(arguments.file.resolve()):
+    with suppress(KeyboardInterrupt), _interrupts() as interrupts:
+        for _ in _saves(arguments.file.resolve(), lambda: bool(interrupts)):
             _say(f"\n{time.strftime('%H:%M:%S')} {arguments.file}")
             _report(_grader(arguments, loaded, device), loaded, arguments.file)
     return 0
@@ -70,10 +72,28 @@ def _calibrated(loaded: LoadedExercise, device: Device) -> LoadedExercise:
     return thresholds.applied_to(loaded)
 
 
-def _saves(file: Path) -> Iterator[None]:
-    """Yield now, and after each change of the file."""
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Yield a list with an item per Ctrl-C so far: Python drops one that comes while an object is finalized."""
+    found: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        found.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield found
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _saves(file: Path, is_interrupted: Callable[[], bool]) -> Iterator[None]:
+    """Yield now, and after each change of the file, until there was an interrupt."""
     graded = None
     for _ in _steps(file.parent):
+        if is_interrupted():
+            return
         if (contents := _contents(file)) not in (graded, None):
             graded = contents
             yield

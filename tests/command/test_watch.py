@@ -85,6 +85,20 @@ def test_a_file_is_graded_now_and_after_each_change(file: Path, watching: Watch)
     assert watching.process.wait(HANG_S) == 0
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_counts_wherever_it_comes() -> None:
+    """One that came while an object was finalized was lost, and `gpulab watch` went on."""
+
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with watch._interrupts() as interrupts:
+        Finalized()
+        assert interrupts == [signal.SIGINT]
+        assert list(watch._saves(Path(__file__), lambda: bool(interrupts))) == []
+
+
 def test_a_file_that_is_gone_for_a_moment_is_not_graded(file: Path, watching: Watch) -> None:
     watching.until(" points")
     file.unlink()
@@ -104,7 +118,7 @@ def test_an_unchanged_file_is_not_graded_again(file: Path, monkeypatch: pytest.M
             yield
 
     monkeypatch.setattr("watchfiles.watch", saved)
-    graded = [file.read_text() for _ in watch._saves(file)]
+    graded = [file.read_text() for _ in watch._saves(file, lambda: False)]
     assert graded == [RIGHT, WRONG, RIGHT]
 
 

@@ -31,6 +31,7 @@ class FoundAhead(Generic[Found]):
         receiving, sending = os.pipe()
         self._process = os.fork()
         if not self._process:
+            os.close(receiving)  # or a full pipe would keep this process, if the other one ends
             self._find_all(sending, find)
         os.close(sending)
         self._results = os.fdopen(receiving, "rb")
@@ -65,6 +66,6 @@ class FoundAhead(Generic[Found]):
 
     def close(self) -> None:
         """End the second process."""
-        self._results.close()
         os.kill(self._process, signal.SIGKILL)
+        self._results.close()
         os.waitpid(self._process, 0)
