@@ -25,7 +25,7 @@ def pytest_collection_finish() -> None:
     limits = CaseLimits(TimeLimits(CASE_S), smallest="none")
 
     class VerdictGrader(grader.Grader):
-        """A grader whose `safe` checks end at the first case with a hazard, and without smallest failing inputs."""
+        """A grader that searches no smallest failing input, and ends a `safe` check at the first case with a hazard."""
 
         def __init__(self, *subject: Any, annotate: bool) -> None:
             super().__init__(*subject, limits=limits, annotate=annotate)

@@ -96,7 +96,7 @@ def test_standard_input_passes_through() -> None:
 
 @pytest.mark.parametrize("how", ["sleep", "child"])
 def test_a_program_that_hangs_is_killed_with_its_children(how: str) -> None:
-    ran = end(how, "--timeout=3")
+    ran = end(how, "--timeout=5")
     assert (ran.code, ran.out) == (124, "launched\n")
     assert ran.err == f"{ONE}, stopped at its time limit; no findings\n"
 
@@ -109,7 +109,7 @@ def test_a_program_that_writes_to_the_socket_is_one_line() -> None:
 
 
 def test_a_kernel_that_is_too_long_ends_with_its_line() -> None:
-    ran = end("long", "--timeout=3")
+    ran = end("long", "--timeout=6")
     assert "time-limit: Time limit: the kernel had not ended after" in ran.err
     lines = [line_of("for (long i"), line_of("sum += i")]
     assert any(f"at endings.cu:{line}\n" in ran.err for line in lines)

@@ -235,7 +235,7 @@ def test_threads_that_take_turns_poll_seldom(run: Run, monkeypatch: pytest.Monke
 
 
 def test_a_turn_of_another_thread_than_the_first_waiting_one(run: Run) -> None:
-    """The last thread goes first, and each thread enables the one before it."""
+    """Each thread waits until the thread after it has ended; the last one waits for no other."""
     source = """
     __global__ void f(volatile int *turn, int *order) {
         while (*turn != blockDim.x - 1 - threadIdx.x);

@@ -10,7 +10,7 @@ import numpy as np
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.counting.counters import Counters
 from pytest_gpulab.devices.simulated.counting.footprint import SECTOR_BYTES, Touched
-from pytest_gpulab.devices.simulated.counting.workload import LocalTraffic, Workload
+from pytest_gpulab.devices.simulated.counting.workload import SITE_BITS, LocalTraffic, Workload
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.memory.spaces import Arena
 from pytest_gpulab.devices.simulated.translation.analysis.waits import places_that_wait_for_l2
@@ -219,13 +219,14 @@ def _block_waits(workload: Workload, scale: float) -> tuple[float, int]:
 
 
 def _looks_back(workload: Workload) -> bool:
-    """Return True if blocks poll one other at a time, and publish twice: first their own sum, then that of all before.
+    """Return True if blocks poll one other at a time, and two instructions write to most of the polled words.
 
-    Others can use the first one, too, so they need not wait for the second.
+    The first one publishes the block's own sum, the second one that of all blocks up to it. Other blocks can use the
+    first sum, so they need not wait for the second.
     """
-    polled = workload.polled.distinct()
-    if workload.polled_together != 1 or not workload.published:
+    if workload.polled_together != 1:
         return False
-    published = np.concatenate(workload.published)
-    times = np.unique(published[np.isin(published.astype(np.uint64), polled)], return_counts=True)[1]
-    return len(times) > 1 and float(np.mean(times)) > 1.5
+    published = workload.published.distinct() >> SITE_BITS  # once per instruction that writes there
+    published = published[np.isin(published, workload.polled.distinct())]
+    blocks = len(np.unique(published))
+    return blocks > 1 and len(published) > 1.5 * blocks

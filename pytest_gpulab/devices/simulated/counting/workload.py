@@ -19,6 +19,7 @@ from .footprint import Footprint, Seen
 from .paths import Paths, Rows
 
 WORD_BYTES = 4
+SITE_BITS = 8  # of an instruction, beside an address
 MAX_ISSUED = 1_500_000  # warp instructions of a sample; batches after that are skipped
 MAX_DEPTH = 64  # dependent loads per region
 
@@ -72,7 +73,7 @@ class Workload:
         issued: warp instructions.
         polled: addresses that waiting loops read, which other blocks write.
         polled_together: largest number of them per request.
-        published: addresses of the writes that are no plain ones, for each write.
+        published: addresses of writes that are not plain, each with `SITE_BITS` bits of the instruction's number.
     """
 
     def __init__(self, program: Program, gpu: Gpu) -> None:
@@ -84,7 +85,7 @@ class Workload:
         self.footprint = Footprint()
         self.contention = Contention(gpu)
         self.polled, self.polled_together = Seen(), 0
-        self.published: list[Rows] = []
+        self.published = Seen()
         self._polling = polling_sites(program)
         self._depths = load_depths(program.steps)
         self._heads = frozenset(region[0] for region in regions(program.steps))
@@ -154,7 +155,8 @@ class Workload:
         if site.index in self._polling:
             self._poll(requested.rows)
         elif self._polling and site.modifies and not site.is_weak:
-            self.published.append(np.unique(requested.rows))
+            addresses = requested.rows[requested.rows >= 0].astype(np.uint64)
+            self.published.add(addresses << SITE_BITS | np.uint64(site.index % 2**SITE_BITS))
         time = self._time * MAX_DEPTH + min(self._depths.get(site.number, 0), MAX_DEPTH - 1)
         self.footprint.access(lanes, site, address, time)
 
