@@ -50,6 +50,8 @@ LONGEST = (
 
 # What the tests of a folder need, but for files that are marked `unit`.
 NEEDS = {"plugin": "e2e", "docs": "docs", "gpu": "gpu", "test_architecture.py": "e2e", "test_packaging.py": "e2e"}
+# These grade whole files; other folders' tests run the same lines of the package.
+UNMEASURED = ("kernels", "docs", "program_exercises", "programs", "benchmarks", "mutants")
 _INCLUDED = re.compile(r'#\s*include\s*"([^"]*)"')
 _STARTS_A_PROCESS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 
@@ -72,6 +74,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(TESTS).parts[0]
         if not any(item.iter_markers("unit")):
             item.add_marker(NEEDS.get(folder, "simulator"))
+        if folder in UNMEASURED:
+            item.add_marker("unmeasured")
     place = {TESTS / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
 

@@ -23,6 +23,7 @@ def checked(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tu
     return (code, *capsys.readouterr())
 
 
+@pytest.mark.unmeasured
 @pytest.mark.simulator
 def test_cases_that_are_too_few_are_shown_by_survivors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = course(tmp_path, exercise=WEAK, expected=("points = 90\n", ""))
@@ -36,6 +37,7 @@ def test_cases_that_are_too_few_are_shown_by_survivors(tmp_path: Path, capsys: p
     assert (killed + survived, survived) == (made, len(survivors)) and survived > 5
 
 
+@pytest.mark.unmeasured
 @pytest.mark.simulator
 def test_good_cases_leave_few_survivors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, text, _ = checked(course(tmp_path), capsys)

@@ -20,7 +20,6 @@ from pytest_gpulab.grading.speed.costs import pattern_of
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 2.0
-pytestmark = pytest.mark.unmeasured
 MATRIX, LINE = (8192, 4096), 2**25
 SIZES = {
     "constant_memory": (*MATRIX, 20),

@@ -37,7 +37,7 @@ WAYS = {
     "counters": LaunchOptions(count=True),
     "both": LaunchOptions(check=True, count=True),
 }
-pytestmark = [pytest.mark.benchmark(timer=time.process_time), pytest.mark.unmeasured]
+pytestmark = pytest.mark.benchmark(timer=time.process_time)
 
 
 @pytest.fixture(autouse=True)

@@ -204,6 +204,7 @@ def test_a_search_for_the_rule_ends_at_the_next_save(monkeypatch: pytest.MonkeyP
     assert len(said_of(monkeypatch, file, "scan")) == 2 and len(tried) == most < whole
 
 
+@pytest.mark.unmeasured
 def test_points_come_before_counts_and_after_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "reduction.cu"
     file.write_bytes((ROOT / "tests/wrong/reduction/first_element_of_float_twice.cu").read_bytes())

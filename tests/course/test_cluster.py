@@ -43,6 +43,7 @@ def _without_times(check: CheckResult) -> CheckResult:
     return replace(check, duration_s=0.0, measurement=measured)
 
 
+@pytest.mark.unmeasured
 def test_grades_are_those_of_this_machine_and_no_submission_harms_a_worker(
     cluster: DaskCluster, exercises: Path
 ) -> None:

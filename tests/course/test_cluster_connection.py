@@ -23,6 +23,8 @@ from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
 from pytest_gpulab.course.executors.processes import ExecutorUnavailable
 from pytest_gpulab.course.jobs import NotGraded
 
+pytestmark = pytest.mark.unmeasured
+
 RIGHT = SOURCE % 0
 
 

@@ -56,12 +56,14 @@ def test_a_submission_that_kills_its_process_loses_only_that_check(executor: Loc
     assert [verdicts(grade) for grade in others] == [ALL_RIGHT, ALL_RIGHT]
 
 
+@pytest.mark.unmeasured
 def test_a_hang_is_stopped_and_named(executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "TIME_LIMITS_PER_SUBMISSION", 1)
     hanging = executor.submit(job(exercises, SOURCE % 2, timeout_s=5.0))
     assert verdicts(hanging.result(HANG_S)) == ALL_RIGHT | {"correct[n=31]": "endless-loop"}
 
 
+@pytest.mark.unmeasured
 def test_a_submission_that_hangs_in_every_check_is_stopped_early(
     executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

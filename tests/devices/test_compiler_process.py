@@ -24,6 +24,8 @@ from pytest_gpulab.devices.compiler.nvrtc_program import Request
 from pytest_gpulab.devices.compiler.sandbox import PROTECTION, Limits, Sandbox, none, refusal
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 
+pytestmark = pytest.mark.unmeasured
+
 
 def test_it_compiles_as_in_this_process(within: Sandbox | None) -> None:
     compiler = CompilerProcess(within=within)

@@ -367,6 +367,7 @@ def test_timing_processes_follow_each_other(of_process, monkeypatch):
     assert worker.works.wait(HANG_S)
 
 
+@pytest.mark.unmeasured
 def test_a_process_that_waits_long_to_time_lets_others_work_first(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", 0.1)
     monkeypatch.setattr(gpu_lock, "POLL_S", 3.0)  # it polls again two seconds after the others have ended

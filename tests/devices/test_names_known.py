@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
 from any_nvcc import IS_OF_PACKAGES, by_nvcc, needs_nvcc
 from known_names import ALWAYS, HEADERS, KNOWN_DIFFERENCES, NEVER, WITH_HEADERS
 
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import CompileError
+
+pytestmark = pytest.mark.unmeasured
 
 STATEMENTS = (*ALWAYS, *WITH_HEADERS, *NEVER)
 INCLUDES = "".join(f"#include <{name}>\n" for name in HEADERS)

@@ -18,6 +18,8 @@ from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.cuda.nvcc.limits import REFUSED, limited
 from pytest_gpulab.devices.cuda.nvcc.toolkit import nvcc_sandbox
 
+pytestmark = pytest.mark.unmeasured
+
 NVCC = shutil.which("nvcc") or ""
 works = pytest.mark.skipif(bool(refusal()), reason=refusal())
 real = pytest.mark.skipif(not NVCC, reason="nvcc is not installed")

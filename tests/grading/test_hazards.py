@@ -17,6 +17,8 @@ from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports.terminal.reasons import reasons
 
+pytestmark = pytest.mark.unmeasured
+
 SAFE = (SafeCheck("memory", 2), SafeCheck("barrier", 2), SafeCheck("race", 3), SafeCheck("uninitialised", 3))
 WATCHED = replace(EXERCISE, safe=SAFE, speed=(), compile_points=40)
 NO_FIRST_BARRIER = changed(TREE, ": GPULAB_T(0);\n    __syncthreads();", ": GPULAB_T(0);")

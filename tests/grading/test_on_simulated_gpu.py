@@ -10,6 +10,8 @@ from doubling import codes
 
 from pytest_gpulab.devices.protocol import Device
 
+pytestmark = pytest.mark.unmeasured
+
 
 @pytest.fixture(scope="module")
 def gpu() -> Iterator[Device]:

@@ -107,6 +107,7 @@ def waits_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_lock, "SHARED_WAIT_S", 1.0)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.usefixtures("waits_a_second")
 def test_a_hang_is_ended_with_all_that_it_started(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// launch 31: hang\n", timeout_s=5.0)
@@ -117,6 +118,7 @@ def test_a_hang_is_ended_with_all_that_it_started(hostile: Class) -> None:
     assert hostile.deeds() == ["hang", "sleep"]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.usefixtures("waits_a_second")
 def test_a_compilation_that_gets_no_processor_is_the_machines(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// compile: hang\n", timeout_s=5.0)
@@ -126,6 +128,7 @@ def test_a_compilation_that_gets_no_processor_is_the_machines(hostile: Class) ->
     assert results["compile"].findings[0].what.startswith(said)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.usefixtures("waits_a_second")
 def test_a_hanging_compilation_is_not_tried_again(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// compile: work_without_end\n", timeout_s=5.0)

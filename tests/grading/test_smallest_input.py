@@ -178,6 +178,7 @@ def test_a_search_ends_with_its_work(device: Device, monkeypatch: pytest.MonkeyP
     assert smallest(device, path) == found and len(ran) == 2 * count
 
 
+@pytest.mark.unmeasured
 def test_the_same_seed_gives_the_same_input(device: Device) -> None:
     path = ROOT / "tests" / "wrong" / "scan" / "int_temporary.cu"
     assert smallest(device, path, 7) == smallest(device, path, 7)

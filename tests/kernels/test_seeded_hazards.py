@@ -20,7 +20,6 @@ from pytest_gpulab.grading.expected import Expectations
 from pytest_gpulab.grading.plans.prepare import make_plan, prepare, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST, Run, replay
 
-pytestmark = pytest.mark.unmeasured
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 WRONG = sorted(path for path in ROOT.glob("tests/wrong/*/*.cu") if path.parent.name != "reduction_host")  # programs

@@ -13,8 +13,6 @@ from pytest_gpulab.exercise import Array, Case, Exercise, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.diagnosis.compare import mismatches
 
-pytestmark = pytest.mark.unmeasured
-
 EXERCISES = Catalogue(Path(__file__).resolve().parents[2] / "exercises")
 F4 = np.float32
 SEEDS = range(3)

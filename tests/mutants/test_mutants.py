@@ -12,7 +12,6 @@ from grade_mutants import CATALOGUE, EQUIVALENT, KERNELS, last_step, machine_cod
 
 from pytest_gpulab.authoring.mutator import WAYS, Mutant, mutants
 
-pytestmark = pytest.mark.unmeasured
 SAMPLE = 10
 SOURCE = """#include <gpulab.cuh>
 GPULAB_TUNABLE(BLOCK_SIZE, 64)

@@ -160,6 +160,7 @@ def test_another_version_of_the_exercise_is_not_held_to_it(ladder: Course, writt
     )
 
 
+@pytest.mark.unmeasured
 def test_the_file_can_be_named(ladder: Course) -> None:
     ladder.write("twice/alice.cu", takes(3.7))
     for given in ("--gpulab-calibration=mine.toml", "-ogpulab_calibration=mine.toml"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from course import RIGHT, WRONG, Course
+
+pytestmark = pytest.mark.unmeasured
 
 
 def test_a_run_writes_the_report_and_the_pages(course: Course) -> None:

@@ -222,6 +222,7 @@ def test_exitfirst_stops_the_run_at_the_first_failure(school: Course, kept: str)
     assert list(grades(school)) == ["ann/twice.cu", "bob/twice/mine.cu"]
 
 
+@pytest.mark.unmeasured
 def test_regrading_lists_submissions_with_changed_points(school: Course) -> None:
     school.grade(*CLASS, "ann")
     unchanged = school.grade(*CLASS, "--gpulab-regrade", "ann")
@@ -237,6 +238,7 @@ def test_regrading_lists_submissions_with_changed_points(school: Course) -> None
     )
 
 
+@pytest.mark.unmeasured
 def test_changed_totals_are_listed_and_renamed_checks_are_counted(school: Course) -> None:
     school.write("handed_in/eve/twice.cu", RIGHT + "// eve's\n")
     school.grade(*CLASS)

@@ -40,6 +40,7 @@ def grades(course: Course, name: str) -> list[dict[str, Any]]:
     return list(found)
 
 
+@pytest.mark.unmeasured
 def test_a_class_gets_from_a_cluster_what_it_gets_here(school: Course, cluster: DaskCluster) -> None:
     there = school.grade_apart(
         *CLASS, f"--gpulab-scheduler={cluster.address}", "--gpulab-store=there", "--gpulab-report=json:there.json"

@@ -14,6 +14,8 @@ from course import CHECKS, EXERCISE, RIGHT, WITHOUT, WRONG, Course
 
 from pytest_gpulab.devices.system.processes import ONE_THREAD
 
+pytestmark = pytest.mark.unmeasured
+
 
 @pytest.fixture
 def two(course: Course) -> Course:

@@ -20,7 +20,7 @@ from pytest_gpulab.reports.pages.feedback import page
 from pytest_gpulab.reports.standings import standings
 from pytest_gpulab.reports.students import points_text
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.unmeasured]
 
 CONTEXT = Context(finished=datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc))
 

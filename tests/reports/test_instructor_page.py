@@ -106,6 +106,7 @@ def test_the_same_grades_give_the_same_bytes_but_for_the_time() -> None:
     assert later.replace("19:30 UTC", "18:30 UTC") == first
 
 
+@pytest.mark.unmeasured
 def test_a_strict_policy_allows_one_style_and_one_script_by_their_hashes(text: str) -> None:
     found = Page(text)
     policy = next(attrs["content"] for tag, attrs in found.tags if attrs.get("http-equiv") == "Content-Security-Policy")

@@ -19,7 +19,7 @@ from pytest_gpulab.reports.pages import feedback
 from pytest_gpulab.reports.standings import standings
 from pytest_gpulab.reports.students import counting_grades
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.unmeasured]
 
 EVENING = datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc)
 FEW = Made(6, exercises=("scan",))

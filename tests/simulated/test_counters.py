@@ -111,6 +111,7 @@ def pairs(profiles: dict[str, LaunchProfile], names: list[str]) -> Iterator[tupl
             yield row, name, profiles[row].counters[name], measured["counters"][name]
 
 
+@pytest.mark.unmeasured
 def test_memory_counters_are_the_hardwares(profiles: dict[str, LaunchProfile]) -> None:
     compared = list(pairs(profiles, MEMORY))
     missed = [(row, name, ours, truth) for row, name, ours, truth in compared if ours != truth]
@@ -144,6 +145,7 @@ def test_issued_instructions_are_close_to_the_hardwares(calibration: Counted) ->
     assert issued == lanes == constants == len(calibration) == 20
 
 
+@pytest.mark.unmeasured
 def test_issued_instructions_are_close_on_further_kernels_too(further: Counted) -> None:
     issued, lanes, constants = compare_issued(further)
     assert len(further) == 44

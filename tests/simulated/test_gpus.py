@@ -12,6 +12,8 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, LaunchError, Launc
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import known_gpus, modelled_gpu, sources
 
+pytestmark = pytest.mark.unmeasured
+
 
 @pytest.mark.parametrize("name", known_gpus())
 def test_every_constant_has_a_source(name: str) -> None:

@@ -95,6 +95,7 @@ def launched(
     return module.launch(name, (1,), (THREADS,), [gpu.array(numbers), out], options=options), out.get()
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(("size", "fill"), [(64, 0xFF), (256, 0)])
 def test_tiles_exchange_and_reduce(gpu: Device, module: Module, size: int, fill: int) -> None:
     numbers = np.random.default_rng(1).integers(0, 99, THREADS, np.int32)

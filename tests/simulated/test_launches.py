@@ -322,6 +322,7 @@ __global__ void f(int *out, int n) {
 """
 
 
+@pytest.mark.unmeasured
 def test_grid_synchronisation_works_in_a_cooperative_launch(run: Run) -> None:
     out = np.zeros(1024, np.int32)
     options = LaunchOptions(check=True, cooperative=True)

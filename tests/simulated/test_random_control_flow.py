@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from pytest_gpulab.devices.protocol import LaunchOptions, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
+pytestmark = pytest.mark.unmeasured
+
 THREADS, BLOCKS, WORD = 48, 3, 0xFFFFFFFF
 VARIABLES = ("x", "y", "z")
 Environment = dict[str, int]
