@@ -49,6 +49,7 @@ class KernelFault(DeviceError):
         launch: as in `Hazard`.
         hazards: the hazards found until then.
         read_per_thread: as in `LaunchProfile`, until then.
+        remains: for a time limit that the kernel cannot meet, the work that is left, in words.
     """
 
     def __init__(
@@ -62,10 +63,12 @@ class KernelFault(DeviceError):
         launch: str = "",
         hazards: tuple[Hazard, ...] = (),
         read_per_thread: Mapping[int, float] | None = None,
+        remains: str = "",
     ) -> None:
         self.read_per_thread = read_per_thread or {}
         self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
         self.location, self.launch, self.hazards = location, launch, hazards
+        self.remains = remains
         place = f"{where}: " if where else ""
         super().__init__(f"{place}{what}" + (f", first by {lane}" if lane else ""))
 

@@ -82,6 +82,11 @@ _TOO_SLOW = (
     f"{HINTS['endless-loop']} If every loop ends, this may only be too slow: a very long loop, or a slow machine."
 )
 
+_STEPS_OVER = (
+    "How many iterations should a thread execute? If the loop's variable begins beyond its bound or steps over it, "
+    "`!=` stays true until the number wraps around."
+)
+
 IN_ONE_LINE = "in the same line"
 
 NO_VALUE = "A variable holds garbage until it is set: initialise it where it is declared."
@@ -142,6 +147,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("endless-loop", "nothing in this loop can end it|this loop changes nothing",
      f"{HINTS['endless-loop']} If it waits for a flag of another thread, declare the flag `volatile`: the "
      "compiler reads other variables once."),
+    ("endless-loop", "never meets its bound", _STEPS_OVER),
+    ("time-limit", "are left", _STEPS_OVER),
     ("endless-loop", "had not ended after", _TOO_SLOW),
     ("endless-loop", "ran too long", _TOO_SLOW),
 )  # fmt: skip

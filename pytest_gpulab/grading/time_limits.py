@@ -117,14 +117,17 @@ class TimeBudget:
             return error
         if error.code != TIME_LIMIT or _own_limit_s(options) < self._left_s:
             return error
-        self._stopped = KernelFault(TIME_LIMIT, self._reason(), error.where, error.lane, error.output)
+        what = self._reason(error.remains)
+        self._stopped = KernelFault(TIME_LIMIT, what, error.where, error.lane, error.output, remains=error.remains)
         return self._stopped
 
     @property
     def _left_s(self) -> float:
         return max(0.0, min(self._case_left_s, self._file_left_s))
 
-    def _reason(self) -> str:
+    def _reason(self, remains: str) -> str:
+        if remains:
+            return f"time limit: the kernel cannot end within {min(self._case_s, self._file_left_s):.3g} s: {remains}"
         if self._case_left_s < self._file_left_s:
             return f"time limit: the kernel had not ended after {self._case_s:g} s"
         return f"time limit: the kernels of this file have run for {self._limits.file_s:g} s in total"

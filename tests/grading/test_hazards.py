@@ -124,6 +124,9 @@ def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_
         ("out-of-bounds", "Invalid __global__ read: `a[9]` read", "a multiple of the block size"),
         ("endless-loop", "the kernel does not end: still looping after 9 steps", "never drops below 0."),
         ("endless-loop", "the kernel had not ended after 9 s", "or a slow machine"),
+        ("endless-loop", "the kernel does not end: the counter of this loop never meets its bound", "steps over it"),
+        ("time-limit", "the kernel cannot end within 9 s: at least 5 iterations of this loop are left", "wraps around"),
+        ("time-limit", "the kernel had not ended after 9 s", "may be finite but very long"),
         ("endless-loop", "the driver stopped the kernel because it ran too long", "or a slow machine"),
     ],
 )

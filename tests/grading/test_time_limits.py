@@ -83,6 +83,26 @@ def test_launches_of_a_case_share_its_time_and_cases_the_files(monkeypatch: pyte
     assert budget.is_used_up
 
 
+def test_a_launch_that_cannot_end_in_time_says_why_with_the_limit_of_the_case() -> None:
+    limits_s = []
+
+    def too_long(options: LaunchOptions) -> LaunchProfile:
+        limits_s.append(options.time_limit_s)
+        raise KernelFault("time-limit", "time limit: within 0.4 s", PLACE, remains="5 iterations are left")
+
+    budget = TimeBudget(TimeLimits(case_s=0.5, file_s=0.9))
+    for limit_s in (0.5, 0.3):
+        budget.begin()
+        budget.charge(0.1)
+        with pytest.raises(KernelFault) as caught:
+            launch(budget, too_long, LaunchOptions())
+        assert caught.value.what == f"time limit: the kernel cannot end within {limit_s} s: 5 iterations are left"
+        with pytest.raises(KernelFault, match="5 iterations are left"):
+            launch(budget, too_long, LaunchOptions())
+        budget.charge(0.4)
+    assert len(limits_s) == 2, "what comes after a stopped launch of a case is not launched"
+
+
 def test_a_busy_machine_charges_twice_the_processor_time_and_ends_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
     budget, module = TimeBudget(TimeLimits(case_s=0.5, file_s=0.9)), Slow(0.3)
     clock = SimpleNamespace(perf_counter=lambda: module.now_s, thread_time=lambda: 0.1 * module.now_s)

@@ -1,4 +1,7 @@
-"""Loops that change nothing are endless at once; all others may go on until the launch has used up its time."""
+"""Loops that change nothing are endless at once; others may go on until the launch has used up its time.
+
+Loops with a counter have their own tests, in `test_counted_loops`.
+"""
 
 from __future__ import annotations
 
@@ -176,10 +179,16 @@ def test_a_serial_loop_over_many_elements_ends(run: Run) -> None:
     assert out[0] == state
 
 
+# These loops may end on other conditions than their counters, so the iterations that are left are unknown.
 LONG = {
-    "registers": "unsigned s = n;\n for (unsigned k = 0; k < n; ++k)\n  s = s * 3 + k; // HERE\n x[threadIdx.x] = s;",
-    "memory": "for (unsigned k = 0; k < n; ++k)\n  x[k % 64] = x[(k + 1) % 64] * 3 + 1; // HERE",
-    "barriers": "for (unsigned k = 0; k < n; ++k) {\n  x[(threadIdx.x + k) % 64] += k; // HERE\n  __syncthreads(); }",
+    "registers": """unsigned s = n;
+ for (unsigned k = 0; k < n && s != 1; ++k)
+  s = s * 4 + k; // HERE
+ x[threadIdx.x] = s;""",
+    "memory": "for (unsigned k = 0; k < n && x[3] != 2; ++k)\n  x[k % 64] = x[(k + 1) % 64] * 3 + 1; // HERE",
+    "barriers": """for (unsigned k = 0; __syncthreads_or(k < n); ++k) {
+  x[(threadIdx.x + k) % 64] += k; // HERE
+  __syncthreads(); }""",
 }
 
 
@@ -264,7 +273,9 @@ def test_one_long_basic_block_is_stopped_within_it(run: Run, monkeypatch: pytest
 
 def test_a_machine_that_is_too_busy_is_not_the_kernels_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(THREAD_TIME, lambda: 1.0)
-    source = "__global__ void f(unsigned *x, unsigned n) { for (unsigned k = 0; k < n; ++k) x[k % 4] = k * x[k % 3]; }"
+    source = (
+        "__global__ void f(unsigned *x, unsigned n) { for (unsigned k = 0; k < n && x[3] != 2; ++k) x[k % 4] = 5; }"
+    )
     args = (np.ones(4, np.uint32), np.uint32(4_000_000_000))
     with pytest.raises(DeviceUnavailable, match=r"too busy: the kernel got less than half of a core for 0\.4 s"):
         run(source, *args, options=LaunchOptions(time_limit_s=0.1))

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, Location
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset
 from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker, may_change
 from pytest_gpulab.devices.simulated.memory.spaces import Arena, Range
 from pytest_gpulab.devices.simulated.translation.program import Program
@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # imported by the launches that use them
     from .wave import Wave
 
 OTHER_CHECK_S = 0.25  # between checks of a limit of work
+MAX_WARPS = 32  # per block
 MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
 
 
@@ -235,6 +236,28 @@ class LaunchState:
     def end_wave(self, is_counted: bool, length: int) -> None:
         """Note the length of a wave that has ended."""
         self.longest[is_counted] = max(self.longest[is_counted], length)
+
+    def turns(self, lanes: Lanes, block: int) -> list[tuple[int, Subset]]:
+        """Return the lanes that run together, with their tag: single warps, of every other block. Low tags run first.
+
+        The half of the blocks that runs first changes at barriers: at each of them if the warps run in ascending order,
+        at the first one only if they run in descending order. So a block that reads another block's results may find
+        none, a part, or all of them.
+        """
+        schedule, warp = self.options.schedule, lanes.threads // WARP
+        if schedule == "lockstep":
+            return []
+        sign = -1 if schedule == "warps-reversed" else 1
+        late = np.zeros(len(lanes.columns), np.intp)
+        if self.program.sees_order:
+            barriers = sum(step.end == "barrier" for step in self.program.steps[:block])
+            late = (lanes.columns + (barriers if sign == 1 else min(barriers, 1))) % 2
+        turns = [
+            (sign * number + turn * MAX_WARPS, lanes.crossing(warp == number, late == turn))
+            for number in np.unique(warp).tolist()
+            for turn in np.unique(late).tolist()
+        ]
+        return [turn for turn in turns if turn[1].lanes.n]  # exited threads may leave blocks of different warps
 
     def _begin_trace(self, trace: Trace) -> None:
         from pytest_gpulab.devices.simulated.memory.locating import shared_variables

@@ -4,12 +4,13 @@ The group at the lowest basic block runs first, so diverged lanes reconverge at 
 each other make progress for two reasons. A group that spins on other threads' writes is set aside (stalled) until the
 others have run, and so is a group in a loop that changes nothing (`groups.stalled`). If all groups of a wave are
 stalled and no lane has left its loop, `run` returns False and other waves run. Other loops are limited by the
-launch's deadline only.
+launch's deadline. If the number of iterations that are left is known and too large for it, the launch ends at once.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.execution.launch_state import MAX_STRETCH, TimeIsUp
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, lane_at
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, lane_at
 from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT, CycleDetector, StalledGroups
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
@@ -37,10 +38,13 @@ if TYPE_CHECKING:  # imported by the kernels that use them
 
 Key = tuple[int, int]
 """The tag of a group and its basic block; the scheduler runs the lowest key first."""
-MAX_WARPS = 32  # per block
 NO_WAITED_FOR = "it waits for a change that no thread makes"
 NO_CHANGE, NO_WAY_OUT = "this loop changes nothing", "nothing in this loop can end it"
 MORE_LANES = 1024  # of a wave: they take about as long as the overhead of a basic block
+CHECKED_ITERATIONS = 1 << 10  # of a loop, before the first look at the number that is left: faults show up until then
+CHECKED_IF_MOVING = 1 << 16  # the same, if the loop moves on in memory: it may run past the end of an array
+LEAST_ITERATION_S = 5e-7  # usual ones take 40 us, an empty one 2.2 us
+PAST_BOUND = "the counter of this loop never meets its bound"
 ITERATIONS_WITHOUT_END = 64  # of a loop without exit; further hazards in it show up until then
 
 
@@ -66,6 +70,7 @@ class Scheduler:
         self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
         self.cycles = CycleDetector(len(self.steps))
         self.changes = self.left_waits = self._iterations_without_end = 0
+        self._iterations = [0] * len(self.steps)  # per first block of a loop
         self._charged = 0  # steps of the wave, in the limit of work
         self._weight = 1 + self.wave.shape.threads * self.wave.shape.columns // MORE_LANES
         # the running group, and the last one that began an iteration, for the finding of a missed deadline
@@ -137,35 +142,13 @@ class Scheduler:
     def _admit(self, group: Group, block: int) -> None:
         """Add a group of whole blocks to the ready groups, split as the schedule requires."""
         self._count_iteration(group, block)
-        turns = self._turns(group.lanes, block)
+        turns = self.launch.turns(group.lanes, block)
         tags = [tag for tag, _ in turns] or [0]
         live = [self.steps[block].live_in] * len(turns)
         children = group.diverge([subset for _, subset in turns], live) if len(turns) > 1 else [group]
         for child, tag in zip(children, tags, strict=True):
             child.tag = tag
             self._push(child, block)
-
-    def _turns(self, lanes: Lanes, block: int) -> list[tuple[int, Subset]]:
-        """Return the lanes that run together, with their tag: single warps, of every other block. Low tags run first.
-
-        The half of the blocks that runs first changes at barriers: at each of them if the warps run in ascending order,
-        at the first one only if they run in descending order. So a block that reads another block's results may find
-        none, a part, or all of them.
-        """
-        schedule, warp = self.launch.options.schedule, lanes.threads // WARP
-        if schedule == "lockstep":
-            return []
-        sign = -1 if schedule == "warps-reversed" else 1
-        late = np.zeros(len(lanes.columns), np.intp)
-        if self.launch.program.sees_order:
-            barriers = sum(step.end == "barrier" for step in self.steps[:block])
-            late = (lanes.columns + (barriers if sign == 1 else min(barriers, 1))) % 2
-        turns = [
-            (sign * number + turn * MAX_WARPS, lanes.crossing(warp == number, late == turn))
-            for number in np.unique(warp).tolist()
-            for turn in np.unique(late).tolist()
-        ]
-        return [turn for turn in turns if turn[1].lanes.n]  # exited threads may leave blocks of different warps
 
     def _push(self, group: Group, block: int) -> None:
         key = (group.tag, block)
@@ -281,6 +264,9 @@ class Scheduler:
         self._loop = group, block
         self._check_limits()
         self._count_iteration(group, block)
+        self._iterations[block] += 1
+        if self._iterations[block] % CHECKED_ITERATIONS == 0:
+            self._check_iterations_left(group, block)
         if step.loops and self.cycles.is_seen_at(group, block, self.state):
             others = self.heap or self.stalled or self.partial_warps or self.phase_waits
             self.stalled.add_endless(is_alone=not others)
@@ -307,6 +293,26 @@ class Scheduler:
         self._iterations_without_end += block in self.launch.program.without_end
         if self._iterations_without_end > ITERATIONS_WITHOUT_END:
             raise self._endless(group, block, NO_WAY_OUT)
+
+    def _check_iterations_left(self, group: Group, block: int) -> None:
+        """End a launch with a loop that is known to go on for too long; look at the first and the last thread.
+
+        Raises:
+            KernelFault: the iterations that are left do not fit into the time limit, however fast they are.
+        """
+        loop = self.launch.program.counted_loop(block)
+        if loop is None or (loop.moves_on and self._iterations[block] % CHECKED_IF_MOVING != 0):
+            return
+        numbers = self.launch.program.register_numbers
+        for index in {0, group.lanes.n - 1}:
+            left = loop.iterations_left({name: group.value_at(numbers[name], index) for name in loop.registers})
+            if math.isinf(left):
+                raise self._endless(group, block, PAST_BOUND)
+            if left * LEAST_ITERATION_S > self.launch.deadline.limit_s:
+                remains = f"at least {left:,} iterations of this loop are left"
+                what = f"time limit: the kernel cannot end within {self.launch.deadline.limit_s:.3g} s: {remains}"
+                where, lane = self._where(block), lane_at(group.lanes, index)
+                raise KernelFault("time-limit", what, where, lane, remains=remains)
 
     @cached_property
     def _lines(self) -> LoopLines:

@@ -39,7 +39,9 @@ def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]
         what = f"{fault.what}: {location or fault.nowhere}"
         if location is None and fault.address < NULL_BYTES and launch.heap is not None and launch.heap.has_refused:
             what += "; malloc() or new had returned null, because the heap was full"
-    return KernelFault(fault.code, what, fault.where, fault.lane, launch.output, location, hazards=hazards)
+    return KernelFault(
+        fault.code, what, fault.where, fault.lane, launch.output, location, hazards=hazards, remains=fault.remains
+    )
 
 
 def locate(launch: LaunchState, site: Site, space: str, address: int) -> Location | None:

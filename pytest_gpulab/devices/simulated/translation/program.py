@@ -16,6 +16,7 @@ from pytest_gpulab.devices.simulated.translation.control.graph import TENSOR_COR
 from pytest_gpulab.devices.simulated.translation.sites import Origins, Site, Targets, lines_reading, targets
 
 if TYPE_CHECKING:  # needed for kernels that copy structs
+    from pytest_gpulab.devices.simulated.translation.analysis.counted_loops import CountedLoop
     from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried
 
 
@@ -93,6 +94,24 @@ class Program:
             ending.update(found)
             fresh += found
         return frozenset(range(len(self.steps))) - ending
+
+    @cached_property
+    def counted_loops(self) -> dict[int, CountedLoop | None]:
+        """Cache of `counted_loop`."""
+        return {}
+
+    def counted_loop(self, block: int) -> CountedLoop | None:
+        """Return the loop that begins at a basic block, if it ends only when a counter meets a bound."""
+        if block not in self.counted_loops:
+            from pytest_gpulab.devices.simulated.translation.analysis.counted_loops import counted_loop
+
+            self.counted_loops[block] = counted_loop(self.steps, block) if self.stack is None else None
+        return self.counted_loops[block]
+
+    @cached_property
+    def register_numbers(self) -> dict[str, int]:
+        """The number of each register."""
+        return {name: number for number, name in enumerate(self.kernel.registers)}
 
     @cached_property
     def copied(self) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 - `waits`: loops that wait for other threads, or for a phase of an mbarrier.
 - `loop_lines`: source lines of loops.
+- `counted_loops`: iterations that are left of loops with a counter.
 - `loads`: loads that are checked by `atomicCAS`, decide a spin loop, or are only copied.
 - `regions`: code that the assembler may reorder.
 """
