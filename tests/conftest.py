@@ -15,6 +15,10 @@ os.environ.pop("COLUMNS", None)  # readline puts it there, and reports would be 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+with pytest.MonkeyPatch.context() as patch:  # the processes that tests start get the environment as it was
+    patch.setenv("OPENBLAS_NUM_THREADS", "1")  # on busy cores, two threads take up to 15 times the CPU time of one
+    import numpy  # noqa: F401  # reads it when it is loaded
+
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,17 +15,34 @@ from claims import nobody_lost, nothing_imported, nothing_leaked, points_by_kind
 from class_of_500 import claims_of
 from classroom import SHARES, Classroom, Submission, write
 from hostile import HARMS, QUICK, SECRET
+from runs import ROOT
 
 EXERCISES = ("constant_memory",)
+FEWER_CHECKS = """
+from dataclasses import replace
+
+few = tuple(replace(case, points=18) for case in (*exercise.cases[:3], *exercise.cases[6:8]))
+exercise = replace(exercise, cases=few, uses=(), speed=())
+"""
+
+
+@pytest.fixture
+def exercises(tmp_path: Path) -> str:
+    """The option for a course of the exercise with small cases, and without estimates of large ones."""
+    folder = tmp_path / "exercises" / EXERCISES[0]
+    shutil.copytree(ROOT / "exercises" / EXERCISES[0], folder)
+    with (folder / "exercise.py").open("a") as file:
+        file.write(FEWER_CHECKS)
+    return f"--gpulab-exercises={folder.parent}"
 
 
 def dozen(seed: int, count: int = 14) -> list[Submission]:
     return Classroom(seed, EXERCISES, QUICK).students(count)
 
 
-def test_a_small_class_with_hostile_students_is_graded_without_side_effects(tmp_path: Path) -> None:
+def test_a_small_class_with_hostile_students_is_graded_without_side_effects(tmp_path: Path, exercises: str) -> None:
     submissions = dozen(seed=1)
-    claims = claims_of(submissions, tmp_path, "--gpulab-workers=2", "--gpulab-seed=1")
+    claims = claims_of(submissions, tmp_path, exercises, "--gpulab-workers=2", "--gpulab-seed=1")
     assert [claim for claim in claims if claim.holds is False] == []
     rows = {
         kind: (count, graded, full) for kind, count, graded, full, _ in points_by_kind(submissions, tmp_path / "out")
@@ -33,14 +51,16 @@ def test_a_small_class_with_hostile_students_is_graded_without_side_effects(tmp_
     assert rows["right"][0] == rows["right"][1] and rows["hostile"][2] == 0
 
 
-def test_a_killed_class_ends_with_the_gradebook_of_one_that_was_not(tmp_path: Path) -> None:
-    rows, claims = killed.compared(dozen(2, 6), tmp_path, 2, 1, 0.5, "--gpulab-workers=2")
+def test_a_killed_class_ends_with_the_gradebook_of_one_that_was_not(tmp_path: Path, exercises: str) -> None:
+    rows, claims = killed.compared(dozen(2, 6), tmp_path, 2, 1, 0.5, exercises, "--gpulab-workers=2")
     assert [claim for claim in claims if claim.holds is False] == [], rows
     assert rows[0][-3] < rows[0][-2]
 
 
-def test_a_class_that_loses_one_of_two_workers_gets_the_verdicts_of_one_that_does_not(tmp_path: Path) -> None:
-    claims = lost_worker.compared(dozen(3, 7), tmp_path, 0.2)
+def test_a_class_that_loses_one_of_two_workers_gets_the_verdicts_of_one_that_does_not(
+    tmp_path: Path, exercises: str
+) -> None:
+    claims = lost_worker.compared(dozen(3, 7), tmp_path, 0.2, exercises)
     assert [claim for claim in claims if claim.holds is False] == []
 
 

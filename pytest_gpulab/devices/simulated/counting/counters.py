@@ -109,6 +109,10 @@ class Counters:
         if self.workload is None and site.access != "atomic":
             self._global(lanes, site, address)
             return
+        if self.workload is not None and site.access != "atomic" and lanes.agree(address):
+            self.traffic[site.index, "global"].add(lanes.warp_count, lanes.warp_count)
+            self.workload.access(lanes, site, address, _of_one_address(lanes, address))
+            return
         rows, repeat = self._requests(lanes, site, address)
         sectors = _in_order(rows >> _SECTOR)
         new, traffic = fresh(sectors), self.traffic[site.index, "global"]
@@ -270,6 +274,13 @@ def _global_access(site: Site, rows: Rows, sectors: Rows, repeat: int) -> Global
     if scattered.any():
         passes[scattered] = np.maximum(passes[scattered], wavefronts(rows[scattered], site.nbytes))
     return GlobalAccess(rows, _changes(sectors), lines, passes, repeat)
+
+
+def _of_one_address(lanes: Lanes, address: Value) -> GlobalAccess:
+    """Return the request of an access to one address per block: a row per address, with one lane."""
+    rows = np.atleast_1d(address).reshape(-1, 1).astype(np.int64)
+    ones = np.ones(len(rows), np.int64)
+    return GlobalAccess(rows, ones, ones, ones, lanes.warp_count // len(rows))
 
 
 def _in_order(rows: Rows) -> Rows:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -132,7 +132,9 @@ class Footprint:
 
     def __init__(self) -> None:
         self._reads, self._writes = FirstReads(), Seen()
-        self._written_bytes: dict[int, int] = {}  # bytes by piece of the address space
+        # by piece of the address space
+        self._written_bytes: dict[int, int] = {}
+        self._last_reads: dict[int, Keys] = {}
         self._further_reads: dict[int, int] = {}
         self._further_waits: Counter[int] = Counter()
         self._met_pending = 0
@@ -140,16 +142,11 @@ class Footprint:
 
     def access(self, lanes: Lanes, site: Site, address: Value, time: int) -> None:
         """Add an access of a group; accesses of one region of code have the same time."""
-        blocks = lanes.wave.block_ids[lanes.column].astype(np.uint64) << np.uint64(_SECTOR_BITS + _WARP_BITS)
-        warps = (lanes.threads.astype(np.uint64) // np.uint64(WARP) << np.uint64(_SECTOR_BITS)).reshape(-1, 1)
-        keys = np.broadcast_to((address.astype(np.uint64) >> np.uint64(5)) | blocks | warps, lanes.shape)
-        fresh = np.ones(lanes.shape, np.bool_)
-        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+        keys, piece = _keys(lanes, address), int(address.min()) >> _PIECE
         if not site.modifies:
-            self._read(keys[fresh], time, int(address.min()) >> _PIECE)
+            self._read(keys, time, piece)
         else:
-            self._writes.add(keys[fresh] & _SECTORS)
-            piece = int(address.min()) >> _PIECE
+            self._writes.add(keys & _SECTORS)
             self._written_bytes[piece] = self._written_bytes.get(piece, 0) + lanes.n * site.nbytes
 
     def _read(self, keys: Keys, time: int, piece: int) -> None:
@@ -157,7 +154,8 @@ class Footprint:
         if self._reads.is_full:
             self._further_reads[piece] = self._further_reads.get(piece, 0) + len(keys)
             self._further_waits.update(_distinct(keys >> np.uint64(_SECTOR_BITS)).tolist())
-        else:
+        elif not np.array_equal(keys, self._last_reads.get(piece, ())):  # in loops, often the same sectors again
+            self._last_reads[piece] = keys
             self._reads.add(keys, time)
 
     def atomics(self, rows: npt.NDArray[np.int64], repeat: int, floats: bool) -> None:
@@ -219,6 +217,17 @@ class Footprint:
                 )
             )
         return found
+
+
+def _keys(lanes: Lanes, address: Value) -> Keys:
+    """Return the keys of an access, without most duplicates."""
+    sectors = address.astype(np.uint64) >> np.uint64(5)
+    if lanes.agree(address) and not lanes.flat:
+        return np.asarray(sectors | lanes.warps_of_grid[lanes.warp_starts] << np.uint64(_SECTOR_BITS)).reshape(-1)
+    keys = np.broadcast_to(sectors | lanes.warps_of_grid << np.uint64(_SECTOR_BITS), lanes.shape)
+    fresh = np.ones(lanes.shape, np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+    return np.asarray(keys[fresh])
 
 
 def _of_array(counts: dict[int, int], allocation: Allocation) -> int:

@@ -20,6 +20,7 @@ from pytest_gpulab.devices.protocol import Lane
 Value = Any  # np.generic or a two-dimensional np.ndarray
 IndexArray = npt.NDArray[np.intp]
 WARP, WARP_BITS = 32, 5
+MAX_WARPS = 32  # per block
 
 
 class Shape:
@@ -120,6 +121,12 @@ class Lanes:
     def column(self) -> IndexArray:
         """The wave's column of each lane, broadcastable to the shape."""
         return self.columns.reshape((-1, 1) if self.flat else (1, -1))
+
+    @cached_property
+    def warps_of_grid(self) -> npt.NDArray[np.uint64]:
+        """The number of each lane's warp, 32 per block of the grid; has the shape of the lanes."""
+        warps = (self.threads >> WARP_BITS).reshape(-1, 1) + self.wave.block_ids[self.column] * MAX_WARPS
+        return np.asarray(warps.astype(np.uint64))
 
     @cached_property
     def position(self) -> IndexArray:
