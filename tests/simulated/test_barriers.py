@@ -105,6 +105,10 @@ RIGHT_MASKS = {
     "half a warp each": "unsigned m = t % 32 < 16 ? 0xFFFFu : 0xFFFF0000u; out[t] = 1 + __shfl_xor_sync(m, t, 1);",
     "those that are there": "unsigned m = __ballot_sync(~0u, t % 3); if (t % 3) t += __popc(__match_any_sync(m, t));"
     " out[threadIdx.x] = t + 1;",
+    "lanes that have returned": "out[t] = 1; if (t % 32 > 20) return; out[t] = 1 + __any_sync(~0u, t == 3);",
+    "returned lanes, and a warp that waits": "__shared__ volatile int flag; if (t == 0) flag = 0; __syncthreads();"
+    " if (t / 32) { while (!flag) { } } else { out[t] = 1;"
+    " if (t > 20) return; __threadfence_block(); __syncwarp(); if (t == 0) flag = 1; } out[t] = 1;",
     "who is active": "if (t % 5) { unsigned m = __activemask(); __syncwarp(m); } out[t] = 1;",
 }
 

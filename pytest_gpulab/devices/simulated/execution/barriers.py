@@ -7,7 +7,7 @@ Hardware accepts a barrier that not all threads of the block reach together, but
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,17 +54,14 @@ class Barriers:
     def exit(self, group: Group) -> None:
         """Remove the lanes of a group that exits."""
         group.exit()
-        lanes = group.lanes
-        if lanes.full:
-            self.alive[:] = False
-        elif lanes.flat:
-            self.alive[lanes.threads, lanes.columns] = False
-        else:
-            self.alive[np.ix_(lanes.threads, lanes.columns)] = False
+        _remove(self.alive, group.lanes)
 
-    def alive_bits(self, lanes: Lanes) -> Value:
-        """Return the lanes of each lane's warp that have not exited, as a bit mask."""
-        grid = self.alive.reshape(self.wave.shape.warps, WARP, -1)
+    def alive_bits(self, lanes: Lanes, leaving: Sequence[Lanes] = ()) -> Value:
+        """Return the lanes of each lane's warp that have not exited and are not leaving, as a bit mask."""
+        alive = self.alive.copy() if leaving else self.alive
+        for each in leaving:
+            _remove(alive, each)
+        grid = alive.reshape(self.wave.shape.warps, WARP, -1)
         return from_warps(lanes, (grid * _BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
 
     def arrive(
@@ -369,3 +366,12 @@ def _of(going: npt.NDArray[np.bool_], lanes: Lanes) -> npt.NDArray[np.bool_]:
     threads = 0 if len(going) == 1 else lanes.threads[:, None]
     mine: npt.NDArray[np.bool_] = going[threads, lanes.column]
     return mine
+
+
+def _remove(alive: npt.NDArray[np.bool_], lanes: Lanes) -> None:
+    if lanes.full:
+        alive[:] = False
+    elif lanes.flat:
+        alive[lanes.threads, lanes.columns] = False
+    else:
+        alive[np.ix_(lanes.threads, lanes.columns)] = False

@@ -29,10 +29,13 @@ class PartialWarps:
         wave: the wave.
         barriers: its barriers.
         waiting: the groups that wait, by key; the scheduler resumes those that remain at the end.
+        ready: the groups that can run, by key.
     """
 
-    def __init__(self, wave: Wave, barriers: Barriers, waiting: dict[Key, list[Group]]) -> None:
-        self._wave, self._barriers, self.waiting = wave, barriers, waiting
+    def __init__(
+        self, wave: Wave, barriers: Barriers, waiting: dict[Key, list[Group]], ready: dict[Key, list[Group]]
+    ) -> None:
+        self._wave, self._barriers, self.waiting, self._ready = wave, barriers, waiting, ready
 
     def complete(self, group: Group, block: int, step: TranslatedBlock) -> Group | None:
         """Return the lanes of complete warps, or None. If the launch checks hazards, check their masks, too."""
@@ -62,8 +65,17 @@ class PartialWarps:
         lanes = group.lanes
         if lanes.full or _has_whole_warps(lanes) or step.mask is None:
             return None
-        alive = self._barriers.alive_bits(lanes)
-        return step.mask(self._wave, group) & alive & ~activemask(lanes) != 0
+        absent = step.mask(self._wave, group) & ~activemask(lanes)
+        missing = absent & self._barriers.alive_bits(lanes)
+        if missing.any() and (leaving := self._leaving()):
+            missing = absent & self._barriers.alive_bits(lanes, leaving)
+        return missing != 0
+
+    def _leaving(self) -> list[Lanes]:
+        """Return the lanes that have nothing left to do but to exit: `if (i >= n) return;` does not miss a `_sync`."""
+        steps = self._wave.launch.program.steps
+        exits = (groups for (_, block), groups in self._ready.items() if steps[block].only_exits)
+        return [group.lanes for groups in exits for group in groups]
 
     def _check_mask(self, lanes: Lanes, mask: Value, where: SourceLine | None) -> None:
         """Note a hazard if a mask lacks its own thread, or if threads of one warp have different masks.

@@ -114,7 +114,7 @@ class Scheduler:
     def _partial(self) -> PartialWarps:
         from .convergence import PartialWarps
 
-        return PartialWarps(self.wave, self.barriers, self.partial_warps)
+        return PartialWarps(self.wave, self.barriers, self.partial_warps, self.ready)
 
     def _wake_next(self) -> bool:
         """Wake the stalled groups at once if the last ones that were woken went on: the next may follow them."""

@@ -237,6 +237,11 @@ class TranslatedBlock:
         return self.end not in ("goto", "branch") or not all(map(_is_quiet, self.statements))
 
     @property
+    def only_exits(self) -> bool:
+        """True if it is nothing but the end of the kernel."""
+        return self.end == "exit" and len(self.statements) == 1
+
+    @property
     def is_maskless(self) -> bool:
         """True if it begins with an instruction of all lanes of a warp, which has no lane mask."""
         first = self.statements[0] if self.statements else None
