@@ -19,11 +19,9 @@ CONSTANT_WORDS = "gpulab__constant_words.sum"
 SHARED_REQUESTS = ("gpulab__shared_requests_op_ld.sum", "gpulab__shared_requests_op_st.sum")
 SHARED_ATOMICS = "gpulab__shared_requests_op_atom.sum"
 ATOMIC_PASSES = ("gpulab__atomic_passes_global.sum", "gpulab__atomic_passes_shared.sum")
-BANK_CONFLICTS = (
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-)
+BANK_CONFLICTS = tuple(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st", "atom"))
 GLOBAL_SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st", "atom", "red"))
+ATOMIC_SECTORS, SECTORS_PER_PASS = GLOBAL_SECTORS[2:], 4
 INSTRUCTIONS, WORKING_LANES = "smsp__inst_executed.sum", "smsp__thread_inst_executed_pred_on.sum"
 ADDITIONS = tuple(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "ffma", "dadd", "dfma"))
 BARRIERS, WARPS = "gpulab__barriers.sum", "gpulab__warps.sum"
@@ -54,11 +52,14 @@ def constant_broadcast(at_most: float = 1.0) -> Bound:
 def bank_conflicts(at_most: float) -> Bound:
     """A maximum of bank conflicts per access of a warp to shared memory, on average; 0 allows none.
 
-    Shared memory must be used: its companion is `shared_use(1)`.
+    Atomics have conflicts as well, and those on one address count too, as in hardware. Shared memory must be used: the
+    companion of this bound is `shared_use(1)`.
     """
 
     def measure(usage: Usage) -> float:
-        return _ratio(_total(usage.counters, BANK_CONFLICTS), _total(usage.counters, SHARED_REQUESTS))
+        return _ratio(
+            _total(usage.counters, BANK_CONFLICTS), _total(usage.counters, (*SHARED_REQUESTS, SHARED_ATOMICS))
+        )
 
     hint = "Which banks do the 32 lanes of a warp access together? Word k is in bank k % 32."
     unit, title = "per access to shared memory", "Too many bank conflicts"
@@ -88,12 +89,16 @@ def shared_reads(at_least: float) -> Bound:
 def atomics(at_most: float, memory: Literal["global", "shared"] = "global") -> Bound:
     """A maximum of serialised atomics per element: lanes of a warp at one address take one pass each.
 
+    In global memory, a warp takes at least a pass per four sectors, so that scattered addresses are no cheaper.
     At least one atomic must be executed, in either memory.
     """
     name = f"gpulab__atomic_passes_{memory}.sum"
 
     def measure(usage: Usage) -> float:
-        return usage.counters[name] / float(np.prod(usage.problem.size, dtype=float))
+        passes = usage.counters[name]
+        if memory == "global":
+            passes = max(passes, _total(usage.counters, ATOMIC_SECTORS) / SECTORS_PER_PASS)
+        return passes / float(np.prod(usage.problem.size, dtype=float))
 
     def measure_all(usage: Usage) -> float:
         return _total(usage.counters, ATOMIC_PASSES)

@@ -223,7 +223,7 @@ USAGE = Usage(
     {
         concepts.CONSTANT_REQUESTS: 40.0, concepts.CONSTANT_WORDS: 1280.0, concepts.WARPS: 10.0,
         concepts.SHARED_REQUESTS[0]: 30.0, concepts.SHARED_REQUESTS[1]: 10.0,
-        concepts.BANK_CONFLICTS[0]: 60.0, concepts.BANK_CONFLICTS[1]: 20.0,
+        concepts.BANK_CONFLICTS[0]: 60.0, concepts.BANK_CONFLICTS[1]: 20.0, concepts.BANK_CONFLICTS[2]: 10.0,
         concepts.GLOBAL_SECTORS[0]: 300.0, concepts.GLOBAL_SECTORS[1]: 100.0,
         concepts.GLOBAL_SECTORS[2]: 60.0, concepts.GLOBAL_SECTORS[3]: 40.0,
         concepts.INSTRUCTIONS: 100.0, concepts.WORKING_LANES: 1600.0,
@@ -279,3 +279,19 @@ def test_shared_memory_without_conflicts_must_be_used(gpu: Device, tmp_path: Pat
 def test_traffic_needs_a_minimum_to_compare_with() -> None:
     with pytest.raises(ExerciseError, match="global_traffic compares with the exercise's `min_bytes`: define it"):
         concepts.global_traffic(1).measure(replace(USAGE, min_bytes=None))
+
+
+def test_scattered_atomics_take_a_pass_per_four_sectors() -> None:
+    scattered = {**USAGE.counters, concepts.GLOBAL_SECTORS[2]: 3000.0, concepts.GLOBAL_SECTORS[3]: 1000.0}
+    assert concepts.atomics(1).measure(replace(USAGE, counters=scattered)) == 1
+
+
+def test_atomics_have_bank_conflicts_as_well(gpu: Device, tmp_path: Path) -> None:
+    check = asking(concepts.bank_conflicts(0.1))
+    assert graded(tmp_path, gpu, TREE, check)["uses[idea]"].verdict == "passed"
+    hidden = """__shared__ GPULAB_T rows[32 * BLOCK_SIZE];
+    atomicExch((int*)rows + 32 * threadIdx.x, 0);
+    atomicExch((int*)rows + 32 * threadIdx.x, 0);
+    if (threadIdx.x == 0) out"""
+    found, *_ = graded(tmp_path, gpu, changed(TREE, "if (threadIdx.x == 0) out", hidden), check)["uses[idea]"].findings
+    assert found.what.startswith("Too many bank conflicts: ")
