@@ -24,7 +24,7 @@ GLOBAL_SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for o
 ATOMIC_SECTORS, SECTORS_PER_PASS = GLOBAL_SECTORS[2:], 4
 INSTRUCTIONS, WORKING_LANES = "smsp__inst_executed.sum", "smsp__thread_inst_executed_pred_on.sum"
 ADDITIONS = tuple(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "ffma", "dadd", "dfma"))
-BARRIERS, WARPS = "gpulab__barriers.sum", "gpulab__warps.sum"
+BARRIERS, WARPS = ("gpulab__barriers.sum", "gpulab__waits.sum"), "gpulab__warps.sum"
 SECTOR_BYTES = 32
 
 
@@ -175,10 +175,10 @@ def additions(at_most: float) -> Bound:
 
 
 def barriers(at_most: float) -> Bound:
-    """A maximum of barriers per warp."""
+    """A maximum of barriers per warp. A loop that waits for other threads counts as one."""
 
     def measure(usage: Usage) -> float:
-        return _ratio(usage.counters[BARRIERS], usage.counters[WARPS])
+        return _ratio(_total(usage.counters, BARRIERS), usage.counters[WARPS])
 
     hint = "Which barriers separate threads of different warps, and which only threads of one warp?"
     return Bound("per warp", measure, at_most=at_most, hint=hint, title="Too many barriers", none_is_good=True)

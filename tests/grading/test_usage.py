@@ -228,8 +228,9 @@ USAGE = Usage(
         concepts.GLOBAL_SECTORS[2]: 60.0, concepts.GLOBAL_SECTORS[3]: 40.0,
         concepts.INSTRUCTIONS: 100.0, concepts.WORKING_LANES: 1600.0,
         concepts.ADDITIONS[0]: 1000.0, concepts.ADDITIONS[1]: 500.0,
-        concepts.ADDITIONS[2]: 800.0, concepts.ADDITIONS[3]: 700.0, concepts.BARRIERS: 50.0,
+        concepts.ADDITIONS[2]: 800.0, concepts.ADDITIONS[3]: 700.0,
         concepts.SHARED_ATOMICS: 5.0, concepts.ATOMIC_PASSES[0]: 500.0, concepts.ATOMIC_PASSES[1]: 2000.0,
+        concepts.BARRIERS[0]: 40.0, concepts.BARRIERS[1]: 10.0,
     },
     {"paths.cuh": {concepts.INSTRUCTIONS: 10.0, concepts.WORKING_LANES: 40.0}},
     Problem(1000, {}),
@@ -295,3 +296,18 @@ def test_atomics_have_bank_conflicts_as_well(gpu: Device, tmp_path: Path) -> Non
     if (threadIdx.x == 0) out"""
     found, *_ = graded(tmp_path, gpu, changed(TREE, "if (threadIdx.x == 0) out", hidden), check)["uses[idea]"].findings
     assert found.what.startswith("Too many bank conflicts: ")
+
+
+def test_a_loop_that_waits_counts_as_a_barrier(gpu: Device, tmp_path: Path) -> None:
+    own = """__shared__ unsigned arrived;
+    if (threadIdx.x == 0) arrived = 0;
+    __syncthreads();
+    for (unsigned round = 1; round <= 30; ++round) {
+        atomicAdd(&arrived, 1u);
+        while (atomicAdd(&arrived, 0u) < round * BLOCK_SIZE) { }
+    }
+    if (threadIdx.x == 0) out"""
+    source = changed(TREE, "if (threadIdx.x == 0) out", own)
+    found, *_ = graded(tmp_path, gpu, source, asking(concepts.barriers(20)))["uses[idea]"].findings
+    assert found.what.startswith("Too many barriers: ")
+    assert found.where == line_of(source, "while (atomic")

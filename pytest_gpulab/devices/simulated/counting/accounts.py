@@ -28,7 +28,7 @@ _FLOATS = {
 _BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum"))
 _COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
 _TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]
-_BARRIERS = _COLUMN["gpulab__barriers.sum"]
+_BARRIERS, _WAITS = _COLUMN["gpulab__barriers.sum"], _COLUMN["gpulab__waits.sum"]
 MAX_CACHED = 64  # launches per kernel
 
 
@@ -61,8 +61,10 @@ class Accounts:
     def _charge_memory(self, counters: Counters) -> None:
         """Add the exact counts: memory traffic and barriers."""
         program = counters.program
-        rows, columns = [row for _, row in program.barrier_rows], [_BARRIERS] * len(program.barrier_rows)
-        values = [counters.warps[block] for block, _ in program.barrier_rows]
+        places = (*program.barrier_rows, *program.wait_rows)
+        rows = [row for _, row in places]
+        columns = [_BARRIERS] * len(program.barrier_rows) + [_WAITS] * len(program.wait_rows)
+        values = [counters.warps[block] for block, _ in places]
         for (index, space), traffic in counters.traffic.items():
             touched = _traffic_columns(space, program.sites[index].op)
             columns += touched

@@ -178,6 +178,13 @@ class Program:
             if statement is step.barrier or (isinstance(statement, Instruction) and is_arrival(statement))
         ]
 
+    @cached_property
+    def wait_rows(self) -> list[tuple[int, int]]:
+        """The basic block from which a loop that waits for other threads is entered, and the row of that loop."""
+        from pytest_gpulab.devices.simulated.translation.analysis.waits import entries_of_waits
+
+        return [(block, self.places.row[self.steps[start].where]) for block, start in entries_of_waits(self)]
+
 
 def _is_for_all(barrier: Instruction) -> bool:
     """Return whether a barrier waits for all threads of the block: it has no operand for their number."""

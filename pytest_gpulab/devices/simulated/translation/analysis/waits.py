@@ -24,17 +24,27 @@ def is_fence(statement: Statement) -> bool:
 
 def polling_sites(program: Program) -> frozenset[int]:
     """Return the loads, by the index of their sites, with values that end an innermost loop that may wait."""
-    loops = _loops(program.steps)
-    innermost = [loop for loop in loops if not any(other != loop and set(other) <= set(loop) for other in loops)]
     strong = {
         statement.number
-        for loop in innermost
+        for loop in _innermost_loops(program.steps)
         for i in loop
         for statement in program.steps[i].statements
         if isinstance(statement, Instruction) and is_strong_load(statement)
     }
     sites = (site for site in program.sites if site.is_awaited and site.space != "shared")
     return frozenset(site.index for site in sites if site.number in strong)
+
+
+def entries_of_waits(program: Program) -> list[tuple[int, int]]:
+    """Return the basic blocks from which a loop is entered that waits for other threads, each with the first of it."""
+    awaited = {site.number for site in program.sites if site.is_awaited}
+    found = []
+    for loop in _innermost_loops(program.steps):
+        numbers = {statement.number for i in loop for statement in program.steps[i].statements}
+        if not awaited.isdisjoint(numbers):
+            before = (i for i, step in enumerate(program.steps) if i not in loop and loop.start in step.targets)
+            found += [(i, loop.start) for i in before]
+    return found
 
 
 def places_that_wait_for_l2(program: Program, inside_loops: bool) -> int:
@@ -59,6 +69,11 @@ def _places(steps: Sequence[TranslatedBlock], chosen: Sequence[int]) -> Iterator
 def _loops(steps: Sequence[TranslatedBlock]) -> list[range]:
     """Return the loops that may wait for other threads, as ranges of basic blocks."""
     return [range(min(step.targets), i + 1) for i, step in enumerate(steps) if step.targets and step.spins]
+
+
+def _innermost_loops(steps: Sequence[TranslatedBlock]) -> list[range]:
+    loops = _loops(steps)
+    return [loop for loop in loops if not any(other != loop and set(other) <= set(loop) for other in loops)]
 
 
 _COMPUTES = {"mov", "selp", "setp", "and", "or", "xor", "not", "cvt", "add", "sub", "mul", "mad", "fma", "shl", "shr",
