@@ -1,4 +1,4 @@
-"""Wall-clock limits of a submission's kernels on the simulated GPU, per case and per file; and of an exercise's code.
+"""Wall-clock limits of a submission's kernels on the simulated GPU, and of an exercise's own functions.
 
 A simulated launch checks the clock between basic blocks, so the limits also work in pytest's own process. A launch on a
 real GPU cannot be interrupted: there, the submission's worker process is killed (`isolation.remote`).
@@ -45,7 +45,7 @@ ITS_CLASSES = str(Path(__file__).parents[1] / "exercise.py")
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits of kernels: per case, count or cost estimate, and per file."""
+    """Time limits of kernels: per input pattern of a case, count or cost estimate, and per file."""
 
     case_s: float = CASE_S
     file_s: float = FILE_S
@@ -80,7 +80,7 @@ class TimeBudget:
         return self._file_left_s <= 0 or (self._work is not None and self._work.left < 0)
 
     def begin(self) -> None:
-        """Begin the next case, count or cost estimate."""
+        """Begin the next input pattern of a case, count or cost estimate."""
         self._case_left_s, self._stopped = self._case_s, None
 
     def be_short(self) -> None:

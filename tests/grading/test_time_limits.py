@@ -103,6 +103,22 @@ def test_a_launch_that_cannot_end_in_time_says_why_with_the_limit_of_the_case() 
     assert len(limits_s) == 2, "what comes after a stopped launch of a case is not launched"
 
 
+def test_each_input_pattern_of_a_case_has_the_time_of_a_case(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def slow(options: LaunchOptions, *arguments: Any) -> Any:
+        nonlocal now_s
+        if options.time_limit_s is not None and options.time_limit_s < 6:
+            raise KernelFault("time-limit", "time limit", PLACE)
+        now_s += 6
+        return kernel()(options, *arguments)
+
+    clock = SimpleNamespace(perf_counter=lambda: now_s, thread_time=lambda: now_s)
+    monkeypatch.setattr(time_limits, "time", clock)
+    result = bench.result("correct[n=70]", program(slow))
+    assert (result.verdict, now_s) == ("passed", 30), "three launches with the first pattern and two with the second"
+
+
 def test_a_busy_machine_charges_twice_the_processor_time_and_ends_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
     budget, module = TimeBudget(TimeLimits(case_s=0.5, file_s=0.9)), Slow(0.3)
     clock = SimpleNamespace(perf_counter=lambda: module.now_s, thread_time=lambda: 0.1 * module.now_s)

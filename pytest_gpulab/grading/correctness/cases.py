@@ -96,7 +96,6 @@ class CaseRuns:
 
     def _as_second_process(self, case: Case) -> _Ahead | None:
         self._replayed.clear()
-        self._budget.begin()
         outcome = self._run(case, self._builds.of(case.variant))
         return None if self._has_hung else (outcome, [(plan, len(runs)) for _, plan, runs, _ in self._replayed])
 
@@ -126,8 +125,6 @@ class CaseRuns:
         """
         build = self._builds.of(case.variant)
         if case.name not in self._outcomes:
-            self._budget.begin()
-            # Only the runs of a case count, not the time of its build.
             outcome = self._given_up() or self._found_ahead(case) or self._run(case, build)
             self._budget.begin()
             outcome = self._noted(case, outcome)
@@ -228,6 +225,7 @@ class CaseRuns:
             plan = make_plan(self._loaded.exercise, problem)
             with ExitStack() as stay:
                 for pattern in case.patterns:
+                    self._budget.begin()  # each pattern has the whole time: a lock makes all of them slow
                     rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
                     prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
                     decoy = None if runs or not build.module.has_state else self._decoy(case, problem, prepared)
