@@ -46,8 +46,8 @@ class Poison:
 
     def filled(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """Return an array full of poison."""
-        pattern = self._pattern(np.dtype(dtype))
-        return np.tile(pattern, int(np.prod(shape, dtype=np.int64))).view(dtype).reshape(shape)
+        pattern = _bits(self._pattern(np.dtype(dtype)).view(dtype))
+        return np.full(shape, pattern[0], pattern.dtype).view(dtype)
 
     def remaining(self, array: Array) -> Array:
         """Return which elements still hold poison: bool, flat."""
