@@ -33,7 +33,7 @@ COUNTED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=False))
 COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, estimate=True))
 CHECKED = replace(FIRST, options=replace(FIRST.options, check=True))
 RATIOS = ".ratio"
-UNLISTED = ("empty-source", "not-utf8", "not-started")
+UNLISTED = ("empty-source", "not-utf8", "too-large", "not-started")
 
 Figures = Mapping[str, float]
 

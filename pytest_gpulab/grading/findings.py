@@ -64,6 +64,7 @@ HINTS: Mapping[str, str] = {
     "not-started": "Write the kernel, then delete its GPULAB_TODO line.",
     "empty-source": "Start from the exercise's skeleton.",
     "not-utf8": "Save the file as plain text in UTF-8.",
+    "too-large": "A kernel has a few pages: hand in the source only, without data or output.",
     "cannot-simulate": "No error was found in your kernel: it needs a real GPU to be graded.",
     "no-memory": "No error was found in your kernel: this machine has too little memory for it.",
     "not-timed": "Your kernel is not at fault; its speed does not count in the grade.",

@@ -152,7 +152,9 @@ class CudaFile(pytest.File):
         Raises:
             OSError: it cannot be read.
         """
-        return self.path.read_bytes()
+        from pytest_gpulab.grading.compilation.includes import read_source
+
+        return read_source(self.path)
 
     def located(self, folder: Path) -> Path:
         """Return a file with the contents; one that must be made is in `folder`."""

@@ -16,9 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from pytest_gpulab.grading.compilation.includes import MAX_SOURCE_BYTES
+from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
 
-MAX_SOURCE_BYTES = 1 << 20  # far more than a kernel needs; bounds the compiler's input
 MAX_ARCHIVE_BYTES = 16 << 20
 """Packed bytes of one student's ZIP."""
 MAX_FILES = 10_000
@@ -36,7 +37,7 @@ _UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
 _REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they make a name look like another
 
 LINK = "Put the file itself there."
-TOO_LARGE = "A kernel has a few pages: hand in the source only, without data or output."
+TOO_LARGE = HINTS["too-large"]
 NAME = "Name it with letters, digits, spaces, - and _."
 
 

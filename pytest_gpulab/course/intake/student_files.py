@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_gpulab.exercise_rules import NAIVE
+from pytest_gpulab.grading.compilation.includes import MAX_SOURCE_BYTES
 from pytest_gpulab.grading.findings import counted, listed
 from pytest_gpulab.grading.grade import Finding
 
-from .entries import MAX_SOURCE_BYTES, Entry, opened_for_reading, printable, suffix_of
+from .entries import Entry, opened_for_reading, printable, suffix_of
 
 MAX_NAMED = 10
 MAX_NAMED_AT_ONCE = 3  # per sentence

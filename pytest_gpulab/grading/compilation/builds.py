@@ -23,7 +23,7 @@ from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
-from .includes import accepted_text
+from .includes import accepted_text, read_source
 from .parameter_types import with_type_macros
 from .tunables import TUNABLE_BYTES, read_tunables
 
@@ -113,7 +113,7 @@ class Builds:
         self._compiled: dict[Defines, Module] = {}
         self._source: str | BuildFailed
         try:
-            contents = path.read_bytes()
+            contents = read_source(path)
         except OSError as error:
             self.sha256 = ""
             self._source = BuildFailed("failed", finding("empty-source", f"The file cannot be read: {error.strerror}."))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from pytest_gpulab.devices.source.host_code import BYTE_ORDER_MARK, encoding_of, normalised
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
+MAX_SOURCE_BYTES = 1 << 20  # far more than a kernel needs; bounds the work of the compiler and of this package
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -46,8 +48,20 @@ _ASKED = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}")
 _JOINTS = (r"\\\n", r"\\\r?\n", r"\\[ \t\f\v\r]*\n")
 
 
+def read_source(path: Path) -> bytes:
+    """Return the bytes of a submission, at most one more than `MAX_SOURCE_BYTES`; the file may be a link to anything.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(MAX_SOURCE_BYTES + 1)
+
+
 def accepted_text(contents: bytes, filename: str) -> str | Finding:
     """Return the text of a file, or the finding of what is refused: other files of this machine, and `#line`."""
+    if len(contents) > MAX_SOURCE_BYTES:
+        return finding("too-large", f"The file has more than {MAX_SOURCE_BYTES} bytes.")
     text = contents.decode(encoding_of(contents)).removeprefix(BYTE_ORDER_MARK)
     if contents.startswith(_UTF_16):
         return finding("not-utf8", "The file is UTF-16 text, which compilers cannot read.")

@@ -21,6 +21,7 @@ from pytest_gpulab.devices.system.processes import REMEDY
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, CheckGrader, checks_of
+from pytest_gpulab.grading.compilation.includes import read_source
 from pytest_gpulab.grading.findings import COMPILER_HINT, finding, lacks_device, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
@@ -379,7 +380,7 @@ def _not_graded(check: Check, missing: DeviceUnavailable) -> CheckResult:
 
 def _sha256(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_source(path)).hexdigest()
     except OSError:
         return ""
 

@@ -24,6 +24,7 @@ from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 from pytest_gpulab.devices.source.tokens import tokens
 from pytest_gpulab.grading.catalogue import LoadedProgram
 from pytest_gpulab.grading.compilation.builds import BuildFailed, source_text
+from pytest_gpulab.grading.compilation.includes import read_source
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import NOT_ENABLED, Finding
 from pytest_gpulab.grading.plans.prepare import header_texts, instructors_code, rng_for
@@ -78,7 +79,7 @@ class ProgramRuns:
         self._has_hung = False
         self._runs: dict[str, ProgramRun | BuildFailed] = {}
         try:
-            self._contents = path.read_bytes()
+            self._contents = read_source(path)
         except OSError as error:
             found = finding("empty-source", f"The file cannot be read: {error.strerror}.")
             self._contents, self._built = b"", BuildFailed("failed", found)
