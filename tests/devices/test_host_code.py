@@ -262,6 +262,22 @@ def test_host_members_of_a_class_cannot_be_called() -> None:
         nvrtc.compile_ptx(f"{struct}__global__ void k(float *p) {{ *p = V(1.0f).x; }}", "a.cu", "compute_90")
 
 
+@pytest.mark.parametrize(
+    ("marked", "plain"),
+    [("auto f = [] __device__ (int a) { return a; }; *p = f(1);",
+      "auto f = []            (int a) { return a; }; *p = f(1);"),
+     ("int b[1] = {1}; *p = [&, c = b[0]]__host__ __device__ { return c; }();",
+      "int b[1] = {1}; *p = [&, c = b[0]]                    { return c; }();"),
+     ("__shared__ int s[2]; *p = [=] () __device__ { return 1; }();", None)],
+)  # fmt: skip
+def test_lambdas_in_kernels_need_no_marks(marked: str, plain: str | None) -> None:
+    around = "[[nodiscard]] __device__ int one() { return 1; }\n#define EACH [=] %s\n__global__ void k(int *p) { %s }\n"
+    found = device_text(around % ("__device__ (int a)", marked), {}).text
+    assert found == around % ("           (int a)", plain or marked)
+    if plain:
+        assert SimulatedDevice().compile(found, "a.cu").kernels == ("k",)
+
+
 def test_directives_that_move_lines_have_no_effect() -> None:
     with pytest.raises(CompileError, match=r"^a\.cu\(3\): error"):
         nvrtc.compile_ptx('#line 7 "b.cu"\n# 9 "c.cu"\n__device__ int x = y;', "a.cu", "compute_90")

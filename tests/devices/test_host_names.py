@@ -40,6 +40,7 @@ REFUSED = {
     "variable in a macro": "int n = 3;\n#define N n\n" + kernel("N"),
     "address of a function": "float f(float x) { return x; }\n__global__ void k(float *p) { auto g = f; p[0] = g(1); }",
     "default constructor": "struct V { float x; V() { x = 1; } };\n" + kernel("V().x"),
+    "letters beyond ASCII in a global name": "__device__ float a\u00f1o() { return 2; }\n" + kernel("a\u00f1o()"),
     "host in unused": "float f() { return 3; }\n__device__ float g() { return f(); }\n" + kernel("1"),
 }
 ACCEPTED = {
@@ -58,6 +59,16 @@ ACCEPTED = {
     "static constant": "struct S { static const int n = 3; static constexpr float f = 2; };\n" + kernel("S::n + S::f"),
     "value of a member": "constexpr int up(int a) { return a + 1; }\nstruct S { int n = up(3); };\n" + kernel("S().n"),
     "types behind <iostream>": "#include <iostream>\n" + kernel("uint64_t(1) << 40"),
+    "array by reference": "template <int N> struct S { float (&a)[N]; __device__ float f() { return a[0]; } };\n"
+    "__global__ void k(float *p) { __shared__ float a[2]; a[0] = p[1]; S<2> s{a}; p[0] = s.f(); }",
+    "pointer to an array": "struct S { const float (*rows)[3]; };\n"
+    "__global__ void k(S s, float *p) { p[0] = s.rows[1][2]; }",
+    "pointer to a function": "struct S { float (*f)(float); };\n__device__ float g(float x) { return 2 * x; }\n"
+    "struct Unused { int x; };\nUnused (*of_host)(Unused);\n" + kernel("S{g}.f(p[1])"),
+    "register": "__global__ void k(register float *p) { register int i = 1; p[0] = p[i]; }\n",
+    "letters beyond ASCII": "struct Gr\u00f6\u00dfe { float a\u00f1o; };  // \u00f1\n#define D\u00c9J\u00c0 a\u00f1o\n"
+    "__global__ void k(float *p) { __shared__ float \u0441\u0443\u043c\u0430[1]; Gr\u00f6\u00dfe g;\n"
+    "g.a\u00f1o = p[1]; \u0441\u0443\u043c\u0430[0] = 1; p[0] = g.D\u00c9J\u00c0 + \u0441\u0443\u043c\u0430[0]; }\n",
     "pasted": "const int size_a = 3;\n#define SIZE(of) size_##of\n" + kernel("SIZE(a)"),
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text, line_one, shown
-from pytest_gpulab.devices.source.tokens import words_of
+from pytest_gpulab.devices.source.tokens import in_ascii, words_of
 
 from .nvrtc_program import Answer, Output, Request, compiled
 
@@ -31,8 +31,9 @@ _BUILT_IN_HEADERS = ("gpulab.cuh",)
 _AS_NVCC = ("--device-as-default-execution-space", "--device-int128")
 
 # Macros of nvcc and its host compiler that conditions of a file may test; defined only if the file names them, because
-# CUDA's headers test them, too.
+# CUDA's headers test them, too. nvcc ignores `register`, which C++17 no longer has.
 _PLATFORM = {
+    "register": "",
     "__NVCC__": "1", "__GNUC__": "12", "__GNUG__": "12", "__linux__": "1", "__unix__": "1", "__x86_64__": "1",
     "_GNU_SOURCE": "1", "__CHAR_BIT__": "8", "__SIZEOF_INT128__": "16", "__SIZEOF_POINTER__": "8",
     "__INT_MAX__": "0x7fffffff",
@@ -200,7 +201,7 @@ def request_of(
     given = _shipped_headers() | dict(headers or {})
     code = device_text(source, given)
     platform = {name: value for name, value in _PLATFORM.items() if name in code.text}
-    text, macros = code.text, _macros(filename, platform | dict(defines or {}), code.prelude)
+    text, macros = in_ascii(code.text), _macros(filename, platform | dict(defines or {}), code.prelude)
     read = "\n".join((text, *(headers or {}).values()))
     options = [*options, "--std=c++17", _NO_CACHE, *_AS_NVCC]
     options += [f"--pre-include={name}" for name in _included_before(read)]

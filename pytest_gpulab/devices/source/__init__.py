@@ -2,6 +2,6 @@
 
 - `tokens`, `declaration_heads`, `declarations`: tokens, macros and declarations at namespace scope.
 - `host_code`, `host_overloads`, `launched_instances`: blanks host code; lines and columns stay.
-- `host_constants`, `assembly`: constructs that one compiler refuses and the other accepts.
+- `host_constants`, `lambda_marks`, `assembly`: constructs that one compiler refuses and the other accepts.
 - `names`: names of kernels and variables from mangled symbols.
 """

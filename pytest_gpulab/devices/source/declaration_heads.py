@@ -53,6 +53,7 @@ class Head:
         parameters: the opening bracket of the parameter list; None without one.
         body: the beginning of a function's body or initialiser list; None without a body.
         classes: the opening bracket of the body of a class or enumeration; None without one.
+        pointer: the name of a pointer or reference to an array or a function; empty for other declarations.
         end: the index after the declaration.
     """
 
@@ -61,6 +62,7 @@ class Head:
         self.parameters: int | None = None
         self.body: int | None = None
         self.classes: int | None = None
+        self.pointer = ""
         self.top: list[Token] = []
         self._key = ""
         self._initialisers: int | None = None
@@ -111,6 +113,9 @@ class Head:
             elif before is not None and before.kind == "word" and self._initialisers is None:
                 self._has_value = True
         elif self._found[at].text == "(" and self.parameters is None and not self._has_value and before is not None:
+            self.pointer = self.pointer or _pointer(self._found[at + 1 : closing(self._found, at) + 2])
+            if self.pointer:
+                return
             is_named = before.kind == "word" and before.text not in _WITH_ARGUMENTS
             if is_named or before.text in _NAME_ENDS:
                 self.parameters = at
@@ -124,6 +129,14 @@ class Head:
             self._initialisers = at
         elif (text in CLASSES or text == "enum") and not self._key and self.parameters is None:
             self._key = text
+
+
+def _pointer(found: Sequence[Token]) -> str:
+    """Return the name in `(*name)(` or `(&name)[`, from the tokens behind its first bracket; empty for other tokens."""
+    texts = [token.text for token in found]
+    is_pointer = texts[:1] in (["*"], ["&"]) and texts[-2:-1] == [")"] and texts[-1] in ("(", "[")
+    inner = texts[1:-2]
+    return inner[-1] if is_pointer and inner and all(token.kind == "word" for token in found[1:-2]) else ""
 
 
 def signature_of(found: Sequence[Token], head: Head) -> Signature | None:

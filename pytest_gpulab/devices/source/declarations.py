@@ -304,7 +304,7 @@ class _Parser:
         unknown = [
             word for word in words if _MARK.fullmatch(word) and word not in _HOST_MARKS and word not in self._macros
         ]
-        return not unknown and (len(words) > 1 or head.parameters is not None)
+        return not unknown and (len(words) > 1 or head.parameters is not None or bool(head.pointer))
 
     def _is_marked(self, texts: Iterable[str], marks: Iterable[str] = DEVICE_MARKS) -> bool:
         words = set(texts)
@@ -360,7 +360,8 @@ def _names(found: Sequence[Token], head: Head, end: int, what: str) -> frozenset
         inner = [token.text for token in part if token.kind == "word"] if head.parameters is not None else words[-1:]
         return frozenset(inner)
     top = [*head.top, Token("sign", ";", 0, 0)]
-    return frozenset(token.text for token, after in pairwise(top) if token.kind == "word" and after.text in _AFTER_NAME)
+    named = {token.text for token, after in pairwise(top) if token.kind == "word" and after.text in _AFTER_NAME}
+    return frozenset(named | {head.pointer} - {""})
 
 
 _AFTER_NAME = ("=", "{", "[", ";", ",", "(", ":", "<", "final")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # imported by files with host code, and by those with kernel 
     from .launched_instances import Instance
 
 _LINE_ENDS = re.compile("\r\n?")
+_MARKED_LAMBDA = re.compile(r"[^]]\]\s*__(?:host|device)__")
 BYTE_ORDER_MARK = "\ufeff"
 MAX_CHARS = 1 << 17  # longer texts are left to the compiler
 Edit = tuple[int, int, str]  # start, end and replacement
@@ -135,6 +137,10 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
         if declaration.what == "class":
             edits += _without_host_members(declaration, parsed.macros)
     edits += _constant_expressions(text, [each for each in kept if each.what == "constant" and each.kind == "neutral"])
+    if _MARKED_LAMBDA.search(text):
+        from .lambda_marks import lambda_marks
+
+        edits += lambda_marks(text)
     device_code = _edited(text, edits)
     constants, references = _host_constants(device_code, kept)
     return DeviceText(
@@ -187,9 +193,8 @@ def _host_constants(
 ) -> tuple[frozenset[str], tuple[tuple[int, str], ...]]:
     """Return `DeviceText.host_constants` and `DeviceText.references`."""
     named = {what: set[str]() for what in ("array", "constant", "class")}
-    for declaration in kept:
-        if declaration.what in named and declaration.kind == "neutral":
-            named[declaration.what] |= declaration.names
+    for declaration in (each for each in kept if each.what in named and each.kind == "neutral"):
+        named[declaration.what] |= declaration.names
     if not named["constant"] and not named["class"]:
         return frozenset(named["array"]), ()
     from .host_constants import bound_to_references, local_references
@@ -227,12 +232,9 @@ def file_constants(source: str) -> frozenset[str]:
 
 def _parsed(text: str, headers: Iterable[str]) -> Parsed | None:
     """Parse a file; return None if it is too long or nested too deeply, which is then left to the compiler."""
-    if len(text) > MAX_CHARS:
-        return None
-    try:
-        return parse(text, headers)
-    except TooDeep:
-        return None
+    with suppress(TooDeep):
+        return parse(text, headers) if len(text) <= MAX_CHARS else None
+    return None
 
 
 def _needed(parsed: Parsed, instances: str) -> set[Declaration]:
@@ -276,7 +278,7 @@ def _instead(directive: Token, kept: Iterable[Declaration], text: str) -> str:
     """
     if _header(directive) == "cuda.h":
         return "#include <cuda.h>" if "CUDA_VERSION" in text else ""
-    has_types = _header(directive) in _WITH_STDINT and any(not each.words.isdisjoint(_STDINT) for each in kept)
+    has_types = _header(directive) in _WITH_STDINT and any(each.words & _STDINT for each in kept)
     return "#include <cstdint>" if has_types else ""
 
 

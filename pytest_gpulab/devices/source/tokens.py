@@ -81,6 +81,17 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(piece.text for piece in found if piece.kind == "word")
 
 
+def in_ascii(text: str) -> str:
+    """Return a text with escapes in place of the letters in names that NVRTC does not read, but nvcc does."""
+    if text.isascii():
+        return text
+    pieces = [piece for token in tokens(text) for piece in (token.within or (token,)) if piece.kind == "word"]
+    for piece in reversed(pieces):
+        name = "".join(sign if sign.isascii() else f"\\U{ord(sign):08x}" for sign in piece.text)
+        text = text[: piece.start] + name + text[piece.end :]
+    return text
+
+
 def _directive(sign: Token, held: list[Token]) -> Token:
     name = held[0].text if held else ""
     return Token("directive", name, sign.start, held[-1].end if held else sign.end, tuple(held))

@@ -77,6 +77,10 @@ def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | No
         return "The grader compiles this file alone: define the function in it, marked `__device__`."
     if "dynamic initialization is not supported" in diagnostics.partition("\n")[0]:
         return "A kernel can use only a constant of known value: write it as a number, or pass it to the kernel."
+    if "Universal character is not allowed in device entity name" in diagnostics.partition("\n")[0]:
+        return (
+            "Names of kernels, device functions and global variables may have only the letters a to z, without accents."
+        )
     if unclosed := _UNCLOSED.search(diagnostics):
         begin = f"in line {unclosed[1]} or after it" if unclosed[1] else "in the file"
         return f"A closing brace is missing: a `{{` {begin} has no `}}`."
