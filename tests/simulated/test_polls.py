@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from places import Run
+from searches import search
 
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
@@ -60,7 +61,7 @@ def racing_lines(program: list[str], schedule: Schedule) -> set[frozenset[int]]:
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "warps"])
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@search(8)
 @given(program=programs)
 def test_repetitions_race_as_the_first_access_does(schedule: Schedule, program: list[str]) -> None:
     found = racing_lines(program, schedule)

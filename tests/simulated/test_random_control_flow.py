@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from searches import search
 
 from pytest_gpulab.devices.protocol import LaunchOptions, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
@@ -157,7 +158,7 @@ def expected(statements: list[Statement], data: np.ndarray[tuple[int], np.dtype[
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "warps-reversed"])
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@search(10)
 @given(statements=block(3, False), seed=st.integers(0, 2**16))
 def test_every_thread_gets_its_own_result(schedule: Schedule, statements: list[Statement], seed: int) -> None:
     data = np.random.default_rng(seed).integers(0, 2**32, THREADS * BLOCKS, np.uint32)

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from racing_programs import BLOCKS, THREADS, Pair, Statement, built, chosen, limited, places, raced
+from searches import search
 
 from pytest_gpulab.devices.protocol import LaunchProfile, Schedule
 
@@ -143,7 +144,7 @@ def built_spoken(program: list[Statement]) -> Callable[[Schedule], LaunchProfile
     return built(SPOKEN, program, "if (x + 3 * y == 123456) data[100] = 1;")
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@search(25)
 @given(program=speeches)
 @example(  # of two reads in a row, the first one races
     program=[

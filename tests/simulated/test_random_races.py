@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from racing_programs import (
     BLOCKS,
@@ -28,6 +28,7 @@ from racing_programs import (
     places,
     raced,
 )
+from searches import search
 
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
@@ -144,7 +145,7 @@ def found_lines(launch: Callable[[Schedule], LaunchProfile], schedule: Schedule)
     return raced(profile), profile
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@search(10)
 @given(program=programs)
 def test_found_races_equal_those_of_a_brute_force_check(program: list[Statement]) -> None:
     launch, expected = built_shared(program), racing_lines(program)
@@ -166,7 +167,7 @@ def test_a_barrier_of_two_warps_does_not_order_a_third_warp(first: str, then: st
     assert found_lines(built_shared(apart), "lockstep")[0] == racing_lines(apart) == set()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@search(10)
 @given(program=long_programs)
 def test_races_of_long_programs_are_found_in_bounded_memory(program: list[Statement]) -> None:
     launch, expected = built_shared(program), racing_lines(program)
@@ -195,7 +196,7 @@ def told(module: Any, device: SimulatedDevice, schedule: Schedule) -> tuple[Laun
     return module.launch("f", (BLOCKS,), (THREADS,), [data], options=options), data.get().tobytes()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@search(10)
 @given(program=programs)
 def test_an_order_free_launch_has_equal_results_in_every_order(program: list[Statement]) -> None:
     lines = "\n".join(statement.code(number) for number, statement in enumerate(program))
