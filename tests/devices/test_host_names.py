@@ -87,7 +87,7 @@ def test_code_that_nvcc_accepts_is_accepted(source: str) -> None:
 @needs_nvcc
 @pytest.mark.parametrize("source", [*REFUSED.values(), *ACCEPTED.values()], ids=[*REFUSED, *ACCEPTED])
 def test_nvcc_says_the_same_with_and_without_host_code(tmp_path: Path, source: str) -> None:
-    for text in (source, device_text(source, {}).text):
+    for text in {source, device_text(source, {}).text}:
         done = by_nvcc(tmp_path, text)
         assert (done.returncode == 0) == (source in ACCEPTED.values()), done.stderr
 

@@ -181,7 +181,10 @@ def test_a_search_ends_with_its_work(device: Device, monkeypatch: pytest.MonkeyP
 @pytest.mark.unmeasured
 def test_the_same_seed_gives_the_same_input(device: Device) -> None:
     path = ROOT / "tests" / "wrong" / "scan" / "int_temporary.cu"
-    assert smallest(device, path, 7) == smallest(device, path, 7)
+    what = "n = 2, in = [0.5 0]: out should be [0 0.5], is [0 0]"
+    rule = "fails for every n that is at least 2; right for all others tried"
+    command = "gpulab explain int_temporary.cu --case n=2 --n 2 --in 0.5,0"
+    assert smallest(device, path, 7) == SmallestInput(what, rule, command)
 
 
 RACE = block_sums.changed(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,16 +19,21 @@ CATALOGUE = Catalogue(ROOT / "exercises")
 HONEST = sorted(path for name in EXERCISES for path in ROOT.glob(f"tests/honest/{name}/*.cu"))
 
 
+@pytest.fixture(scope="module")
+def device() -> Iterator[SimulatedDevice]:
+    """One device for all kernels, as in a class: an exercise's baseline is estimated once for it."""
+    with closing(SimulatedDevice()) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("path", HONEST, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_an_honest_kernel_earns_all_correctness_points(path: Path) -> None:
+def test_an_honest_kernel_earns_all_correctness_points(path: Path, device: SimulatedDevice) -> None:
     loaded = CATALOGUE.load(path.parent.name)
-    device = SimulatedDevice()
     grader = Grader(loaded, path, device, seed=20)
     bonuses = "uses", "speedup"  # for an idea, not for being right
     checks = [check for check in checks_of(loaded.exercise) if check.required or check.kind not in bonuses]
     checks = [check for check in checks if check.kind != "speedup"]
     results = [grader.run(check) for check in checks]
-    device.close()
     assert [result for result in results if result.verdict != "passed"] == []
     assert [result for result in results if result.kind == "safe" and result.findings] == [], (
         "not even a harmless hazard"
