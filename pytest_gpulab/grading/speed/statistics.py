@@ -65,7 +65,7 @@ def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ra
     """
     rounds = len(own_ms)
     drawn = _stretches(rounds, np.random.default_rng(seed))
-    logs = np.log(_medians(baseline_ms[drawn]) / _medians(own_ms[drawn]))
+    logs = np.log(_medians(baseline_ms, drawn) / _medians(own_ms, drawn))
     value = float(np.median(baseline_ms) / np.median(own_ms))
     tail = (1 - NOMINAL_COVERAGE) / 2
     wider = _widening(rounds // _stretch_length(rounds))
@@ -73,11 +73,16 @@ def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ra
     return Ratio(value, min(float(low), value), max(float(high), value))
 
 
-def _medians(rows: Samples) -> Samples:
-    """Return the median of each row; sorting takes at most half the time of `np.median`, and the GPU lock is held."""
-    ordered = np.sort(rows, axis=1)
-    count = rows.shape[1]
-    medians: Samples = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+def _medians(samples: Samples, drawn: npt.NDArray[np.intp]) -> Samples:
+    """Return the median of each resample: row of indices of samples.
+
+    The GPU lock is held meanwhile. Ranks of 16 bits are sorted several times faster than samples.
+    """
+    order, count = np.argsort(samples), drawn.shape[1]
+    ranks = np.empty(len(samples), np.uint16)
+    ranks[order] = np.arange(len(samples))
+    rows, ordered = np.sort(ranks.take(drawn), axis=1), samples[order]
+    medians: Samples = (ordered[rows[:, (count - 1) // 2]] + ordered[rows[:, count // 2]]) / 2
     return medians
 
 
@@ -85,7 +90,8 @@ def _stretches(rounds: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     """Return the indices of `RESAMPLES` resamples, one per row, made of blocks that wrap around at the end."""
     length = _stretch_length(rounds)
     starts = rng.integers(0, rounds, (RESAMPLES, -(-rounds // length)))
-    indices = (starts[:, :, None] + np.arange(length)) % rounds
+    indices = starts[:, :, None] + np.arange(length)
+    np.subtract(indices, rounds, out=indices, where=indices >= rounds)  # many times faster than a remainder
     return indices.reshape(RESAMPLES, -1)[:, :rounds]
 
 
