@@ -131,7 +131,8 @@ DisturbedSpace = Literal["constant", "shared"]
 class DisturbedRead:
     """A fault injected into one read of constant or shared memory by a warp: the read returns changed values.
 
-    If no output changes, the kernel does not use the values.
+    Or into one write to shared memory: then all reads of its values return changed ones. If no output changes, the
+    kernel does not use the values.
 
     Attributes:
         nth: the index of the read, from 0, in the order of warps' reads; launches with the same object continue the
@@ -139,7 +140,10 @@ class DisturbedRead:
         flipped: the mask of flipped bits per value, at most 64 bits. `__constant__` variables that
             `Module.set_constant` has not set keep their values.
         space: the memory.
-        seen: the number of reads so far.
+        is_write: True to change the values of the write with this index, in the order of warps' writes.
+        seen, written: the numbers of reads, and of writes to shared memory, so far.
+        source: the index of the write to shared memory that a lane of the changed read got its value from; negative if
+            it was no plain write.
         lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__`
             variables in any way.
         proper: the number of them that the memory is for: they return what another thread of the block wrote, or come
@@ -149,7 +153,10 @@ class DisturbedRead:
     nth: int
     flipped: int
     space: DisturbedSpace = "constant"
+    is_write: bool = False
     seen: int = 0
+    written: int = 0
+    source: int = -1
     lanes: int = 0
     proper: int = 0
 

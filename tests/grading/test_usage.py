@@ -311,3 +311,16 @@ def test_a_loop_that_waits_counts_as_a_barrier(gpu: Device, tmp_path: Path) -> N
     found, *_ = graded(tmp_path, gpu, source, asking(concepts.barriers(20)))["uses[idea]"].findings
     assert found.what.startswith("Too many barriers: ")
     assert found.where == line_of(source, "while (atomic")
+
+
+def test_values_that_are_added_and_subtracted_again_are_not_used(gpu: Device, tmp_path: Path) -> None:
+    idle = """__shared__ volatile int idle[BLOCK_SIZE];
+    idle[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    GPULAB_T nothing = 0;
+    for (int k = 0; k < 9; ++k) nothing += idle[threadIdx.x ^ 1] - idle[threadIdx.x ^ 1];
+    if (threadIdx.x"""
+    source = changed(changed(SERIAL, "if (threadIdx.x", idle), "weight * sum", "weight * sum + nothing")
+    found, *_ = graded(tmp_path, gpu, source, asking(concepts.shared_reads(2)))["uses[idea]"].findings
+    assert found.what.endswith("Too few reads of shared memory: 0 reads per warp; this check requires 2.")
+    assert found.evidence[-1] == "reads of shared memory that affect an output: 0 of 12"

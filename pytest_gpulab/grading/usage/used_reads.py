@@ -3,6 +3,9 @@
 A kernel can read such memory for show, and take the values from elsewhere. So some reads, chosen at random, give
 other values, one per run: first a larger one, then a smaller one. If the kernel uses the values, an output changes.
 
+A value that is read twice, added and subtracted, does not count either: if the write is changed instead, both reads
+return the changed value, and no output changes.
+
 Shared memory is for values that other threads need. So reads of a thread's own values count as far as a tree needs
 them: it reads one own value with each of another thread. And a kernel does not use constant memory if it reads the
 variables past the constant cache.
@@ -104,13 +107,14 @@ def used_reads(
         return UsedReads(space, 1.0, proper)
     masks = _masks(rng)
 
-    def is_used(nth: int) -> bool:
+    def is_used(nth: int, is_write: bool = False) -> bool:
         for flipped in masks:
-            run = _run(device, build, plan, inputs, DisturbedRead(nth, flipped, space), limit_s)
+            disturbed = DisturbedRead(nth, flipped, space, is_write)
+            run = _run(device, build, plan, inputs, disturbed, limit_s)
             if isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT:
                 _undisturbed(device, build, plan, inputs, none)  # ends the check if the budget is used up
             if _differ(undisturbed, run):
-                return True
+                return disturbed.source < 0 or is_used(disturbed.source, is_write=True)
         return False
 
     used = 0

@@ -31,6 +31,7 @@ class DisturbedWave(Wave):
         assert launch.options.disturbed is not None
         self._read = launch.options.disturbed
         self._writers = Banked("shared", launch.shared_bytes, self.shape.columns, 0)
+        self._sources = Banked("shared", launch.shared_bytes, self.shape.columns, 0)  # 1 + the write, by word
 
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read global memory; reads of `__constant__` variables are counted."""
@@ -54,7 +55,20 @@ class DisturbedWave(Wave):
             return values
         if self._read.nth < 0:
             self._count_writers(lanes, site, address)
-        return self._changed(lanes, values) if self._is_next(lanes) else values
+        if self._read.is_write or not self._is_next(lanes):
+            return values
+        self._read.source = self._source(lanes, address)
+        return self._changed(lanes, values)
+
+    def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Write to shared memory; the values of the chosen write are changed."""
+        numbers = self._read.written + _numbers(lanes)
+        self._read.written += lanes.warp_count
+        self._number = self._read.nth - self._read.written + lanes.warp_count
+        if self._read.is_write and 0 <= self._number < lanes.warp_count:
+            values = self._changed(lanes, values)
+        super().store_shared(lanes, site, address, values)
+        self._note_source(lanes, site, address, 1 + numbers)
 
     def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory at the end of a copy."""
@@ -78,6 +92,17 @@ class DisturbedWave(Wave):
     def _note_writers(self, lanes: Lanes, site: Site, address: Value, threads: npt.NDArray[np.uint32]) -> None:
         threads = threads.view(f"u{min(site.nbytes, WORD)}")[:, :1]
         self._store_banked(self._writers, lanes.column, lanes, address, [threads] * (-(-site.nbytes // WORD)))
+        self._note_source(lanes, site, address, np.zeros((1, 1)))
+
+    def _note_source(self, lanes: Lanes, site: Site, address: Value, numbers: npt.NDArray[Any]) -> None:
+        words = [numbers.astype(np.uint32)] * (-(-site.nbytes // WORD))
+        self._store_banked(self._sources, lanes.column, lanes, address - address % WORD, words)
+
+    def _source(self, lanes: Lanes, address: Value) -> int:
+        """Return the write that the first lane of the chosen read gets its value from, -1 for another origin."""
+        first = address - address % WORD
+        (sources,) = self._load_banked(self._sources, lanes.column, lanes, first, np.dtype(np.uint32), 1)
+        return int(np.broadcast_to(sources, lanes.shape)[_of_warp(lanes, self._number)][0]) - 1
 
     def _count_writers(self, lanes: Lanes, site: Site, address: Value) -> None:
         dtype = np.dtype(f"u{min(site.nbytes, WORD)}")
@@ -121,9 +146,15 @@ def _threads(lanes: Lanes) -> npt.NDArray[np.uint32]:
 
 def _of_warp(lanes: Lanes, number: int) -> npt.NDArray[np.bool_]:
     """Return a mask of the lanes of one warp, by its number in the group."""
+    return np.asarray(_numbers(lanes) == number)
+
+
+def _numbers(lanes: Lanes) -> npt.NDArray[np.intp]:
+    """Return the number of each lane's warp in the group."""
     thread, column, _ = lanes.each
     warp = column * lanes.wave.warps + thread // WARP
-    return np.asarray(warp == np.unique(warp)[number]).reshape(lanes.shape)
+    numbers: npt.NDArray[np.intp] = np.unique(warp, return_inverse=True)[1].reshape(lanes.shape)
+    return numbers
 
 
 def _flipped(value: Value, chosen: npt.NDArray[np.bool_], flipped: int) -> Any:
