@@ -59,7 +59,7 @@ def test_a_copy_takes_as_long_as_each_gpus_memory_needs() -> None:
     n, found = 1 << 24, {}
     for name in known_gpus():
         device = SimulatedDevice(modelled_gpu(name))
-        arrays = [device.array(np.ones(n, np.float32)) for _ in range(2)]
+        arrays = [device.empty(n, np.float32) for _ in range(2)]
         options = LaunchOptions(sample_blocks=16)
         profile = device.compile(source).launch("copy", (n // 1024,), (1024,), arrays, options=options)
         assert profile.estimated_ms is not None

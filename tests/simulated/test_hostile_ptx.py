@@ -9,12 +9,13 @@ import mutants
 import numpy as np
 import pytest
 from places import Run, marked
+from searches import TIMES
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault
 from pytest_gpulab.devices.simulated.ptx.lexer import pieces, without_comments
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 
-MUTANTS = 400
+SEEDS = range(150, 150 + 100 * TIMES)
 
 
 def grows_kib() -> int:
@@ -142,6 +143,6 @@ def test_the_originals_of_the_mutants_run() -> None:
 @pytest.mark.unmeasured
 def test_mutants_raise_declared_errors_alone() -> None:
     """Seeded: the same texts each time; `mutants.py` tries others by hand."""
-    found = {mutants.attempt(mutants.mutant(seed)) for seed in range(MUTANTS)}
+    found = {mutants.attempt(mutants.mutant(seed)) for seed in SEEDS}
     assert found <= {"none", "CannotSimulate", "KernelFault", "LaunchError", "CompileError"}
     assert {"none", "CannotSimulate", "KernelFault"} <= found
