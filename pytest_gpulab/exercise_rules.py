@@ -320,7 +320,8 @@ def _tunables(exercise: Exercise) -> Iterator[str]:
         if not str(tunable.name).isidentifier():
             yield f"{where}: the name is no C++ identifier"
         allowed = tunable.allowed if isinstance(tunable.allowed, Sequence) else ()
-        if not allowed or not all(isinstance(value, int | np.integer) for value in allowed):
+        are_numbers = isinstance(allowed, range) or all(isinstance(value, int | np.integer) for value in allowed)
+        if not allowed or not are_numbers:
             yield f"{where}: `allowed` must be a sequence of integers, but is {tunable.allowed!r}"
         elif tunable.default is not None and tunable.default not in tunable.allowed:
             yield f"{where}: the default {tunable.default!r} is not among the allowed values"

@@ -226,10 +226,12 @@ def mma_cases() -> list[MatrixCase]:
     return [_mma_case(shape, size, kinds) for shape, size in _PLACES for kinds in _MMA_TYPES[size]]
 
 
-def launched(device: Any, module: Any, case: MatrixCase, whole: bool, **options: Any) -> tuple[Array, list[Array], Any]:
+def launched(
+    device: Any, module: Any, case: MatrixCase, whole: bool, kernel: str = "product", **options: Any
+) -> tuple[Array, list[Array], Any]:
     """Run a case that a device has compiled; return D, then A, B and C, all as float64, and the launch's profile."""
     matrices = case.matrices(whole)
     arrays = [device.array(case.stored(matrix, number)) for number, matrix in enumerate(matrices)]
     d = device.array(case.stored(np.zeros(matrices[2].shape), 3))
-    profile = module.launch("product", (1,), (32,), [*arrays, d], **options)
+    profile = module.launch(kernel, (1,), (32,), [*arrays, d], **options)
     return case.read(d.get()), matrices, profile

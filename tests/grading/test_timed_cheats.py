@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from clocked_device import SIZE, TIERS, ClockedBench, tier
 from doubling import kernel, plan, program
+from examples import examples
 from fake_device import Program
 
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
@@ -20,6 +21,7 @@ from pytest_gpulab.grading.speed.mixing import Mix
 from pytest_gpulab.grading.speed.validation import CANDIDATES, CHECKED_OF_A_SET, SETS, SMALL_BYTES, CheckedRuns
 
 pytestmark = pytest.mark.unmeasured
+SEEDS = examples(4)
 
 
 def replaying(costs_ms: float) -> Program:
@@ -136,12 +138,12 @@ def test_work_left_out_at_random_gains_nothing(
     monkeypatch.setattr("pytest_gpulab.grading.speed.validation.SMALL_BYTES", small_bytes)
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     verdicts = []
-    for seed in range(12):
+    for seed in range(SEEDS):
         lazy = leaving_out(share, costs_ms, np.random.default_rng(seed))
         grader = clocked.grader(lazy, seed, speed=(SpeedTier(threshold, 40, SIZE, required=True),))
         (check,) = (check for check in checks_of(grader._loaded.exercise) if check.kind == "speedup")
         verdicts.append(grader.run(check).verdict)
-    assert verdicts == ["failed"] * 12
+    assert verdicts == ["failed"] * SEEDS
 
 
 def sparing(the_first: bool, costs_ms: float) -> Program:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import grade_mutants
 import pytest
+from examples import examples
 from grade_mutants import CATALOGUE, EQUIVALENT, KERNELS, last_step, machine_code, verdict_of
 
 from pytest_gpulab.authoring.mutator import WAYS, Mutant, mutants
 
-SAMPLE = 10
+SAMPLE = examples(5)
 SOURCE = """#include <gpulab.cuh>
 GPULAB_TUNABLE(BLOCK_SIZE, 64)
 __device__ float twice(float v, unsigned n) { return n < 3 ? 2 * v : v + v; }  // 2 * v

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import numpy as np
 import pytest
 from matrix_kernels import MatrixCase, launched, mma_cases, wmma_cases
@@ -14,17 +16,22 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
 pytestmark = pytest.mark.unmeasured
 CHECKED, COUNTED = LaunchOptions(check=True), LaunchOptions(count=True)
+OF_WMMA = groupby(wmma_cases(), lambda case: (case.kinds[0], case.shape))
+CASES = [*(list(cases) for _, cases in OF_WMMA), *([case] for case in mma_cases())]
 INCOMPLETE = "divergent threads in warp: a tensor-core operation needs all 32 threads of the warp"
 
 
-@pytest.mark.parametrize("case", [*wmma_cases(), *mma_cases()], ids=lambda case: case.name)
-def test_product_of_one_warp(device: SimulatedDevice, case: MatrixCase) -> None:
-    module = device.compile(case.source)
-    found, (a, b, c), profile = launched(device, module, case, whole=True, options=CHECKED)
-    np.testing.assert_array_equal(found, a @ b + c)
-    assert (profile.hazards, profile.unchecked) == ((), ())
-    found, (a, b, c), _ = launched(device, module, case, whole=False)
-    assert (np.abs(found - (a @ b + c)) <= case.tolerance(a, b, c)).all()
+@pytest.mark.parametrize("cases", CASES, ids=lambda cases: f"{len(cases)} of {cases[0].name}")
+def test_products_of_one_warp(device: SimulatedDevice, cases: list[MatrixCase]) -> None:
+    """The cases of one shape and type are one text: its header takes most of the time of a compilation."""
+    named = {f"product_{number}": case for number, case in enumerate(cases)}
+    module = device.compile("\n".join(case.source.replace("product", name) for name, case in named.items()))
+    for name, case in named.items():
+        found, (a, b, c), profile = launched(device, module, case, whole=True, kernel=name, options=CHECKED)
+        np.testing.assert_array_equal(found, a @ b + c, case.name)
+        assert (profile.hazards, profile.unchecked) == ((), ()), case.name
+        found, (a, b, c), _ = launched(device, module, case, whole=False, kernel=name)
+        assert (np.abs(found - (a @ b + c)) <= case.tolerance(a, b, c)).all(), case.name
 
 
 # --- whole matrices -----------------------------------------------------------------------------------------------
