@@ -56,12 +56,21 @@ def grade(folder: Path, scratch: Path, *more: str, checks: Iterable[str] = ()) -
     return Graded(run.returncode, output, {found(starts, grade["submission"]): grade for grade in grades})
 
 
-def graded_wrong(exercise: str) -> Any:
-    """Return a fixture with the grades of an exercise's wrong kernels; a file per exercise lets cores share them."""
+def graded_wrong(exercise: str, in_full: str = "") -> Any:
+    """Return a fixture with the grades of an exercise's wrong kernels; a file per exercise lets cores share them.
+
+    One of them may be graded in full.
+    """
 
     @pytest.fixture(scope="module")
     def wrong_kernels(tmp_path_factory: pytest.TempPathFactory) -> Graded:
-        checks = [f"{path}::{check}" for path in wrong_of(exercise) for check in expected_checks(path)]
+        checks = [
+            f"{path}::{check}"
+            for path in wrong_of(exercise)
+            for check in (
+                [each.name for each in all_checks(exercise)] if path.stem == in_full else expected_checks(path)
+            )
+        ]
         more = () if exercise in SEARCHED else ("-ptests.verdicts_only",)
         scratch = tmp_path_factory.mktemp("wrong")
         return grade(ROOT / "tests" / "wrong" / exercise, scratch, *ON_SIMULATED, *more, checks=checks)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from graded_folders import Graded, assert_verdicts, graded_wrong, named, wrong_of
 
-wrong_kernels = graded_wrong("constant_memory")
+wrong_kernels = graded_wrong("constant_memory", in_full="fast_without_constant_memory")
 
 
 @pytest.mark.parametrize("path", wrong_of("constant_memory"), ids=named)
