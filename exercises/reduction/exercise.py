@@ -12,6 +12,7 @@ from pytest_gpulab.exercise import (
     Case,
     Exercise,
     Expected,
+    KnownMistake,
     Launch,
     Plan,
     Problem,
@@ -155,6 +156,22 @@ def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
     return Expected({"out": np.array([result])}, {"out": tolerance})
 
 
+def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
+    """Return the result of launches whose blocks all take the first block's elements."""
+    dtype, operation = dtype_and_operation(problem)
+    exact = dtype is np.int32 or operation in ("max", "min")
+    values = arrays["in"]
+    with np.errstate(all="ignore"):  # of factors that are repeated often
+        for _, blocks in levels(problem):
+            first = UFUNCS[operation].reduce(values[: tile(problem.tunables)], dtype=dtype if exact else np.float64)
+            values = np.full(blocks, first)
+    what, cause = (
+        "the result of blocks that all take the first block's elements",
+        "Which elements are those of block 1?",
+    )
+    return (KnownMistake(what, {"out": values}, f"Usual cause: an index that is the same in each block. {cause}"),)
+
+
 def additions(problem: Problem) -> int:
     """Return the maximal number of additions that an element passes through, for any order within the blocks.
 
@@ -226,6 +243,7 @@ exercise = Exercise(
     plan=plan,
     inputs=inputs,
     reference=reference,
+    mistakes=mistakes,
     cases=(
         *(int_sum(name, size) for name, size in SIZES.items()),
         other("int32", "max", two_levels, ("random", "needle")),

@@ -319,6 +319,9 @@ def test_a_note_names_macros_that_a_kernel_of_one_operation_lacks(run: Run) -> N
          "The grader compiles this file alone: move the code of `mine.cuh` that the kernels need into it."),
         ("const double PI = acos(-1.0);\n" + kernel("reduce").replace("= tile[0]", "= PI"),
          "A kernel can use only a constant of known value: write it as a number, or pass it to the kernel."),
+        (kernel("reduce").replace("= tile[0]", "= __shfl_down(tile[0], 1)"),
+         "`__shfl_down` is now `__shfl_down_sync`. Its first argument is the mask of the lanes, 0xffffffff for a whole "
+         "warp."),
         ("__device__ int a\u00f1o() { return 2; }\n" + kernel("reduce"),
          "Names of kernels, device functions and global variables may have only the letters a to z, without accents."),
     ],

@@ -52,6 +52,8 @@ def test_a_term_counted_twice_is_named() -> None:
 def test_the_result_of_another_operation_or_of_one_element() -> None:
     assert omitted(X.min(), X.max()) == "it is the smallest element of `in`"
     assert omitted(X.sum(), X.max()) == "it is the sum of `in`"
+    few = np.arange(2**31 - 40, 2**31, dtype=np.int32)  # few elements make a coincidence likely for an element only
+    assert omitted(few.sum(dtype=np.int32), few.max(), few, blocks=1) == "it is the sum of `in`"
     x = np.array([5003, -3211, 8777, 1021], np.int32)
     assert omitted(5003, 11590, x, blocks=1) == "it is the first element of `in`"
     assert omitted(1, 17, np.array([5, 3, 8, 1, 0], np.int32), blocks=1) == ""

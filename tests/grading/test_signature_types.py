@@ -119,8 +119,9 @@ def test_of_several_instances_the_one_that_fits_is_taken(gpu: Device, tmp_path: 
     assert compiled(gpu, tmp_path, head, instance + two)[0] == "passed"
 
 
-def test_a_function_without_the_mark_is_no_kernel(gpu: Device, tmp_path: Path) -> None:
-    _, (finding,) = compiled(gpu, tmp_path, "void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)")
+@pytest.mark.parametrize("mark", ["", "__device__ "])
+def test_a_function_without_the_mark_is_no_kernel(gpu: Device, tmp_path: Path, mark: str) -> None:
+    _, (finding,) = compiled(gpu, tmp_path, f"{mark}void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)")
     assert finding.what == "`reduce` (line 3) is not a kernel: it is declared without `__global__`."
 
 

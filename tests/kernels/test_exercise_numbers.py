@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from graded_folders import EXERCISES as NAMES
 
 from pytest_gpulab import numerics
-from pytest_gpulab.exercise import Case, Problem
+from pytest_gpulab.exercise import BlockTooLarge, Case, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 
 EXERCISES = Catalogue(Path(__file__).resolve().parents[2] / "exercises")
@@ -174,3 +176,24 @@ def test_some_places_of_a_divergence_reference_are_those_of_all():
     places = np.random.default_rng(4).integers(0, 2053, 500)
     some = DIVERGENCE.reference_at(problem, inputs, {"out": places}).values["out"]
     assert np.array_equal(some, DIVERGENCE.reference(problem, inputs).values["out"][places])
+
+
+def test_the_known_mistake_of_a_reduction_is_that_of_a_missing_block_index():
+    problem = Problem(600, TUNABLES[0])
+    (mistake,) = REDUCTION.mistakes(problem, {"in": np.arange(600, dtype=np.int32)})
+    assert mistake.values["out"].tolist() == [3 * sum(range(256))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_estimate_has_work_for_all_multiprocessors(name: str):
+    """With fewer blocks, kernels with many elements per thread would be estimated as too slow."""
+    exercise = EXERCISES.load(name).exercise
+    extremes = [(min(each.allowed), max(each.allowed)) for each in exercise.tunables]
+    for tier, values in product(exercise.speed, product(*extremes)):
+        tunables = dict(zip((each.name for each in exercise.tunables), values, strict=True))
+        problem = Problem(tier.simulated_size or tier.size, tunables, tier.variant)
+        try:
+            first = exercise.plan(problem).launches[0]
+        except BlockTooLarge:
+            continue
+        assert np.prod(first.grid) >= 128, tunables

@@ -65,6 +65,7 @@ def of_compile_error(
 
 
 _UNDEFINED = re.compile(r'error: identifier "(\w+)" is undefined')
+_WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl|shfl_up|shfl_down|shfl_xor|any|all|ballot))" is undefined')
 _UNOPENED = re.compile(r'(?:could not|cannot) open source file "([^"\n]+)"|fatal error: ([^:\n]+): No such file')
 _UNCLOSED = re.compile(
     r'^At end of source: error: expected a "}"\n(?:[^\n]*\((\d+)\): note [^\n]*to match this "{")?', re.M
@@ -81,6 +82,9 @@ def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | No
         return (
             "Names of kernels, device functions and global variables may have only the letters a to z, without accents."
         )
+    if old := _WITHOUT_MASK.search(diagnostics):
+        new = f"{old[1]}_sync"
+        return f"`{old[1]}` is now `{new}`. Its first argument is the mask of the lanes, 0xffffffff for a whole warp."
     if unclosed := _UNCLOSED.search(diagnostics):
         begin = f"in line {unclosed[1]} or after it" if unclosed[1] else "in the file"
         return f"A closing brace is missing: a `{{` {begin} has no `}}`."

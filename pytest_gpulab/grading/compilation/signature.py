@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -169,11 +170,17 @@ class KernelChoice:
         return finding("missing-kernel", what, evidence=(self._listed(),) if self._module.kernels else (), hint=hint)
 
     def _unmarked(self, name: str) -> Finding | None:
-        line = self._code.host_names.get(name) if self._code else None
+        line = (self._code.host_names.get(name) or _line_of_function(self._code.text, name)) if self._code else None
         if line is None or self._module.kernels:
             return None
         what = f"`{name}` (line {line}) is not a kernel: it is declared without `__global__`."
         return finding("missing-kernel", what, evidence=(self._listed(),))
+
+
+def _line_of_function(text: str, name: str) -> int | None:
+    """Return the line of a function's declaration, such as that of a `__device__` function."""
+    found = re.search(rf"(?<!return)[\w*&>]\s+{re.escape(name)}\s*\(", text)
+    return text.count("\n", 0, found.end()) + 1 if found else None
 
 
 def of_misfit(misfit: Finding) -> Problem:

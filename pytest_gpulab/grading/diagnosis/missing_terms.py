@@ -78,11 +78,12 @@ def missing_terms_of(output: WrongValue) -> Pattern | None:
 def _bits(output: WrongValue, values: Array) -> float:
     """Return the information, in bits, of a result that is exactly that of some elements.
 
-    Other sums may be any number up to the sum of the magnitudes. A maximum or minimum is one of the elements.
+    Other sums may be any number up to the sum of the magnitudes. A maximum or minimum may be any of the elements.
     """
     if _is_expected(output, np.add, values):
         return value_bits(output, spread=2 * float(np.abs(values.astype(np.float64)).sum()))
     is_choice = any(_is_expected(output, operation, values) for operation in (np.maximum, np.minimum))
+    is_choice &= bool((values == output.got[0]).any())
     return log2(np.unique(values).size) if is_choice else value_bits(output)
 
 
