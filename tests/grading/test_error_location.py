@@ -130,6 +130,9 @@ def test_scattered_elements_have_no_pattern(seed: int) -> None:
         (Y_AXIS == 15, "only the last row, row 15", error_location.LAST_ROWS),
         (Y_AXIS >= 10, "rows 10 to 15, the end of the last row of blocks", error_location.LAST_ROWS),
         (X_AXIS >= 12, "the last 8 columns, from column 12 on", error_location.IN_X),
+        (X_AXIS >= 14, "the last 6 columns, from column 14 on", error_location.IN_X),
+        (X_AXIS >= 18, "columns 18 to 19, the end of the last column of blocks", error_location.LAST_COLUMNS),
+        (X_AXIS < 16, "only columns 0 to 15, 2 whole blocks of 8", error_location.IN_X),
         (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", error_location.IN_X),
         (Y_AXIS == 0, "only the first row", error_location.IN_Y),
         (
@@ -169,6 +172,12 @@ def test_the_rest_behind_rows_with_the_pitch_of_the_transposed_plane_is_recognis
     assert error_location.pitch_of(~written.reshape(5, 8)) is None
     last_row = np.arange(4 * 6).reshape(4, 6) >= 3 * 6  # where rows of 4 elements end, too
     assert error_location.pitch_of(last_row) is None
+
+
+@pytest.mark.parametrize(("first", "cause"), [(32, error_location.IN_X), (44, error_location.LAST_COLUMNS)])
+def test_many_columns_are_no_edge_where_the_blocks_are_unknown(first: int, cause: str) -> None:
+    pattern = place_of(np.indices((32, 48))[1] >= first, (None, None))
+    assert pattern is not None and pattern.cause == cause
 
 
 def test_all_elements_but_the_diagonal_are_recognised() -> None:

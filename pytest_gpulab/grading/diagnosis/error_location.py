@@ -229,7 +229,7 @@ def _some_blocks(axis: Axis, start: int, stop: int) -> Pattern:
     if first == last:
         words = f"only the first {axis.block}" if first == 0 else f"only one {axis.block}"
         return Pattern(f"{words} ({axis.named(first, start, stop)})", FIRST_BLOCK if first == 0 else WHOLE_BLOCKS)
-    return Pattern(f"only {elements}, {last - first + 1} whole {axis.block}s of {tile}", WHOLE_BLOCKS)
+    return Pattern(f"only {elements}, {last - first + 1} whole blocks of {tile}", WHOLE_BLOCKS)
 
 
 def _in_each_block(axis: Axis) -> Pattern | None:
@@ -383,9 +383,10 @@ def _any(mask: Mask) -> tuple[Mask, Mask]:
 
 
 def _edge(axis: Axis, cause: str) -> Pattern | None:
-    pattern = _along(axis)
-    is_last = axis.mask[-1] and int(axis.mask.sum()) == axis.mask.size - axis.at[0]
-    is_tail = is_last and axis.at.size * 2 < axis.mask.size and axis.at.size < (axis.tile or axis.mask.size)
+    pattern, count, size = _along(axis), axis.at.size, axis.mask.size
+    is_tail = count * (2 if axis.tile or count == 1 else 4) < size and axis.at[0] == size - count
+    if axis.tile:  # an edge ends within the last block, or is narrow, such as the halo of a stencil
+        is_tail &= count < axis.tile and (axis.at[0] // axis.tile == axis.blocks - 1 or 2 * count <= axis.tile)
     general = IN_X if axis.noun == "column" else IN_Y
     return Pattern(pattern.what, cause if is_tail else general) if pattern else None
 
