@@ -158,3 +158,16 @@ def test_blocks_that_publish_their_own_sum_first_do_not_wait_in_a_chain() -> Non
     assert source.count(first) == 1
     assert 5 * found[0] < found[1]
     assert found[1] > blocks * 100e-6
+
+
+def test_a_sleep_takes_its_time_but_for_loops_that_wait() -> None:
+    device = SimulatedDevice()
+    source = """__global__ void sleeps(int *out) { __nanosleep(300000); out[threadIdx.x] = 1; }
+    __global__ void polls(int *out) { while (*(volatile int *)out == 5) __nanosleep(300000); out[threadIdx.x] = 1; }"""
+    module, out = device.compile(source), device.array(np.zeros(32, np.int32))
+    options = LaunchOptions(estimate=True)
+    slept, polled = (
+        module.launch(kernel, (1,), (32,), (out,), options=options).estimated_ms for kernel in ("sleeps", "polls")
+    )
+    assert slept is not None and 0.3 <= slept < 0.31
+    assert polled is not None and polled < 0.01

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.simulated.gpus import Gpu
-from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
+from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Statement
 from pytest_gpulab.devices.simulated.translation.analysis.regions import regions
 from pytest_gpulab.devices.simulated.translation.analysis.waits import is_fence
 from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
@@ -34,10 +34,11 @@ def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
     """
     cycles = [0.0] * len(steps)
     late: dict[int, dict[str, float]] = defaultdict(dict)
+    slept = _sleeps(steps, gpu)
     headers = {target for i, step in enumerate(steps) for target in step.targets if target <= i}
     for region in regions(steps):
         ready = dict(late[region[0]])
-        end = _run(region, steps, gpu, ready, cycles)
+        end = _run(region, steps, gpu, ready, cycles, slept)
         targets = steps[region[-1]].targets
         if headers.intersection(targets):  # the delay of a value from before a loop counts once, not per iteration
             cycles[region[-1]] += max([end, *ready.values()]) - end
@@ -50,7 +51,12 @@ def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
 
 
 def _run(
-    region: list[int], steps: Sequence[TranslatedBlock], gpu: Gpu, ready: dict[str, float], cycles: list[float]
+    region: list[int],
+    steps: Sequence[TranslatedBlock],
+    gpu: Gpu,
+    ready: dict[str, float],
+    cycles: list[float],
+    slept: dict[int, float],
 ) -> float:
     """Store the cycles of a region's blocks and the time at which each register is ready; return the end time."""
     issued = waited = 0.0
@@ -62,10 +68,33 @@ def _run(
             waited = max(waited, start)
             issued += weight(statement)
             ready.update(dict.fromkeys(defined, start + latency(statement, gpu)))
+            if statement.number in slept:
+                waited = max(issued, waited) + slept[statement.number]
         if steps[i].end == "barrier":
             waited = max(issued, waited) + gpu.barrier_latency
         cycles[i] = max(issued, waited) - before
     return max(issued, waited)
+
+
+def _sleeps(steps: Sequence[TranslatedBlock], gpu: Gpu) -> dict[int, float]:
+    """Return the cycles of each `__nanosleep` with a constant, by its number. A GPU sleeps for up to twice as long.
+
+    Loops that may wait for other threads are left out: the number of their polls depends on the order of threads.
+    """
+    loops = [range(min(step.targets), i + 1) for i, step in enumerate(steps) if step.targets and step.spins]
+    outside = (step for i, step in enumerate(steps) if not any(i in loop for loop in loops))
+    constants: dict[object, int] = {}
+    found: dict[int, float] = {}
+    for statement in (statement for step in outside for statement in step.statements):
+        if not isinstance(statement, Instruction) or statement.op[0] not in ("mov", "nanosleep"):
+            continue
+        source = statement.operands[-1]
+        value = source.value if isinstance(source, Imm) else constants.get(source, 0)
+        if statement.op[0] == "mov":
+            constants[statement.operands[0]] = value
+        elif value:
+            found[statement.number] = value * gpu.clock_ghz
+    return found
 
 
 def _registers(statement: Statement) -> tuple[list[str], list[str]]:
