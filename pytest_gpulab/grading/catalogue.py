@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib.util
+import re
 import sys
 import threading
 import traceback
@@ -23,6 +24,16 @@ from .time_limits import OWN_CODE
 
 if TYPE_CHECKING:  # loaded by the exercises that use it
     from pytest_gpulab.program_exercise import ProgramExercise
+
+
+# Systems and browsers name a second copy `scan (1).cu`, `scan - Copy.cu`, `scan copy.cu` or `scan copy 2.cu`.
+_COPY = re.compile(r"(?: - copy| copy(?: \d+)?)?(?: ?\(\d+\))?$")
+
+
+def stems_of(name: str) -> tuple[str, str]:
+    """Return a file's stem without capitals, first as it is, then without the marks of a copy."""
+    stem = Path(name).stem.casefold()
+    return stem, _COPY.sub("", stem, count=1)
 
 
 class BrokenExercise(Exception):
@@ -120,12 +131,13 @@ class Catalogue:
     def exercise_of(self, path: Path) -> str | None:
         """Return the exercise that a `.cu` file belongs to: by its stem, else by its folder's name.
 
-        Capitals make no difference, as for the submissions of a class. If the file is a link, its own name and folder
-        count. If the folder is a link, its target counts, too.
+        Capitals and marks of a copy make no difference, as for the submissions of a class. If the file is a link, its
+        own name and folder count. If the folder is a link, its target counts, too.
         """
-        names = (path.stem, path.absolute().parent.name, path.parent.resolve().name)
         known = {name.casefold(): name for name in self.names}
-        return next((known[name.casefold()] for name in names if name.casefold() in known), None)
+        folders = (path.absolute().parent.name, path.parent.resolve().name)
+        names = (*stems_of(path.name), *(name.casefold() for name in folders))
+        return next((known[name] for name in names if name in known), None)
 
     def is_submission(self, path: Path) -> bool:
         """Return whether a `.cu` file is graded: in an exercise's own folder only the student's copy is."""

@@ -67,6 +67,26 @@ def test_names_in_upper_case_are_graded(folder: Path) -> None:
     assert found.problems == ()
 
 
+@pytest.mark.parametrize(
+    "name", ["scan (1).cu", "Scan(12).cu", "scan - Copy.cu", "scan - Copy (2).cu", "scan copy 2.cu"]
+)
+def test_a_second_copy_is_graded_as_the_file(folder: Path, name: str) -> None:
+    write(folder, f"alice/{name}")
+    (only,) = collected(folder).submissions
+    assert (only.exercise, only.label, only.note) == ("scan", f"alice/{name}", "")
+    write(folder, "alice/scan.cu")
+    for path in (folder / "alice").iterdir():
+        os.utime(path, (1, 1))
+    (one,) = collected(folder).submissions
+    assert one.label == "alice/scan.cu" and name in one.note
+
+
+def test_a_version_of_ones_own_is_no_copy(folder: Path) -> None:
+    for name in ("scan2.cu", "scan_old.cu", "(1).cu", "photocopy.cu"):
+        write(folder, f"alice/{name}")
+    assert collected(folder).submissions == ()
+
+
 def test_composed_and_decomposed_accents_are_the_same_name(folder: Path) -> None:
     write(folder, "Zoe\u0308/scan.cu")
     write(folder, "Zo\u00eb/reduction.cu")

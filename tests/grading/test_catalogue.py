@@ -101,6 +101,7 @@ def test_a_file_belongs_to_the_exercise_of_its_stem_else_of_its_folder(tmp_path:
     assert catalogue.exercise_of(tmp_path / "student42" / "scan.cu") == "scan"
     assert catalogue.exercise_of(tmp_path / "reduction" / "scan.cu") == "scan"
     assert catalogue.exercise_of(tmp_path / "reduction" / "01_first.cu") == "reduction"
+    assert catalogue.exercise_of(tmp_path / "student42" / "Scan (1).cu") == "scan"
     assert catalogue.exercise_of(tmp_path / "student42" / "sort.cu") is None
 
 

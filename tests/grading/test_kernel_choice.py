@@ -322,6 +322,10 @@ def test_a_note_names_macros_that_a_kernel_of_one_operation_lacks(run: Run) -> N
         (kernel("reduce").replace("= tile[0]", "= __shfl_down(tile[0], 1)"),
          "`__shfl_down` is now `__shfl_down_sync`. Its first argument is the mask of the lanes, 0xffffffff for a whole "
          "warp."),
+        ("<<<<<<< HEAD\n" + kernel("reduce"),
+         "Line 2 is a mark of a merge conflict. Keep one of the versions, and delete the marks."),
+        ("```cuda\n" + kernel("reduce"), "Line 2 is from a Markdown text, not from a program. Delete it."),
+        ("{\\rtf1\\ansi " + kernel("reduce"), "Line 2 is that of an RTF file. Save the file as plain text."),
         ("__device__ int a\u00f1o() { return 2; }\n" + kernel("reduce"),
          "Names of kernels, device functions and global variables may have only the letters a to z, without accents."),
     ],

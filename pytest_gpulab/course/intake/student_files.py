@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_gpulab.exercise_rules import NAIVE
+from pytest_gpulab.grading.catalogue import stems_of
 from pytest_gpulab.grading.compilation.includes import MAX_SOURCE_BYTES
 from pytest_gpulab.grading.findings import counted, listed
 from pytest_gpulab.grading.grade import Finding
@@ -208,7 +209,7 @@ def _exercise_of(parts: Sequence[str], by_name: Mapping[str, str]) -> str | None
     if not inside:
         return None
     by_folder = by_name.get(inside[0].casefold()) if len(inside) == 2 else None
-    return by_name.get(Path(inside[-1]).stem.casefold(), by_folder)
+    return next((by_name[stem] for stem in stems_of(inside[-1]) if stem in by_name), by_folder)
 
 
 def _choice(newest: Entry, older: Sequence[Entry]) -> str:

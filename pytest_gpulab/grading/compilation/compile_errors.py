@@ -64,6 +64,14 @@ def of_compile_error(
     return verdict, found if hint is None else replace(found, hint=hint)
 
 
+_PASTED = (
+    (
+        re.compile("^(?:<{7}|>{7})(?= |$)", re.M),
+        "a mark of a merge conflict. Keep one of the versions, and delete the marks.",
+    ),
+    (re.compile("^ *```", re.M), "from a Markdown text, not from a program. Delete it."),
+    (re.compile(r"^ *{\\rtf", re.M), "that of an RTF file. Save the file as plain text."),
+)
 _UNDEFINED = re.compile(r'error: identifier "(\w+)" is undefined')
 _WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl|shfl_up|shfl_down|shfl_xor|any|all|ballot))" is undefined')
 _UNOPENED = re.compile(r'(?:could not|cannot) open source file "([^"\n]+)"|fatal error: ([^:\n]+): No such file')
@@ -74,6 +82,9 @@ _UNCLOSED = re.compile(
 
 def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | None:
     """Return a hint for a mistake that the compiler's first message does not explain."""
+    for sign, words in _PASTED:
+        if pasted := sign.search(source):
+            return f"Line {_place(source, pasted.start())[0]} is {words}"
     if "is called, but not defined" in diagnostics:
         return "The grader compiles this file alone: define the function in it, marked `__device__`."
     if "dynamic initialization is not supported" in diagnostics.partition("\n")[0]:
