@@ -8,15 +8,17 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.programs.api import CALLS
 from pytest_gpulab.devices.programs.device import ProgramDevice
 from pytest_gpulab.devices.programs.messages import Channel, InvalidRequest
 from pytest_gpulab.devices.programs.server import serve
 from pytest_gpulab.devices.programs.session import RunOptions, Session
-from pytest_gpulab.devices.programs.toolchain import find_toolchain
+from pytest_gpulab.devices.programs.toolchain import Toolchain, find_toolchain
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 
 PTX = b""".version 8.0
@@ -125,3 +127,9 @@ def test_bytes_that_are_no_request(session: Session, sent: bytes, reason: str | 
                 serve(session, Channel(ours))
             assert reason in str(error.value)
     ours.close()
+
+
+def test_a_programs_device_loads_no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take 0.1 s of each `gpulab run`."""
+    monkeypatch.setattr(nvrtc, "version", None)
+    ProgramDevice(modelled_gpu(), Toolchain(Path("nvcc"), Path("g++"))).arena.close()

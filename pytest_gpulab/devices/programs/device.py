@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.compiler.machine_code import MachineBinary, machine_binary
 from pytest_gpulab.devices.cuda.nvcc.toolkit import tools_of
@@ -23,6 +24,9 @@ from pytest_gpulab.devices.simulated.resource_limits import static_shared_bytes
 from .build_cache import built
 from .shared_memory import SharedArena
 from .toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 
 Within = Callable[[Path], Sequence[str]]
 
@@ -48,6 +52,10 @@ class ProgramDevice(SimulatedDevice):
         self.toolchain, self.within = toolchain, within
         self.arena: SharedArena = SharedArena(capacity)
         self.textures = Textures(self.arena)
+
+    def _version_of(self, compiler: CompilerProcess | None) -> str:
+        """Load no NVRTC: nvcc has compiled the program."""
+        return ""
 
     @cached_property
     def heap(self) -> Heap:

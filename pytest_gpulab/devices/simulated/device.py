@@ -55,10 +55,18 @@ class SimulatedDevice:
         self._arrays: list[SimulatedMemory] = []
         self.gpu = gpu or modelled_gpu()
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
-        self._compiler, self._version = compiler, compiler.version if compiler else nvrtc.version()
+        self._compiler, self._version = compiler, self._version_of(compiler)
         self._prefetching = prefetching
         # glibc takes fresh pages from the kernel for every array of 128 KB and more, until a larger one was freed once
         np.empty(31 << 20, np.uint8)
+
+    def _version_of(self, compiler: CompilerProcess | None) -> str:
+        """Return NVRTC's version.
+
+        Raises:
+            DeviceUnavailable: it is not installed.
+        """
+        return compiler.version if compiler else nvrtc.version()
 
     @property
     def info(self) -> DeviceInfo:
