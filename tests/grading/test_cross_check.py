@@ -217,7 +217,7 @@ def test_a_wrong_result_is_not_replaced_by_the_cross_check(bench: Class) -> None
     assert finding.smallest.what == "n = 1, in = [1]: out should be [2], is [3]"
 
 
-LARGE = 'cases=(Case("n=2^22", 1 << 22, 60),),'
+LARGE = 'cases=(Case("n=2^21+1", (1 << 21) + 1, 60),),'
 
 
 def large(bench: Class, cases: str = LARGE) -> Class:
@@ -226,14 +226,16 @@ def large(bench: Class, cases: str = LARGE) -> Class:
     lines = [cases if line.strip().startswith("cases=") else line for line in file.read_text().splitlines()]
     file.write_text("\n".join(lines))
     bench.exercise = Catalogue(bench.exercise.folder.parent).load("twice")
+    bench.checks = {check.name: check for check in checks_of(bench.exercise.exercise)}
     return bench
 
 
 def test_a_visible_mistake_is_not_explained_by_a_hidden_case(bench: Class) -> None:
-    cases = 'cases=(Case("n=2^22", 1 << 22, 40), Case("n=31", 31, 20, hidden=True)),'
+    cases = 'cases=(Case("n=2^21+1", (1 << 21) + 1, 40), Case("n=31", 31, 20, hidden=True)),'
     for hidden in (True, False):
         bench = large(bench, cases if hidden else cases.replace(", hidden=True", ""))
-        (finding,) = results(bench, KERNEL.replace("2 *", "3 *"))["correct[n=2^22]"].findings
+        with closing(bench.grader(KERNEL.replace("2 *", "3 *"))) as grader:
+            (finding,) = grader.run(bench.checks["correct[n=2^21+1]"]).findings
         assert any("the case n=31 on the simulated GPU" in line for line in finding.evidence) is not hidden
 
 
@@ -245,7 +247,7 @@ def notes(found: dict[str, CheckResult]) -> list[str]:
 
 def test_a_case_too_large_to_simulate_keeps_the_gpus_result(bench: Class) -> None:
     (note,) = notes(results(large(bench), READS_BEYOND))
-    assert note.startswith("Checked on the GPU only: Not graded, because `correct[n=2^22]` did not pass: ")
+    assert note.startswith("Checked on the GPU only: Not graded, because `correct[n=2^21+1]` did not pass: ")
     assert note.endswith("The case is too large for the simulated GPU: only the real GPU checks it.")
 
 

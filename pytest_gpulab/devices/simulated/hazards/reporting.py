@@ -229,6 +229,9 @@ class _ThreadList(NamedTuple):
     alike: bool = False
 
 
+_ROWS = 1024  # blocks per mask, which has at most 1 MiB
+
+
 class _Threads:
     """Distinct threads of a launch, as a bit set per block."""
 
@@ -244,10 +247,13 @@ class _Threads:
             for block in blocks.tolist():
                 self._add(block, bits)
             return self._count
-        order = np.argsort(blocks, kind="stable")
-        starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
-        for mine in np.split(order, starts[1:]):
-            self._add(int(blocks[mine[0]]), _bit_set(numbers[mine]))
+        each, row = np.unique(blocks, return_inverse=True)
+        for low in range(0, len(each), _ROWS):
+            mine = slice(None) if len(each) <= _ROWS else (low <= row) & (row < low + _ROWS)
+            mask = np.zeros((len(each[low : low + _ROWS]), int(numbers.max()) + 1), np.bool_)
+            mask[row[mine] - low, numbers[mine]] = True
+            for block, bits in zip(each[low:].tolist(), np.packbits(mask, 1, "little"), strict=False):
+                self._add(block, int.from_bytes(bits.tobytes(), "little"))
         return self._count
 
     def _add(self, block: int, bits: int) -> None:
