@@ -207,3 +207,13 @@ def test_wrap_around_is_named_only_if_intermediate_sums_overflow() -> None:
         == "intermediate sums exceed the range of int32 and must wrap around"
     )
     assert omitted(12345, 2**30 + 5, np.array([2**30, 2, 3], np.int32), blocks=1) == ""
+
+
+def test_another_operation_on_two_inputs_is_named() -> None:
+    inputs = {"inputs": {"a": F, "b": F[::-1].copy()}}
+    a, b = inputs["inputs"].values()
+    assert said(a - b, a + b, 1e-6, **inputs) == "each of them is a - b"
+    assert said(b - a, a + b, 1e-6, **inputs) == "each of them is b - a"
+    assert said(a * b, a + b, 1e-6, **inputs) == "each of them is a * b"
+    assert said(a + 2 * b, a + b, 1e-6, **inputs) == "each of them is too large by its own element of `b`"
+    assert said(a / b, a + b, 1e-6, **inputs) == ""

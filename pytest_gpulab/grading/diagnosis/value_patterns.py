@@ -37,6 +37,7 @@ SCAN_SHIFT = (
 )
 OWN_ELEMENT = "Usual cause: the element itself is left out, or counted once too often."
 NEGATED = "Usual cause: a lost sign, or a difference with swapped operands."
+OTHER_SIGN = "Usual cause: another operation than the one asked for. Which sign stands between the two elements?"
 FACTOR = (
     "Usual cause: the same part is counted more than once, or only a part of it. Which thread adds which part, and how "
     "often?"
@@ -210,6 +211,18 @@ def _own_input(output: WrongValue) -> Pattern | None:
     return None
 
 
+def _two_inputs(output: WrongValue) -> Pattern | None:
+    """Recognise the difference or the product of two inputs in place of another operation."""
+    named = output.like_output()
+    if len(named) != 2:
+        return None
+    (first, a), (second, b) = ((name, values[output.at]) for name, values in named.items())
+    with np.errstate(all="ignore"):  # integers wrap around as in the kernel
+        results = {f"{first} - {second}": a - b, f"{second} - {first}": b - a, f"{first} * {second}": a * b}
+    words = next((words for words, values in results.items() if output.is_explained_by(values)), "")
+    return Pattern(f"{_them(output)} is {words}", OTHER_SIGN) if words else None
+
+
 def _offset(output: WrongValue) -> Pattern | None:
     """Recognise a difference that is the same for all elements."""
     if output.at.size < 2 or np.ptp(output.wanted) == 0:
@@ -352,6 +365,7 @@ _PREDICTIONS: tuple[_Way, ...] = (
     _shift,
     _block_sums,
     _own_input,
+    _two_inputs,
     _offset,
     _by_block,
     _repeated_block,
