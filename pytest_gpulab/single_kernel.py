@@ -39,7 +39,7 @@ Values = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 SAFE = tuple(SafeCheck(kind, 2.5) for kind in ("memory", "barrier", "race", "uninitialised"))
 EDGES = (32, 64, 128, 256, 512, 1024), (1, 2, 4, 8, 16, 32)
-TIMED_SIZES: Mapping[int, tuple[Size, Size]] = {1: (2**25, 2**24), 2: ((8192, 2048), (2048, 2048))}
+TIMED_SIZES: Mapping[int, tuple[Size, Size]] = {1: (2**25, 2**22), 2: ((8192, 2048), (2048, 2048))}
 """Sizes of the speed checks by dimension: on a GPU, and on the simulated one."""
 
 

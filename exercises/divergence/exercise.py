@@ -126,7 +126,7 @@ def cases(variant: Variant, points: float, sizes: tuple[int, ...]) -> tuple[Case
 
 
 def tier(variant: Variant, threshold: float, points: float, required: bool = False) -> SpeedTier:
-    return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**23, variant=variant)
+    return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**20, variant=variant)
 
 
 def uses(name: str, points: float, variant: Variant, *bounds: Bound) -> UsesCheck:
