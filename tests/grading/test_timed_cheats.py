@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from clocked_device import SIZE, TIERS, ClockedBench, tier
 from doubling import kernel, plan, program
-from examples import examples
 from fake_device import Program
+from searches import examples
 
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.checks import checks_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import grade_mutants
 import pytest
-from examples import examples
 from grade_mutants import CATALOGUE, EQUIVALENT, KERNELS, last_step, machine_code, verdict_of
+from searches import examples
 
 from pytest_gpulab.authoring.mutator import WAYS, Mutant, mutants
 

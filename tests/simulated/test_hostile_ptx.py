@@ -9,13 +9,13 @@ import mutants
 import numpy as np
 import pytest
 from places import Run, marked
-from searches import TIMES
+from searches import examples
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault
 from pytest_gpulab.devices.simulated.ptx.lexer import pieces, without_comments
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 
-SEEDS = range(150, 150 + 100 * TIMES)
+SEEDS = range(150, 150 + examples(100))
 
 
 def grows_kib() -> int:
