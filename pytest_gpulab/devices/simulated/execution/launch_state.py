@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # imported by the launches that use them
 
 OTHER_CHECK_S = 0.25  # between checks of a limit of work
 MAX_WARPS = 32  # per block
+MAX_TURNS_KEPT = 64  # of a wave: mostly the same lanes meet at each barrier
 MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
 
 
@@ -244,14 +245,26 @@ class LaunchState:
         at the first one only if they run in descending order. So a block that reads another block's results may find
         none, a part, or all of them.
         """
-        schedule, warp = self.options.schedule, lanes.threads // WARP
+        schedule = self.options.schedule
         if schedule == "lockstep":
             return []
         sign = -1 if schedule == "warps-reversed" else 1
-        late = np.zeros(len(lanes.columns), np.intp)
+        shift = 0
         if self.program.sees_order:
             barriers = sum(step.end == "barrier" for step in self.program.steps[:block])
-            late = (lanes.columns + (barriers if sign == 1 else min(barriers, 1))) % 2
+            shift = (barriers if sign == 1 else min(barriers, 1)) % 2
+        key = lanes.flat, lanes.threads_key, lanes.columns.tobytes(), shift
+        known = lanes.wave.turns
+        if key not in known:
+            if len(known) == MAX_TURNS_KEPT:
+                known.clear()
+            known[key] = self._new_turns(lanes, sign, shift)
+        return known[key]
+
+    def _new_turns(self, lanes: Lanes, sign: int, shift: int) -> list[tuple[int, Subset]]:
+        warp, late = lanes.threads // WARP, np.zeros(len(lanes.columns), np.intp)
+        if self.program.sees_order:
+            late = (lanes.columns + shift) % 2
         turns = [
             (sign * number + turn * MAX_WARPS, lanes.crossing(warp == number, late == turn))
             for number in np.unique(warp).tolist()

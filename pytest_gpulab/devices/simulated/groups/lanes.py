@@ -29,6 +29,7 @@ class Shape:
     Attributes:
         grid, block: (x, y, z).
         block_ids: linear index of the block in each column of the wave.
+        turns: cache of `LaunchState.turns`.
     """
 
     def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], block_ids: IndexArray) -> None:
@@ -36,6 +37,7 @@ class Shape:
         self.threads = block[0] * block[1] * block[2]
         self.columns = len(block_ids)
         self.warps = -(-self.threads // WARP)
+        self.turns: dict[Any, list[tuple[int, Subset]]] = {}
 
     def all_lanes(self) -> Lanes:
         """Return every lane of the wave."""
