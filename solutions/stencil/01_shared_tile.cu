@@ -1,8 +1,8 @@
 // A tile with a halo in shared memory: outside of the matrix it holds zeros, so the sum needs no bounds tests.
 #include <gpulab.cuh>
 
-GPULAB_TUNABLE(TILE_X, 32)
-GPULAB_TUNABLE(TILE_Y, 32)
+GPULAB_TUNABLE(TILE_X, 16)
+GPULAB_TUNABLE(TILE_Y, 16)
 
 constexpr int RADIUS = 5;
 
