@@ -24,7 +24,7 @@ def test_a_listing_comes_from_the_simulated_gpu(tmp_path):
     listings = {check["name"]: check["listing"] for check in grade["checks"] if check["listing"]}
     assert set(listings) == {"speedup[1.5x two-way]", "speedup[3x eight-way]"}
     for name, listing in listings.items():
-        assert listing["device"].startswith("simulated GPU") and listing["size"] == "2^18", name
+        assert listing["device"].startswith("simulated GPU") and listing["size"] == "2^20", name
         headers = [line for file in listing["files"][1:] for line in file["lines"]]
         assert any(line["counters"].get("smsp__inst_executed.sum", 0) > 1e6 for line in headers)
-    assert "size 2^18 on the simulated GPU (cost model: NVIDIA H200), estimated" in done.stdout
+    assert "size 2^20 on the simulated GPU (cost model: NVIDIA H200), estimated" in done.stdout

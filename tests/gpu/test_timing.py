@@ -52,34 +52,28 @@ def test_a_kernel_takes_as_long_as_it_waits(device, module):
     assert long_ms - short_ms == pytest.approx(200_000 / clock_mhz / 1e3, rel=0.05)
 
 
-def test_the_launch_overhead_of_a_short_kernel_is_not_counted(device, module):
-    call = waiting(10_000)
-    with device.stopwatch() as watch:
-        warmed_up(watch, module)
-        alone_ms = median_ms(lambda: cold(watch, module, [call]))
-        among_ms = median_ms(lambda: batched(watch, module, [call] * 20)) / 20
-        nothing_ms = median_ms(lambda: cold(watch, module, [KernelLaunch("nothing", (1,), (32,), ())]))
-    assert alone_ms == pytest.approx(among_ms, rel=0.05)
-    assert nothing_ms < 0.003
-
-
-def alone_and_among_ms(watch, module):
-    """Time a kernel of 6 us by itself and among others, both with warm caches."""
+def alone_and_among_ms(watch, module, timed):
+    """Time a kernel of 6 us by itself and among others."""
     warmed_up(watch, module)
     call = waiting(10_000)
-    return median_ms(lambda: batched(watch, module, [call])), median_ms(
-        lambda: batched(watch, module, [call] * 20)
-    ) / 20
+    alone_ms = median_ms(lambda: timed(watch, module, [call]))
+    return alone_ms, median_ms(lambda: batched(watch, module, [call] * 20)) / 20
 
 
-def test_a_launch_takes_as_long_by_itself_as_among_others(device, module):
-    """In few places of kernels a launch begins late (H200): so there are three."""
+@pytest.mark.parametrize("timed", [cold, batched], ids=["cold", "warm"])
+def test_a_launch_takes_as_long_by_itself_as_among_others(device, module, timed):
+    """In few places of kernels a launch begins late, so there are three."""
+    modules = module, device.compile(SOURCE), device.compile(SOURCE)
     with device.stopwatch() as watch:
-        places = [
-            alone_and_among_ms(watch, placed) for placed in (module, device.compile(SOURCE), device.compile(SOURCE))
-        ]
+        places = [alone_and_among_ms(watch, placed, timed) for placed in modules]
     alone_ms, among_ms = np.array(places).min(axis=0)
     assert alone_ms == pytest.approx(among_ms, rel=0.05), places
+
+
+def test_the_launch_overhead_is_not_counted(device, module):
+    with device.stopwatch() as watch:
+        warmed_up(watch, module)
+        assert median_ms(lambda: cold(watch, module, [KernelLaunch("nothing", (1,), (32,), ())])) < 0.003
 
 
 def test_calibrating_again_changes_no_time(device, module):

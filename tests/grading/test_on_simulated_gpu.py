@@ -91,7 +91,7 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "code", "what"),
     [
-        ("__global__ void", "__device__ void", "missing-kernel", "There is no kernel called `block_sums`."),
+        ("__global__ void", "__device__ void", "missing-kernel", "`block_sums` (line 5) is not a kernel:"),
         (", unsigned n)", ", unsigned n, int more)", "wrong-signature", "has 4 parameters, but it is called with 3."),
         (
             ", unsigned n)",
