@@ -10,8 +10,6 @@ from test_racecheck import KERNEL, check, races
 from pytest_gpulab.devices.protocol import Hazard, Lane, LaunchOptions, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
-pytestmark = pytest.mark.unmeasured
-
 SHARED_FLAG = """
 __global__ void f(int *out) {{
     __shared__ int data; __shared__ volatile int flag;

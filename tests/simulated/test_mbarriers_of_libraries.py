@@ -12,8 +12,6 @@ from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 
-pytestmark = pytest.mark.unmeasured
-
 CHECKED = LaunchOptions(check=True)
 HEAD = """
 #include <cooperative_groups.h>

@@ -14,8 +14,6 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.hazards.fences import Fences
 from pytest_gpulab.devices.simulated.hazards.polls import MAX_WRITES, Polls
 
-pytestmark = pytest.mark.unmeasured
-
 HEAD = """\
 __global__ void f(int *data)
 {

@@ -17,7 +17,6 @@ from searches import search
 
 from pytest_gpulab.devices.protocol import LaunchProfile, Schedule
 
-pytestmark = pytest.mark.unmeasured
 SPOKEN = """\
 #define READ(p) asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory")
 #define WRITE(p) asm volatile("st.global.u32 [%0], %1;" :: "l"(p), "r"(t * 7 + b) : "memory")

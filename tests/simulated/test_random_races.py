@@ -33,7 +33,6 @@ from searches import search
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
-pytestmark = pytest.mark.unmeasured
 HEAD = """\
 #define READ(p) asm volatile("ld.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory")
 #define WRITE(p) asm volatile("st.u32 [%0], %1;" :: "l"(p), "r"(t * 7 + b) : "memory")

@@ -14,7 +14,6 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.cost.pipes import pipes
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
-pytestmark = pytest.mark.unmeasured
 CHECKED, COUNTED = LaunchOptions(check=True), LaunchOptions(count=True)
 OF_WMMA = groupby(wmma_cases(), lambda case: (case.kinds[0], case.shape))
 CASES = [*(list(cases) for _, cases in OF_WMMA), *([case] for case in mma_cases())]
