@@ -69,7 +69,7 @@ class Grader(CheckGrader):
         self._budget = TimeBudget(limits.time)
         self._builds = Builds(path, exercise, device, self._budget)
         self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
-        self._is_beside_a_gpu, self._ahead = limits.beside_a_gpu, limits.ahead
+        self._is_beside_a_gpu = limits.beside_a_gpu
         self._counted: Usages | None = None
         self._quotes: Quotes | None = None
         self._has_failed = False
@@ -179,23 +179,8 @@ class Grader(CheckGrader):
             self._builds.of_all(variants_of(self._loaded.exercise))
         except BuildFailed as blocked:
             return check.result(blocked.verdict, (blocked.finding,))
-        self._cases.look_ahead(visible_first(self._loaded.exercise.cases), self._counts_ahead())
+        self._cases.look_ahead(visible_first(self._loaded.exercise.cases))
         return check.result("passed", self._builds.notes())
-
-    def _counts_ahead(self) -> dict[str, Callable[[], CheckResult]]:
-        """Return the judges of `uses` and `speedup` checks for a second process.
-
-        It gets none as long as the costs of baselines are unknown, because those that it finds are lost.
-        """
-        counts: dict[str, Callable[[], CheckResult]] = {}
-        if self._ahead != "all" or self._device.info.kind != "simulated" or not self._costs.has_baselines:
-            return counts
-        for check in checks_of(self._loaded.exercise):
-            if isinstance(check.subject, UsesCheck):
-                counts[check.name] = partial(self._counted_use, check, check.subject)
-            elif isinstance(check.subject, SpeedTier):
-                counts[check.name] = partial(self._measured, check, check.subject)
-        return counts
 
     def _correct(self, check: Check, case: Case) -> CheckResult:
         outcome = self._cases.outcome(case)
@@ -260,10 +245,8 @@ class Grader(CheckGrader):
 
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Count only correct kernels: a wrong one may use the concept without need."""
-        result = self._unless_correct(check, uses.variant)
-        if result is None:
-            result = self._cases.counted_ahead(check.name) or self._counted_use(check, uses)
-        return self._with_rereads(result)
+        wrong = self._unless_correct(check, uses.variant)
+        return self._with_rereads(self._counted_use(check, uses) if wrong is None else wrong)
 
     def _counted_use(self, check: Check, uses: UsesCheck) -> CheckResult:
         try:
@@ -326,10 +309,8 @@ class Grader(CheckGrader):
 
     def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
         """Measure only correct kernels: a fast wrong answer earns nothing."""
-        result = self._unless_correct(check, tier.variant)
-        if result is None:
-            result = self._cases.counted_ahead(check.name) or self._measured(check, tier)
-        return self._with_rereads(result)
+        dependent = self._unless_correct(check, tier.variant)
+        return self._with_rereads(self._measured(check, tier) if dependent is None else dependent)
 
     def _measured(self, check: Check, tier: SpeedTier) -> CheckResult:
         from pytest_gpulab.grading.speed.costs import pattern_of, timed_size

@@ -15,7 +15,7 @@ from .grade import Finding
 from .grader import Grader
 from .time_limits import TIME_LIMIT, TimeLimits
 
-SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="first", ahead="cases")
+SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="first", ahead=True)
 """Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
 
 

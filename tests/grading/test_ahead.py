@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -23,11 +20,9 @@ from pytest_gpulab.devices.errors import (
     OutOfMemory,
     SourceLine,
 )
-from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.correctness import ahead as ahead_module
-from pytest_gpulab.grading.correctness.ahead import FoundAhead, counts_early
+from pytest_gpulab.grading.correctness.ahead import FoundAhead
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
@@ -86,12 +81,9 @@ def test_errors_of_devices_pass_between_processes(error: DeviceError) -> None:
     assert type(copy) is type(error) and str(copy) == str(error) and vars(copy) == vars(error)
 
 
-Ahead = Literal["nothing", "cases", "all"]
-
-
-def results_of(path: Path, exercise: str, ahead: Ahead, device: Device | None = None) -> list[CheckResult]:
-    loaded, device = Catalogue(ROOT / "exercises").load(exercise), device or open_device("sim")[0]
-    limits = CaseLimits(smallest="none", ahead=ahead)  # this process searches, whatever the second one does
+def results_of(path: Path, exercise: str, is_ahead: bool) -> list[CheckResult]:
+    loaded, device = Catalogue(ROOT / "exercises").load(exercise), open_device("sim")[0]
+    limits = CaseLimits(smallest="none", ahead=is_ahead)  # this process searches, whatever the second one does
     with closing(Grader(loaded, path, device, seed=1, limits=limits)) as grader:
         return [replace(grader.run(check), duration_s=0.0) for check in checks_of(loaded.exercise)]
 
@@ -112,58 +104,13 @@ def test_outcomes_of_the_second_process_are_those_of_one(name: str, monkeypatch:
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     path, exercise = ROOT / "tests/wrong" / name, name.partition("/")[0]
-    alone = results_of(path, exercise, "nothing")
+    alone = results_of(path, exercise, is_ahead=False)
     monkeypatch.setattr(FoundAhead, "take", take)
-    assert results_of(path, exercise, "cases") == alone
+    assert results_of(path, exercise, is_ahead=True) == alone
     assert len(taken) == sum(result.kind == "correct" for result in alone)
-
-
-def test_counts_of_the_second_process_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = "solutions/transpose/01_shared_tile.cu"
-    taken, take = [], FoundAhead.take
-
-    def noted(self: FoundAhead[object], name: str) -> object:
-        found = take(self, name)
-        taken.extend([name] * (found is not None))
-        return found
-
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
-    monkeypatch.setattr(FoundAhead, "take", noted)
-    monkeypatch.setattr(ahead_module, "counts_early", lambda cases, counts, has_failed: [counts])
-    device = open_device("sim")[0]
-    alone = results_of(ROOT / path, "transpose", "all", device)  # without known costs of baselines
-    assert not taken
-    assert results_of(ROOT / path, "transpose", "all", device) == alone
-    assert taken == [result.name for result in alone if result.kind in ("uses", "speedup")]
-
-
-@pytest.mark.unit
-def test_counts_come_early_unless_a_case_has_failed() -> None:
-    order = counts_early(["a", "b", "c"], ["u", "s"], lambda: False)
-    assert [*order] == [("c",), ["u", "s"], ("b",), ("a",), ["u", "s"]]
-    assert [*counts_early(["a", "b"], ["u"], lambda: True)] == [("b",), ("a",), ["u"]]
-
-
-def test_names_of_a_group_are_claimed_together_and_a_failure_is_seen_by_both() -> None:
-    proceed = os.pipe()
-
-    def order(ahead: FoundAhead[int]) -> Iterator[Sequence[str]]:
-        os.read(proceed[0], 1)
-        yield "cd" if ahead.has_failed else "b"
-        yield "ab"
-
-    ahead = FoundAhead("abcd", lambda name: os.getpid(), order)
-    assert ahead.take("a") is None and not ahead.has_failed
-    ahead.note_failure()
-    os.write(proceed[1], b" ")
-    while not ahead._claims[2]:
-        time.sleep(0.001)
-    assert {ahead.take("c"), ahead.take("d")} == {ahead._process}
-    assert ahead.take("b") is None, "this process has claimed a part of the group"
-    ahead.close()
 
 
 def test_one_core_has_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("a second process"))
-    results_of(ROOT / "tests/wrong/transpose/guard_of_the_read.cu", "transpose", "cases")
+    results_of(ROOT / "tests/wrong/transpose/guard_of_the_read.cu", "transpose", is_ahead=True)

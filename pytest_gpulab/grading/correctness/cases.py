@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -21,7 +21,7 @@ from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, differ, judged, same, wrong_with
 from pytest_gpulab.grading.findings import because_of, finding
-from pytest_gpulab.grading.grade import CheckResult, Finding, Verdict
+from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import (
     Array,
     InstructorsMistake,
@@ -37,12 +37,11 @@ from pytest_gpulab.grading.plans.replay import (
     AGAIN,
     DECOY,
     FIRST,
+    FIRST_WARP_FIRST,
     LAST_WARP_FIRST,
     Arrays,
     Repetition,
     Run,
-    is_repeatable,
-    orders_after,
     replay,
 )
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
@@ -56,9 +55,8 @@ if TYPE_CHECKING:
 MAX_STOPPED = 3  # cases that may reach their time limit; then the rest is not run
 SEARCH_S = 2.0  # to run other cases, which may reveal more about a wrong result
 
-_Ahead: TypeAlias = "tuple[CaseOutcome, list[tuple[Plan, int]]] | CheckResult"
-"""An outcome of the second process; the plan and the number of runs so far, per pattern of a visible case. Or the
-result of a check that counts or times kernels."""
+_Ahead: TypeAlias = "tuple[CaseOutcome, list[tuple[Plan, int]]]"
+"""An outcome of the second process; the plan and the number of runs so far, per pattern of a visible case."""
 
 Replayed = tuple[Case, Plan, tuple[Run, ...], Build]
 
@@ -79,54 +77,33 @@ class CaseRuns:
         self._outcomes: dict[str, CaseOutcome] = {}
         self._limits, self._budget = limits, budget
         self._stopped: list[tuple[Case, Finding]] = []
-        self._has_hung = self._has_failed = False
+        self._has_hung = False
         self._replayed: list[Replayed] = []  # of visible cases, per pattern
         self._ahead: FoundAhead[_Ahead] | None = None
 
-    def look_ahead(self, cases: Iterable[Case], counts: Mapping[str, Callable[[], CheckResult]]) -> None:
+    def look_ahead(self, cases: Iterable[Case]) -> None:
         """Let a second process run these cases from the last one to the first, if the limits and another core allow it.
 
         All variants must be compiled. `close` ends the process.
-
-        Args:
-            cases: the cases.
-            counts: functions for the results of checks that count or time kernels, by name. The second process calls
-                all of them after the first case if that has passed, else after all cases.
         """
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        if not (self._limits.ahead != "nothing" and self._is_simulated and cores > 1):
+        if not (self._limits.ahead and self._is_simulated and cores > 1):
             return
-        from .ahead import FoundAhead, counts_early
+        from .ahead import FoundAhead
 
-        by_name = {correct_name(case): case for case in cases if self._builds.has(case.variant)}
-
-        def find(name: str) -> _Ahead | None:
-            self._budget.begin()
-            return self._as_second_process(by_name[name]) if name in by_name else _counted(counts[name])
-
-        def order(ahead: FoundAhead[_Ahead]) -> Iterator[Sequence[str]]:
-            return counts_early([*by_name], [*counts], lambda: ahead.has_failed or self._has_failed)
-
-        self._ahead = FoundAhead([*by_name, *counts], find, order) if by_name else None
+        by_name = {case.name: case for case in cases if self._builds.has(case.variant)}
+        self._ahead = FoundAhead(list(by_name), lambda name: self._as_second_process(by_name[name]))
 
     def _as_second_process(self, case: Case) -> _Ahead | None:
         self._replayed.clear()
         outcome = self._run(case, self._builds.of(case.variant))
-        self._has_failed |= outcome.verdict != "passed"
         return None if self._has_hung else (outcome, [(plan, len(runs)) for _, plan, runs, _ in self._replayed])
-
-    def counted_ahead(self, name: str) -> CheckResult | None:
-        """Return the second process's result of a check in `counts`, if there is one."""
-        found = None if self._ahead is None or self._has_hung else self._ahead.take(name)
-        assert found is None or isinstance(found, CheckResult)
-        return found
 
     def _found_ahead(self, case: Case) -> CaseOutcome | None:
         """Return the second process's outcome, if it is the one that this process would find."""
-        found = None if self._ahead is None or self._has_hung else self._ahead.take(correct_name(case))
+        found = None if self._ahead is None or self._has_hung else self._ahead.take(case.name)
         if found is None:
             return None
-        assert isinstance(found, tuple)
         outcome, replayed = found
         if self.with_rereads(outcome.findings) != outcome.findings:  # they name reads in earlier cases, too
             return None
@@ -151,8 +128,6 @@ class CaseRuns:
             outcome = self._given_up() or self._found_ahead(case) or self._run(case, build)
             self._budget.begin()
             outcome = self._noted(case, outcome)
-            if self._ahead is not None and outcome.verdict != "passed":
-                self._ahead.note_failure()
             self._outcomes[case.name] = self.blame.of_case(case, outcome) if outcome.verdict == "failed" else outcome
         return self._outcomes[case.name]
 
@@ -328,8 +303,8 @@ class CaseRuns:
         verdict, findings = judged(first, prepared, FIRST)
         if verdict != "passed":
             return verdict, findings
-        orders = orders_after(first) if vary_order else ()
-        again = (AGAIN,) if self._limits.again and not (is_repeatable(first) and is_stateless) else ()
+        orders = _orders(first) if vary_order else ()
+        again = (AGAIN,) if self._limits.again and not (_is_repeatable(first) and is_stateless) else ()
         for repetition in orders or again:
             run = replayed(repetition)
             runs.append(run)
@@ -363,14 +338,26 @@ class CaseRuns:
         return self._device.info.kind == "simulated"
 
 
-def _counted(count: Callable[[], CheckResult]) -> CheckResult | None:
-    """Return the result of a check, or None at a time limit: the limits of a file are this process's own."""
-    result = count()
-    return None if any(found.code == TIME_LIMIT for found in result.findings) else result
-
-
 def _hung(run: Run) -> bool:
     return isinstance(run.error, KernelFault) and run.error.code in ("endless-loop", TIME_LIMIT)
+
+
+def _is_repeatable(run: Run) -> bool:
+    """Return whether a replay with other garbage in memory computes the same, unless variables keep something."""
+    return bool(run.profiles) and all(profile.garbage_free for profile in run.profiles)
+
+
+def _orders(first: Run) -> tuple[Repetition, ...]:
+    """Return the orders of warps for further runs after a correct one in lockstep; none if no order matters.
+
+    Warps that take turns cost several times more than in lockstep, so only one input pattern is run so. If warps share
+    memory, both orders are needed, because a missing barrier shows in only one of them: in a tree low warps read the
+    results of high ones, in a scan it is the other way round.
+    """
+    if first.profiles and all(profile.order_free for profile in first.profiles):
+        return ()
+    share = any(profile.resources.shared_bytes != 0 for profile in first.profiles)
+    return (LAST_WARP_FIRST, FIRST_WARP_FIRST) if share else (FIRST_WARP_FIRST,)
 
 
 def _notes(case: Case, pattern: str) -> tuple[str, ...]:

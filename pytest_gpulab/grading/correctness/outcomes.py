@@ -24,8 +24,7 @@ class CaseLimits:
         again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
         beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
         smallest: the smallest failing inputs to search: `all` with their rules, only the `first`, or `none`.
-        ahead: what a second process does at the same time on the simulated GPU: `cases`, or `all` with counts and cost
-            estimates; the results are the same.
+        ahead: True to run cases in a second process at the same time, on the simulated GPU; the results are the same.
     """
 
     time: TimeLimits = DEFAULT_LIMITS
@@ -33,7 +32,7 @@ class CaseLimits:
     again: bool = True
     beside_a_gpu: bool = False
     smallest: Literal["all", "first", "none"] = "all"
-    ahead: Literal["nothing", "cases", "all"] = "nothing"
+    ahead: bool = False
 
 
 USUAL = CaseLimits()

@@ -249,21 +249,3 @@ def _finished(
     reports = (memory.damage(named().damaged(name)) for name, memory in damaged)
     damage = tuple(Hazard("memory", report) for report in reports if report)
     return Run(outputs, {name: count for name, count in changed.items() if count}, tuple(profiles), damage)
-
-
-def is_repeatable(run: Run) -> bool:
-    """Return whether a replay with other garbage in memory computes the same, unless variables keep something."""
-    return bool(run.profiles) and all(profile.garbage_free for profile in run.profiles)
-
-
-def orders_after(first: Run) -> tuple[Repetition, ...]:
-    """Return the orders of warps for further runs after a correct one in lockstep; none if no order matters.
-
-    Warps that take turns cost several times more than in lockstep, so only one input pattern is run so. If warps share
-    memory, both orders are needed, because a missing barrier shows in only one of them: in a tree low warps read the
-    results of high ones, in a scan it is the other way round.
-    """
-    if first.profiles and all(profile.order_free for profile in first.profiles):
-        return ()
-    share = any(profile.resources.shared_bytes != 0 for profile in first.profiles)
-    return (LAST_WARP_FIRST, FIRST_WARP_FIRST) if share else (FIRST_WARP_FIRST,)

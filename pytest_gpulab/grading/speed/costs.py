@@ -21,11 +21,6 @@ from pytest_gpulab.grading.plans.prepare import instructors_code
 class Costs(Protocol):
     """The costs of one submission and its baselines, measured once per size, variant and baseline."""
 
-    @property
-    def has_baselines(self) -> bool:
-        """True if the costs of all baselines are known from an earlier submission to the exercise."""
-        return False
-
     def measure(self, tier: SpeedTier) -> Measurement:
         """Return the speedup of the submission over the tier's baseline, on the same data.
 

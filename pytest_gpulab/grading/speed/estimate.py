@@ -206,25 +206,14 @@ class EstimatedCosts(Costs):
         )
         return (finding("impossible-time", what),)
 
-    @property
-    def has_baselines(self) -> bool:
-        """True if the costs of all baselines are known; see `Costs`."""
-        known = _baselines.get(self._device, {})
-        return all(
-            self._baseline_key(tier, timed_size(tier, self._device)) in known for tier in self._loaded.exercise.speed
-        )
-
-    def _baseline_key(self, tier: SpeedTier, size: Size) -> _BaselineKey:
-        folder, version = str(self._loaded.folder), self._loaded.exercise.version
-        return folder, version, tier.baseline, size, variant_key(tier.variant), self._seed
-
     def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
         """Return the estimate of the baseline, shared by all submissions to the exercise on the device."""
         cache = _baselines.setdefault(self._device, {})
-        key = self._baseline_key(tier, size)
+        folder, version = self._loaded.folder, self._loaded.exercise.version
+        key = (str(folder), version, tier.baseline, size, variant_key(tier.variant), self._seed)
         if key not in cache:
             try:
-                builds = Builds(self._loaded.folder / tier.baseline, self._loaded, self._device)
+                builds = Builds(folder / tier.baseline, self._loaded, self._device)
                 check_baseline(self._loaded, builds, self._device, tier.variant, self._seed)
                 timing = self._time(run_unread_sample, self._replayed(builds, size, tier.variant))[0]
                 self._compare_with_min_bytes(Problem(size, builds.of(tier.variant).tunables, tier.variant), timing)
