@@ -38,7 +38,6 @@ VARIANTS = {
     "scan": ("06_single_pass", "07_single_pass_packed"),
     "transpose": ("01_shared_tile", "02_padded_tile"),
     "histogram": ("01_private_bins", "02_many_items"),
-    "stencil": ("01_shared_tile", "02_row_sums"),
 }
 """Pairs of steps of which one is the other with a line or two changed."""
 TRIVIAL = "03_tile_32x8"
