@@ -55,7 +55,7 @@ LONGEST = (
 # What the tests of a folder need, but for files that are marked `unit`.
 NEEDS = {"plugin": "e2e", "docs": "docs", "gpu": "gpu", "test_architecture.py": "e2e", "test_packaging.py": "e2e"}
 # These grade whole files; other folders' tests run the same lines of the package.
-UNMEASURED = ("kernels", "docs", "program_exercises", "programs", "benchmarks", "mutants")
+UNMEASURED = ("kernels", "docs", "programs", "benchmarks", "mutants")
 _INCLUDED = re.compile(r'#\s*include\s*"([^"]*)"')
 _STARTS_A_PROCESS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 

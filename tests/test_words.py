@@ -16,7 +16,10 @@ pytestmark = [pytest.mark.unit, pytest.mark.unmeasured]
 
 PACKAGE = Path(pytest_gpulab.__file__).parent
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = sorted(path for suffix in ("py", "cuh", "jinja") for path in PACKAGE.rglob(f"*.{suffix}"))
+SOURCES = [  # an installed package has its own copy of the exercises
+    *sorted(path for suffix in ("py", "cuh", "jinja") for path in PACKAGE.rglob(f"*.{suffix}")),
+    *sorted(ROOT.glob("exercises/*/*.py")),
+]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("exercises/*/README.md"))]
 KERNELS = [*sorted(ROOT.glob("exercises/*/*.cu*")), *sorted(ROOT.glob("solutions/*/*.cu"))]
 
@@ -85,7 +88,7 @@ def _lines_with(words: re.Pattern[str], paths: list[Path]) -> Iterator[str]:
     for path in paths:
         text = path.read_text(encoding="utf-8")
         for found in words.finditer(text):
-            yield f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}"
+            yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}"
 
 
 @cache

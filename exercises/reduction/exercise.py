@@ -157,7 +157,7 @@ def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
 
 
 def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
-    """Return the result of launches whose blocks all take the first block's elements."""
+    """Return the result of launches in which each block takes the elements of the first one."""
     dtype, operation = dtype_and_operation(problem)
     exact = dtype is np.int32 or operation in ("max", "min")
     values = arrays["in"]
@@ -165,11 +165,9 @@ def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistak
         for _, blocks in levels(problem):
             first = UFUNCS[operation].reduce(values[: tile(problem.tunables)], dtype=dtype if exact else np.float64)
             values = np.full(blocks, first)
-    what, cause = (
-        "the result of blocks that all take the first block's elements",
-        "Which elements are those of block 1?",
-    )
-    return (KnownMistake(what, {"out": values}, f"Usual cause: an index that is the same in each block. {cause}"),)
+    what = "the result of blocks that all take the first block's elements"
+    cause = "Usual cause: an index that is the same in each block. Which elements are those of block 1?"
+    return (KnownMistake(what, {"out": values}, cause),)
 
 
 def additions(problem: Problem) -> int:

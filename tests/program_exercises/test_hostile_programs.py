@@ -15,7 +15,7 @@ from confined import HOSTILE, Confined, Ended, built, run
 from pytest_gpulab.devices.programs.confinement.limits import ProgramLimits
 from pytest_gpulab.devices.programs.confinement.running import ProgramInput
 
-pytestmark = pytest.mark.simulator
+pytestmark = [pytest.mark.simulator, pytest.mark.unmeasured]
 LIMITS = ProgramLimits(timeout_s=20)
 REFUSED = "Operation not permitted"
 

@@ -10,7 +10,7 @@ from graded_folders import ON_SIMULATED, ROOT, Graded, assert_points, assert_ver
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.unmeasured]
 ENABLED = (*ON_SIMULATED, "--gpulab-programs")
 SOLUTIONS, HONEST, WRONG = (
     sorted(ROOT.glob(f"{folder}/reduction_host/*.cu")) for folder in ("solutions", "tests/honest", "tests/wrong")
