@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from pytest_gpulab.devices.system.processes import ONE_THREAD
+
 os.environ.pop("COLUMNS", None)  # readline puts it there, and reports would be that wide
 # Without bytecode, each of the hundreds of processes would compile pytest's plugins again: 0.25 to 0.9 s of CPU time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 with pytest.MonkeyPatch.context() as patch:  # the processes that tests start get the environment as it was
-    patch.setenv("OPENBLAS_NUM_THREADS", "1")  # on busy cores, two threads take up to 15 times the CPU time of one
-    import numpy  # noqa: F401  # reads it when it is loaded
+    for name, count in ONE_THREAD.items():  # on busy cores, two threads take up to 15 times the CPU time of one
+        patch.setenv(name, count)
+    import numpy  # noqa: F401  # reads them when it is loaded
 
 pytest_plugins = ["pytester"]
 

@@ -142,10 +142,16 @@ def exact_factors(count: int, rng: np.random.Generator) -> Array:
     return values
 
 
+def is_exact(problem: Problem) -> bool:
+    """Return True if the result has no rounding error."""
+    dtype, operation = dtype_and_operation(problem)
+    return dtype is np.int32 or operation in ("max", "min")
+
+
 def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
     dtype, operation = dtype_and_operation(problem)
     values = arrays["in"]
-    exact = dtype is np.int32 or operation in ("max", "min")
+    exact = is_exact(problem)
     result = UFUNCS[operation].reduce(values, dtype=dtype if exact else np.float64)
     if exact:
         return Expected({"out": np.array([result])})
@@ -159,7 +165,7 @@ def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
 def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
     """Return the result of launches in which each block takes the elements of the first one."""
     dtype, operation = dtype_and_operation(problem)
-    exact = dtype is np.int32 or operation in ("max", "min")
+    exact = is_exact(problem)
     values = arrays["in"]
     with np.errstate(all="ignore"):  # of factors that are repeated often
         for _, blocks in levels(problem):

@@ -131,8 +131,8 @@ DisturbedSpace = Literal["constant", "shared"]
 class DisturbedRead:
     """A fault injected into one read of constant or shared memory by a warp: the read returns changed values.
 
-    Or into one write to shared memory: then all reads of its values return changed ones. If no output changes, the
-    kernel does not use the values.
+    The fault may be in one write to shared memory instead: then all reads of its values return changed ones. If no
+    output changes, the kernel does not use the values.
 
     Attributes:
         nth: the index of the read, from 0, in the order of warps' reads; launches with the same object continue the

@@ -151,7 +151,7 @@ def test_each_text_has_its_time_for_itself(within: Sandbox | None) -> None:
 def compile_for_more_than_a_second(compiler: CompilerProcess) -> None:
     for number in range(64):
         compiled(compiler, TREE.replace("28", "11").replace("x =", f"x{number} ="))
-        if sum(compiler._spent_s.values()) > 2:  # the limit twice, as the kernel counts some less
+        if sum(compiler._spent_s.values()) > 2:  # `children_s` reports about a fifth less
             return
     raise AssertionError("the texts are too small for this machine")
 

@@ -54,7 +54,7 @@ class ProgramDevice(SimulatedDevice):
         self.textures = Textures(self.arena)
 
     def _version_of(self, compiler: CompilerProcess | None) -> str:
-        """Load no NVRTC: nvcc has compiled the program."""
+        """Return an empty text: nvcc has compiled the program, so NVRTC is not loaded."""
         return ""
 
     @cached_property

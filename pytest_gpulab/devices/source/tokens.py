@@ -85,11 +85,13 @@ def in_ascii(text: str) -> str:
     """Return a text with escapes in place of the letters in names that NVRTC does not read, but nvcc does."""
     if text.isascii():
         return text
-    pieces = [piece for token in tokens(text) for piece in (token.within or (token,)) if piece.kind == "word"]
-    for piece in reversed(pieces):
-        name = "".join(sign if sign.isascii() else f"\\U{ord(sign):08x}" for sign in piece.text)
-        text = text[: piece.start] + name + text[piece.end :]
-    return text
+    parts, end = [], 0
+    for piece in (piece for token in tokens(text) for piece in (token.within or (token,))):
+        if piece.kind == "word" and not piece.text.isascii():
+            name = "".join(sign if sign.isascii() else f"\\U{ord(sign):08x}" for sign in piece.text)
+            parts += [text[end : piece.start], name]
+            end = piece.end
+    return "".join((*parts, text[end:]))
 
 
 def _directive(sign: Token, held: list[Token]) -> Token:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, Location
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset
+from pytest_gpulab.devices.simulated.groups.lanes import MAX_WARPS, WARP, Lanes, Subset
 from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker, may_change
 from pytest_gpulab.devices.simulated.memory.spaces import Arena, Range
 from pytest_gpulab.devices.simulated.translation.program import Program
@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # imported by the launches that use them
     from .wave import Wave
 
 OTHER_CHECK_S = 0.25  # between checks of a limit of work
-MAX_WARPS = 32  # per block
 MAX_TURNS_KEPT = 64  # of a wave: mostly the same lanes meet at each barrier
 MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
 
