@@ -51,6 +51,8 @@ class ClassRun:
         try:
             self._roster = _roster(course.roster)
             self.collection = _collection(self.source, catalogue, Path(self._scratch.name))
+            if self._roster is not None:
+                self._roster.note_folders(self.collection.students)
             gradebook.adjustments = self._adjustments(course.adjust, catalogue)
         except BaseException:
             self._scratch.cleanup()

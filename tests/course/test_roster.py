@@ -127,6 +127,21 @@ def test_clones_of_gh_classroom_are_understood(tmp_path: Path) -> None:
     assert known.student("hw-ada-l-12") is None
 
 
+def test_an_unknown_student_with_a_number_is_not_taken_for_the_one_without(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name,github_username\n17,Ada Lovelace,ada-l\n18,Bob Dylan,bob\n")
+    known.note_folders(["hw-ada-l", "hw-ada-l-1", "hw-bob-1"])
+    assert known.student("hw-ada-l") == ADA and known.student("hw-bob-1") == BOB
+    assert known.student("hw-ada-l-1") is None and known.strangers(["hw-ada-l-1"]) == ("hw-ada-l-1",)
+    known.note_folders(["hw-ada-l-1", "hw-bob"])
+    assert known.student("hw-ada-l-1") == ADA, "a repository that was made again, without the first one"
+
+
+def test_the_assignment_is_what_clones_share(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name,github_username\n17,Ada Lovelace,ada-l\n18,Bob Dylan,bob\n")
+    known.note_folders(["hw-1-ada-l", "hw-1-jo-bob"])
+    assert known.student("hw-1-ada-l") == ADA and known.student("hw-1-jo-bob") is None
+
+
 def test_brightspaces_folders_are_understood(tmp_path: Path) -> None:
     known = roster(tmp_path, "id,name\n17,Ada Lovelace\n18,Bob Dylan\n")
     assert known.student("4711-332211 - Ada Lovelace - Mar 1, 2026 1105 AM") == ADA

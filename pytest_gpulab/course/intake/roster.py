@@ -7,7 +7,7 @@ between the cells.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +74,7 @@ class Roster:
 
     A folder is matched by the column `folder`, else by the id, else by another column that may hold ids, else by a name
     that only one student has. Case is ignored. Folder names of Moodle, Canvas, Brightspace and `gh classroom` are
-    understood.
+    understood. The latter are ambiguous, since usernames have hyphens and may end in `-1`: see `note_folders`.
 
     Attributes:
         students: all of them, in the order of the file.
@@ -82,6 +82,8 @@ class Roster:
 
     def __init__(self, rows: Iterable[_Row]) -> None:
         found = tuple(rows)
+        self._prefixes: Counter[str] = Counter()  # of the class's clones; see `note_folders`
+        self._settled: frozenset[Student] = frozenset()
         self.students = tuple(row.student for row in found)
         self._owners = _only_owners((name, row.student) for row in found for name in _orders(row.student.name))
         self._owners |= _only_owners((alias, row.student) for row in found for alias in row.aliases)
@@ -105,10 +107,38 @@ class Roster:
             raise RosterError("\n".join(f"{path}: {mistake}" for mistake in shown))
         return cls(rows)
 
+    def note_folders(self, folders: Iterable[str]) -> None:
+        """Read clones of `gh classroom` by the names of all folders: without them, `hw-1-bob` could be of `1-bob`.
+
+        The assignment is a beginning that several folders share. A repository `hw-ada-1` is the second one of `ada` if
+        `ada-1` is not on the roster, and `ada` has no other folder.
+        """
+        clones = [folder for folder in folders if self._named(_names(folder)) is None]
+        self._prefixes = Counter(prefix for folder in clones for prefix in _prefixes(folder))
+        others = (folder for folder in folders if folder not in clones or not self._is_made_again(folder))
+        self._settled = frozenset(student for folder in others if (student := self.student(folder)) is not None)
+
     def student(self, folder: str) -> Student | None:
         """Return the student of a folder; None if it matches no one on the roster."""
-        keys = map(key_of, _names(folder))
+        named = self._named(_names(folder)) or self._named(self._usernames(folder))
+        return None if named in self._settled and self._is_made_again(folder) else named
+
+    def _named(self, texts: Iterable[str]) -> Student | None:
+        keys = map(key_of, texts)
         return next((self._owners[key] for key in keys if key in self._owners), None)
+
+    def _usernames(self, folder: str) -> Iterator[str]:
+        """Yield what may be the username in the name of a clone, assignment-username, the longest first."""
+        prefixes = _prefixes(folder)
+        shared = [prefix for prefix in prefixes if self._prefixes[prefix] > 1]
+        for prefix in shared or prefixes:
+            username = folder[len(prefix) :]
+            yield from (username, _MADE_AGAIN.sub("", username))
+
+    def _is_made_again(self, folder: str) -> bool:
+        """Return True for a clone that matches a student only without the number at its end."""
+        name = next((name for name in self._usernames(folder) if key_of(name) in self._owners), "")
+        return self._named(_names(folder)) is None and bool(name) and not folder.endswith(name)
 
     def absent(self, folders: Iterable[str]) -> tuple[Student, ...]:
         """Return the students without any of these folders."""
@@ -164,9 +194,11 @@ def _names(folder: str) -> Iterator[str]:
         yield canvas["id"]
     if brightspace := _OF_BRIGHTSPACE.fullmatch(folder):
         yield from (brightspace["id"], brightspace["name"])
-    for hyphen in re.finditer("-", folder):  # `gh classroom` clones to assignment-username; the longest username first
-        yield folder[hyphen.end() :]
-        yield _MADE_AGAIN.sub("", folder[hyphen.end() :])
+
+
+def _prefixes(folder: str) -> list[str]:
+    """Return the beginnings of a folder's name that may be an assignment, the shortest first."""
+    return [folder[: hyphen.end()] for hyphen in re.finditer("-", folder)]
 
 
 def _rows(text: str) -> tuple[list[_Row], list[str]]:
