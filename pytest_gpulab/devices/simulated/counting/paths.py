@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape
 from pytest_gpulab.devices.simulated.translation.program import Program
 
 MAX_PATHS = 4096  # warps; of each wave after them, the paths of one block are kept, which represents the wave
@@ -45,11 +45,8 @@ class Paths:
         paths = self._of(lanes.wave)
         if lanes.full:
             paths[block] += 1
-        elif lanes.flat:
-            cells = np.unique(lanes.threads // WARP * lanes.wave.columns + lanes.columns)
-            paths[block].reshape(-1)[cells] += 1
         else:
-            paths[block][np.ix_(np.unique(lanes.threads // WARP), lanes.columns)] += 1
+            paths[block].reshape(-1)[lanes.warp_cells] += 1
 
     def _of(self, wave: Shape) -> Rows:
         if id(wave) not in self._of_waves:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies, AsyncCopy
 from pytest_gpulab.devices.simulated.memory.spaces import Banked
 from pytest_gpulab.devices.simulated.translation.sites import Site
@@ -30,8 +30,22 @@ class DisturbedWave(Wave):
         super().__init__(launch, block_ids, is_counted)
         assert launch.options.disturbed is not None
         self._read = launch.options.disturbed
-        self._writers = Banked("shared", launch.shared_bytes, self.shape.columns, 0)
-        self._sources = Banked("shared", launch.shared_bytes, self.shape.columns, 0)  # 1 + the write, by word
+
+    @cached_property
+    def _writers(self) -> Banked:
+        """The thread that wrote each byte, see `_threads`; 0 for none."""
+        return Banked("shared", self.launch.shared_bytes, self.shape.columns, 0)
+
+    @cached_property
+    def _sources(self) -> Banked:
+        """1 + the number of the write to each word; 0 for none."""
+        return Banked("shared", self.launch.shared_bytes, self.shape.columns, 0)
+
+    @property
+    def _needs_source(self) -> bool:
+        """True until the chosen read of shared memory."""
+        read = self._read
+        return read.space == "shared" and read.nth >= read.seen and not read.is_write
 
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read global memory; reads of `__constant__` variables are counted."""
@@ -62,13 +76,14 @@ class DisturbedWave(Wave):
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write to shared memory; the values of the chosen write are changed."""
-        numbers = self._read.written + _numbers(lanes)
+        before = self._read.written
         self._read.written += lanes.warp_count
-        self._number = self._read.nth - self._read.written + lanes.warp_count
+        self._number = self._read.nth - before
         if self._read.is_write and 0 <= self._number < lanes.warp_count:
             values = self._changed(lanes, values)
         super().store_shared(lanes, site, address, values)
-        self._note_source(lanes, site, address, 1 + numbers)
+        if self._needs_source:
+            self._note_source(lanes, site, address, 1 + before + lanes.warp_numbers)
 
     def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory at the end of a copy."""
@@ -90,9 +105,11 @@ class DisturbedWave(Wave):
             self._note_writers(lanes, site, address, _threads(lanes))
 
     def _note_writers(self, lanes: Lanes, site: Site, address: Value, threads: npt.NDArray[np.uint32]) -> None:
-        threads = threads.view(f"u{min(site.nbytes, WORD)}")[:, :1]
-        self._store_banked(self._writers, lanes.column, lanes, address, [threads] * (-(-site.nbytes // WORD)))
-        self._note_source(lanes, site, address, np.zeros((1, 1)))
+        if self._read.space == "shared" and self._read.nth < 0:
+            threads = threads.view(f"u{min(site.nbytes, WORD)}")[:, :1]
+            self._store_banked(self._writers, lanes.column, lanes, address, [threads] * (-(-site.nbytes // WORD)))
+        if self._needs_source:
+            self._note_source(lanes, site, address, np.zeros((1, 1)))
 
     def _note_source(self, lanes: Lanes, site: Site, address: Value, numbers: npt.NDArray[Any]) -> None:
         words = [numbers.astype(np.uint32)] * (-(-site.nbytes // WORD))
@@ -146,15 +163,7 @@ def _threads(lanes: Lanes) -> npt.NDArray[np.uint32]:
 
 def _of_warp(lanes: Lanes, number: int) -> npt.NDArray[np.bool_]:
     """Return a mask of the lanes of one warp, by its number in the group."""
-    return np.asarray(_numbers(lanes) == number)
-
-
-def _numbers(lanes: Lanes) -> npt.NDArray[np.intp]:
-    """Return the number of each lane's warp in the group."""
-    thread, column, _ = lanes.each
-    warp = column * lanes.wave.warps + thread // WARP
-    numbers: npt.NDArray[np.intp] = np.unique(warp, return_inverse=True)[1].reshape(lanes.shape)
-    return numbers
+    return np.asarray(lanes.warp_numbers == number)
 
 
 def _flipped(value: Value, chosen: npt.NDArray[np.bool_], flipped: int) -> Any:

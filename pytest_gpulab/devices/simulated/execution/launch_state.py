@@ -218,7 +218,7 @@ class LaunchState:
     heap: Heap | None = None
     absent: np.uint32 = ABSENT_VALUE
     absences: dict[Any, Hazard] = field(default_factory=dict)
-    bounds: dict[int, Range] = field(default_factory=dict)
+    bounds: dict[int, Range] = field(init=False)
     checker: LaunchHazardChecker | None = field(init=False)
     tally: Tally = field(init=False)
     longest: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
@@ -227,6 +227,7 @@ class LaunchState:
 
     def __post_init__(self) -> None:
         self.tally, self.checker = Tally(self.program), None
+        self.bounds = self.program.bounds.setdefault(self.shared_bytes, {})
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
             self.checker = LaunchHazardChecker(self.program, self.hazards, self._locate, changing, prod(self.grid))

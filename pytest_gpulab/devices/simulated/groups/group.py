@@ -9,12 +9,13 @@ Other groups that meet become the `Union` of their lanes and values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .lanes import Lanes, Subset, Value
+from .lanes import IndexArray, Lanes, Subset, Value
 
 Registers = list[Any]
 
@@ -164,12 +165,12 @@ class Union:
         first = parts[0]
         rectangular = not any(part.flat for part in parts)
         self.axis: int | None = None
-        if rectangular and all(np.array_equal(part.columns, first.columns) for part in parts):
+        if rectangular and all(_same(part.columns, first.columns) for part in parts):
             self.axis = 0
             threads = np.sort(np.concatenate([part.threads for part in parts]))
             self.lanes = whole or Lanes(first.wave, threads, first.columns, False)
             self.indices = [np.searchsorted(self.lanes.threads, part.threads) for part in parts]
-        elif rectangular and all(np.array_equal(part.threads, first.threads) for part in parts):
+        elif rectangular and all(_same(part.threads, first.threads) for part in parts):
             self.axis = 1
             columns = np.sort(np.concatenate([part.columns for part in parts]))
             self.lanes = whole or Lanes(first.wave, first.threads, columns, False)
@@ -213,9 +214,15 @@ class Union:
         return out.reshape(self.lanes.shape)
 
 
+def _same(one: IndexArray, other: IndexArray) -> bool:
+    return one is other or np.array_equal(one, other)
+
+
 def unwritten(codes: Iterable[str], fill: int) -> Registers:
     """Return the initial values of registers: each filled with one byte."""
-    return [
-        np.bool_(fill & 1) if code == "?" else np.frombuffer(bytes([fill]) * int(code[1]), np.dtype(code))[0]
-        for code in codes
-    ]
+    return [_filled(code, fill) for code in codes]
+
+
+@cache
+def _filled(code: str, fill: int) -> Value:
+    return np.bool_(fill & 1) if code == "?" else np.frombuffer(bytes([fill]) * int(code[1]), np.dtype(code))[0]

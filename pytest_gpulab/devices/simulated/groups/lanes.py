@@ -180,6 +180,25 @@ class Lanes:
         ordered = here.nonzero()[0]
         return index[ordered], _changes(ordered >> WARP_BITS)
 
+    @cached_property
+    def warp_numbers(self) -> IndexArray:
+        """The number of each lane's warp among those in the set, block by block; has the shape of the lanes."""
+        order, starts = self.by_block if self.flat else (slice(None), self.warp_starts)
+        begins, numbers = np.zeros((2, len(self.threads)), np.intp)
+        begins[starts[1:]] = 1
+        numbers[order] = begins.cumsum()
+        return numbers.reshape(-1, 1) + (0 if self.flat else np.arange(len(self.columns)) * len(starts))
+
+    @cached_property
+    def warp_cells(self) -> IndexArray:
+        """The flat index of each warp that has a lane in the set, in the wave's (warps, columns) grid."""
+        if self.flat:
+            here = np.zeros(self.wave.warps * self.wave.columns, np.bool_)
+            here[(self.threads >> WARP_BITS) * self.wave.columns + self.columns] = True
+            return here.nonzero()[0]
+        warps = self.threads[self.warp_starts] >> WARP_BITS
+        return (warps.reshape(-1, 1) * self.wave.columns + self.columns).reshape(-1)
+
     def in_block(self, column: int) -> int:
         """Return the number of lanes in one block."""
         count = int(np.count_nonzero(self.columns == column))
@@ -188,11 +207,7 @@ class Lanes:
     @cached_property
     def warp_count(self) -> int:
         """The number of warps that have a lane in the set."""
-        if self.flat:
-            here = np.zeros(self.wave.warps * self.wave.columns, np.bool_)
-            here[(self.threads >> WARP_BITS) * self.wave.columns + self.columns] = True
-            return int(np.count_nonzero(here))
-        return len(self.warp_starts) * len(self.columns)
+        return len(self.warp_cells) if self.flat else len(self.warp_starts) * len(self.columns)
 
     def shared_keys(self, address: Value) -> npt.NDArray[np.int64]:
         """Return a key per lane that identifies a shared memory address of its block; has the shape of the lanes."""
@@ -247,12 +262,11 @@ def _reduced(where: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return a mask with one column if all its columns are equal, or one row if all its rows are."""
     if 1 in where.shape:
         return where
-    first = where[:, :1]
-    if np.array_equal(first[:, 0], where[:, -1]) and (where == first).all():
-        return first
-    first = where[:1]
-    if np.array_equal(first[0], where[-1]) and (where == first).all():
-        return first
+    # bytes are compared first: most masks differ there, and it takes a fraction of a NumPy call
+    if where[:, 0].tobytes() == where[:, -1].tobytes() and (where == where[:, :1]).all():
+        return where[:, :1]
+    if where[0].tobytes() == where[-1].tobytes() and (where == where[:1]).all():
+        return where[:1]
     return where
 
 

@@ -179,9 +179,10 @@ class Arena:
         if allocation is not None:
             offset = np.subtract(address, np.uint64(allocation.base), dtype=U64)
             only = first - allocation.base if address.ndim == 0 else None  # Python's int is faster than NumPy scalars
-            if (int(offset.max()) if only is None else only) <= allocation.nbytes - site.nbytes:
-                low_bits = site.nbytes - 1
-                if low_bits and (int(np.bitwise_or.reduce(offset, axis=None)) if only is None else only) & low_bits:
+            every_bit, end = _every_bit(offset) if only is None else only, allocation.nbytes - site.nbytes
+            # no offset is above its bits together with those of all others
+            if every_bit <= end or (only is None and int(np.maximum.reduce(offset, axis=None)) <= end):
+                if every_bit & (site.nbytes - 1):
                     misaligned(lanes, site, _space(site), offset)
                 allocation.check(lanes, site, offset)
                 yield None, allocation, offset
@@ -257,6 +258,10 @@ class Arena:
                 _scatter(view, index + k if k else index, value)
 
 
+def _every_bit(values: Value) -> int:
+    return int(np.bitwise_or.reduce(values, axis=None) if values.ndim else values)
+
+
 def _space(site: Site) -> str:
     return "constant" if site.space == "const" else "global"
 
@@ -291,10 +296,12 @@ class Banked:
         if self._checked[0] is address and self._checked[1:] == (site.nbytes, bounds):
             return
         low, high = bounds or (0, self.nbytes)
-        beyond = int(np.maximum.reduce(address, axis=None)) > high - site.nbytes
+        every_bit, end = _every_bit(address), high - site.nbytes
+        # no address is above its bits together with those of all others
+        beyond = every_bit > end and int(np.maximum.reduce(address, axis=None)) > end
         if beyond or (low and int(np.minimum.reduce(address, axis=None)) < low):
             self._out_of_bounds(lanes, site, address, low, high)
-        if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
+        if every_bit & (site.nbytes - 1):
             misaligned(lanes, site, self.space, address)
         self._checked = (address, site.nbytes, bounds)
 

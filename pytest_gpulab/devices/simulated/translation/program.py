@@ -44,6 +44,7 @@ class Program:
         allocates: True if it calls `malloc` or `free`.
         stack: first byte and size of the frames of recursive functions in local memory, if there are any.
         clean: cache of the race check: access patterns without races, with their sizes in bytes.
+        bounds: cache of `locating.shared_bounds`, by the bytes of shared memory per block.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Program:
     allocates: bool = False
     stack: tuple[int, int] | None = None
     clean: dict[object, int] = field(default_factory=dict)
+    bounds: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     @cached_property
     def is_orderly(self) -> bool:

@@ -5,6 +5,7 @@ Only lanes of the executing group take part. The scheduler reconverges the lanes
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,18 +56,29 @@ def _source(mode: str, lane: Value, b: Value, c: Value) -> tuple[Value, Value]:
     return np.where(inside, source, lane), inside
 
 
+@lru_cache
+def _sources(mode: str, b: int, c: int) -> tuple[Value, Value]:
+    """Return `_source` for each lane of a warp, with the same arguments in all of them."""
+    return _source(mode, np.arange(WARP, dtype=np.uint32), np.uint32(b), np.uint32(c))
+
+
 def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Value, c: Value) -> tuple[Value, Value]:
     """Return the value of another lane of the warp, and the predicate *in range*.
 
     A source lane outside of the group has the launch's value for `absent` lanes.
     """
-    source, inside = _source(mode, lanes.laneid, b, c)
+    if b.ndim == c.ndim == 0:
+        source, inside = (of_lane[lanes.laneid] for of_lane in _sources(mode, int(b) & 31, int(c) & 0x1F1F))
+    else:
+        source, inside = _source(mode, lanes.laneid, b, c)
     if wave.checker is not None:
         wave.checker.shuffle(lanes, site, source, value)
     if (value.ndim == 0 or (value.shape[0] == 1 and not lanes.flat)) and lanes.whole_warps:
         return value, inside
     thread = (lanes.warpid.astype(np.intp) * WARP) + source  # (threads, 1 or blocks)
     if not lanes.flat and thread.shape[1] == 1:
+        if lanes.whole_warps:
+            return value.take(thread[:, 0] - lanes.threads[0], axis=0), inside
         row = _rows(lanes)[thread[:, 0]]
         if value.ndim == 0 or value.shape[0] == 1:
             value = np.broadcast_to(value, (lanes.shape[0], value.shape[1] if value.ndim else 1))
