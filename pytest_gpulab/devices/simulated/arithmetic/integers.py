@@ -12,6 +12,7 @@ import numpy as np
 
 Value = Any
 U4, U8, I8, F8 = map(np.dtype, (np.uint32, np.uint64, np.int64, np.float64))
+_WIDER = {np.dtype(f"{kind}{size}"): np.dtype(f"{kind}{2 * size}") for kind in "iu" for size in (1, 2, 4)}
 
 
 def select(condition: Value, a: Value, b: Value) -> Value:
@@ -23,7 +24,7 @@ def select(condition: Value, a: Value, b: Value) -> Value:
 
 def widen(value: Value) -> Value:
     """Return an integer extended by its sign to twice the width."""
-    return value.astype(f"{value.dtype.kind}{2 * value.dtype.itemsize}")
+    return value.astype(_WIDER[value.dtype])
 
 
 def mul_wide(a: Value, b: Value) -> Value:

@@ -190,9 +190,7 @@ class Union:
     def join(self, values: Sequence[Value]) -> Value:
         """Return the value of the union from the values of its parts."""
         first = values[0]
-        if all(value is first for value in values) and first.ndim == 0:
-            return first
-        if all(value.ndim == 0 for value in values) and all(value == first for value in values):
+        if first.ndim == 0 and all(value is first or (value.ndim == 0 and value == first) for value in values):
             return first
         if self.axis == 0:
             width = max(value.shape[1] if value.ndim else 1 for value in values)

@@ -19,6 +19,7 @@ from pytest_gpulab.devices.protocol import Lane
 
 Value = Any  # np.generic or a two-dimensional np.ndarray
 IndexArray = npt.NDArray[np.intp]
+Indices = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
 WARP, WARP_BITS = 32, 5
 MAX_WARPS = 32  # per block
 
@@ -39,6 +40,16 @@ class Shape:
         self.warps = -(-self.threads // WARP)
         self.turns: dict[Any, list[tuple[int, Subset]]] = {}
 
+    @cached_property
+    def thread_indices(self) -> Indices:
+        """The thread index in x, y and z of each thread of a block."""
+        return _unflattened(np.arange(self.threads), self.block)
+
+    @cached_property
+    def block_indices(self) -> Indices:
+        """The block index in x, y and z of each column of the wave."""
+        return _unflattened(self.block_ids, self.grid)
+
     def all_lanes(self) -> Lanes:
         """Return every lane of the wave."""
         return Lanes(self, np.arange(self.threads), np.arange(self.columns), False)
@@ -56,45 +67,46 @@ class Lanes:
     def _of_threads(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values.astype(np.uint32).reshape(-1, 1)
 
-    def _of_blocks(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return values.astype(np.uint32).reshape((-1, 1) if self.flat else (1, -1))
+    def _of_blocks(self, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """Return the entries of the blocks in a table with one per column of the wave."""
+        return table[self.columns].reshape((-1, 1) if self.flat else (1, -1))
 
     # the special registers of PTX, by their names there; uint32
 
     @cached_property
     def tid_x(self) -> Value:
         """Thread index in x."""
-        return self._of_threads(self.threads % self.wave.block[0])
+        return self.wave.thread_indices[0][self.threads].reshape(-1, 1)
 
     @cached_property
     def tid_y(self) -> Value:
         """Thread index in y."""
-        return self._of_threads(self.threads // self.wave.block[0] % self.wave.block[1])
+        return self.wave.thread_indices[1][self.threads].reshape(-1, 1)
 
     @cached_property
     def tid_z(self) -> Value:
         """Thread index in z."""
-        return self._of_threads(self.threads // (self.wave.block[0] * self.wave.block[1]))
+        return self.wave.thread_indices[2][self.threads].reshape(-1, 1)
 
     @cached_property
     def ctaid_x(self) -> Value:
         """Block index in x."""
-        return self._of_blocks(self.wave.block_ids[self.columns] % self.wave.grid[0])
+        return self._of_blocks(self.wave.block_indices[0])
 
     @cached_property
     def ctaid_y(self) -> Value:
         """Block index in y."""
-        return self._of_blocks(self.wave.block_ids[self.columns] // self.wave.grid[0] % self.wave.grid[1])
+        return self._of_blocks(self.wave.block_indices[1])
 
     @cached_property
     def ctaid_z(self) -> Value:
         """Block index in z."""
-        return self._of_blocks(self.wave.block_ids[self.columns] // (self.wave.grid[0] * self.wave.grid[1]))
+        return self._of_blocks(self.wave.block_indices[2])
 
     @cached_property
     def block(self) -> Value:
         """Linear index of the block in the grid."""
-        return self._of_blocks(self.wave.block_ids[self.columns])
+        return self._of_blocks(self.wave.block_ids.astype(np.uint32))
 
     @cached_property
     def laneid(self) -> Value:
@@ -291,6 +303,12 @@ class Subset:
     ) -> None:
         self.shape, self.lanes, self.rows, self.columns, self.flat = shape, lanes, rows, columns, flat
 
+    @cached_property
+    def _places(self) -> tuple[IndexArray, IndexArray]:
+        """The row and the column of each lane in the set, if the lanes are flat."""
+        assert self.flat is not None
+        return np.divmod(self.flat, self.shape[1]) if self.shape[1] > 1 else (self.flat, np.zeros_like(self.flat))
+
     def take(self, value: Value) -> Value:
         """Return the part of a value that belongs to the subset."""
         if value.ndim == 0:
@@ -299,8 +317,8 @@ class Subset:
             if value.shape == self.shape:
                 return value.ravel().take(self.flat).reshape(-1, 1)
             if value.shape[1] == 1:
-                return value[self.flat // self.shape[1]] if value.shape[0] > 1 else value
-            return value.ravel().take(self.flat % self.shape[1]).reshape(-1, 1)
+                return value[self._places[0]] if value.shape[0] > 1 else value
+            return value.ravel().take(self._places[1]).reshape(-1, 1)
         if self.rows is not None and value.shape[0] > 1:
             value = value.take(self.rows, axis=0)
         if self.columns is not None and value.shape[1] > 1:
@@ -353,7 +371,12 @@ def lane_of(wave: Shape, block: int, thread: int) -> Lane:
     return Lane(_unflatten(block, wave.grid), _unflatten(thread, wave.block))
 
 
-def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+def _unflattened(linear: IndexArray, extents: tuple[int, int, int]) -> Indices:
+    x, y, z = _unflatten(linear, extents)
+    return x.astype(np.uint32), y.astype(np.uint32), z.astype(np.uint32)
+
+
+def _unflatten(index: Any, extents: tuple[int, int, int]) -> tuple[Any, Any, Any]:
     return index % extents[0], index // extents[0] % extents[1], index // (extents[0] * extents[1])
 
 
