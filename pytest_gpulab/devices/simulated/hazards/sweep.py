@@ -46,9 +46,13 @@ class _WarpHistory:
 
     This suffices if only warp syncs order threads. Then a thread races with all threads of other warps or with none, so
     one access of another warp represents all others.
+
+    Attributes:
+        held: mask of the words with an access.
     """
 
     def __init__(self, words: int) -> None:
+        self.held = np.zeros(words, np.bool_)
         self.at = np.full((words, WARP), -1, np.int32)  # position per lane of the warp
         self.warp = np.full(words, -1, np.intp)
         self.other_at = np.full(words, -1, np.int32)
@@ -56,6 +60,7 @@ class _WarpHistory:
 
     def add(self, piece: AccessPiece, words: IndexArray) -> None:
         """Record an access."""
+        self.held[words] = True
         warps = piece.thread // WARP
         for warp in np.unique(warps):
             mine = warps == warp
@@ -69,6 +74,7 @@ class _WarpHistory:
 
     def remove(self, words: IndexArray) -> None:
         """Remove all accesses to these words."""
+        self.held[words] = False
         self.at[words] = -1
         self.warp[words] = self.other_at[words] = -1
 
@@ -76,7 +82,7 @@ class _WarpHistory:
         """Yield some warps per word (-1: none) and the positions of their accesses: (words, n), (words, n, 32)."""
         yield self.warp[words, None], self.at[words, None]
 
-    def others(self, words: IndexArray) -> tuple[Positions, IndexArray]:
+    def others(self, words: IndexArray) -> tuple[Positions, IndexArray] | None:
         """Return the position (-1: none) and the thread of another warp's access to each word."""
         return self.other_at[words], self.other_thread[words]
 
@@ -85,11 +91,13 @@ class _ThreadHistory(_WarpHistory):
     """The last access of one kind to each word by every thread, for code that orders threads of several warps."""
 
     def __init__(self, words: int) -> None:
+        self.held = np.zeros(words, np.bool_)
         self._indices: dict[int, int] = {}  # index of each warp in the table
         self._at = np.full((words, 1, WARP), -1, np.int32)
 
     def add(self, piece: AccessPiece, words: IndexArray) -> None:
         """Record an access."""
+        self.held[words] = True
         warps = piece.thread // WARP
         for warp in np.unique(warps).tolist():
             mine = warps == warp
@@ -100,6 +108,7 @@ class _ThreadHistory(_WarpHistory):
 
     def remove(self, words: IndexArray) -> None:
         """Remove all accesses to these words."""
+        self.held[words] = False
         self._at[words] = -1
 
     def warps(self, words: IndexArray) -> Iterator[tuple[IndexArray, npt.NDArray[np.int32]]]:
@@ -110,9 +119,8 @@ class _ThreadHistory(_WarpHistory):
             these = warps[start : start + some]
             yield np.broadcast_to(these, (len(words), len(these))), self._at[words, start : start + len(these)]
 
-    def others(self, words: IndexArray) -> tuple[Positions, IndexArray]:
-        """Return no accesses: `warps` yields all."""
-        return np.full(len(words), -1, np.int32), np.zeros(len(words), np.intp)
+    def others(self, words: IndexArray) -> None:
+        """Return None: `warps` yields all accesses."""
 
 
 class _Write:
@@ -230,9 +238,13 @@ class Sweep:
         self, history: _WarpHistory, kind: str, piece: AccessPiece, words: IndexArray, columns: IndexArray
     ) -> Iterator[RacingLanes]:
         """Compare with the recorded accesses except the last write, which `_against_write` has compared."""
+        if not history.held[words].any():
+            return
         for warps, at in history.warps(words):
             yield from self._against_warps(warps, at, kind, piece, words, columns)
-        at, thread = history.others(words)
+        if (others := history.others(words)) is None:
+            return
+        at, thread = others
         at = np.where((at == self.write.at[words]) & (thread == self.write.thread[words]), np.int32(-1), at)
         bad = self._unordered(columns, piece, at, thread)
         if bad.any():
