@@ -349,3 +349,40 @@ def test_other_bulk_copies_are_named(run: Run, instruction: str, feature: str) -
     with pytest.raises(CannotSimulate, match=feature) as caught:
         run(source, np.zeros(64, np.uint32), np.zeros(32, np.uint32))
     assert caught.value.where == marked(source)
+
+
+CLUSTER = """
+#include <cooperative_groups.h>
+__global__ void f(int *out)
+{{
+    __shared__ int tile[64];
+    const int t = threadIdx.x;
+    auto cluster = cooperative_groups::this_cluster();
+    {body} // HERE
+    out[t] = tile[63 - t]; // READ
+}}
+"""
+RELAXED = 'asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");'
+
+
+@pytest.mark.parametrize(
+    ("body", "is_ordered"),
+    [
+        ("tile[t] = t; cluster.sync();", True),
+        ("tile[t] = t; cluster.barrier_wait(cluster.barrier_arrive());", True),
+        ("tile[t] = t; if (t < 9) cluster.barrier_arrive(); else cluster.barrier_arrive(); cluster.barrier_wait();", True),
+        (f"tile[t] = t; {RELAXED}", False),
+        ("auto token = cluster.barrier_arrive(); tile[t] = t; cluster.barrier_wait(std::move(token));", False),
+    ],
+)  # fmt: skip
+def test_a_cluster_orders_what_comes_before_the_arrival_unless_it_is_relaxed(
+    run: Run, body: str, is_ordered: bool
+) -> None:
+    source = CLUSTER.format(body=body)
+    out = np.zeros(64, np.int32)
+    hazards = run(source, out, block=(64,), options=checked()).hazards
+    assert [hazard.kind for hazard in hazards] == ([] if is_ordered else ["race"])
+    if is_ordered:
+        assert out.tolist() == list(range(63, -1, -1))
+    else:
+        assert hazards[0].where == marked(source, "READ") and hazards[0].other.where == marked(source)

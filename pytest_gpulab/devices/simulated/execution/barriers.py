@@ -90,7 +90,9 @@ class Barriers:
         entry = _Waiting(group, block, step, which, count, predicate)
         if group.lanes.full and entry.threads in (None, self.wave.shape.warps * WARP):
             self._reduce([entry], group)
-            if self.wave.checker is not None:
+            if self.wave.checker is not None and "cluster" in step.barrier.op:
+                self.wave.checker.cluster_wait(group.lanes)
+            elif self.wave.checker is not None:
                 self.wave.checker.barrier(None)
             return group
         self.waiting.append(entry)
@@ -233,8 +235,9 @@ class Barriers:
 
     def _record_order(self, checker: HazardChecker, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
         """Report to the race check the threads that a barrier has ordered."""
-        number, threads = entries[0].number, entries[0].threads
-        if threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early):
+        number, threads, barrier = entries[0].number, entries[0].threads, entries[0].step.barrier
+        is_cluster = barrier is not None and "cluster" in barrier.op
+        if not is_cluster and (threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early)):
             checker.barrier(going[0])
             return
         leaving = []
@@ -242,7 +245,9 @@ class Barriers:
             mine = _of(going, entry.group.lanes)
             if mine.any():
                 leaving.append(entry.group.lanes if mine.all() else entry.group.lanes.subset(mine).lanes)
-        if leaving:
+        if leaving and is_cluster:
+            checker.cluster_wait(Union(leaving).lanes)
+        elif leaving:
             checker.named_barrier(Union(leaving).lanes, number, leaving=True)
 
     def _report(self, entry: _Waiting, column: int, entries: list[_Waiting], count: int) -> None:

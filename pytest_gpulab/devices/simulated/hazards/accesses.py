@@ -90,6 +90,7 @@ class MbarrierEvent(NamedTuple):
 
 
 Event = MemoryAccess | WarpSync | NamedBarrierEvent | MbarrierEvent
+CLUSTER_BARRIER = np.uint32(0xFFFFFFF8)  # the address in events of the barrier of a cluster, which has none
 PHASES = 8  # phase numbers per mbarrier, modulo: threads wait for one of the last two phases
 _ADDRESS_BITS = 32
 

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import POINTER_BYTES, Site
 
-from .accesses import Mask, MbarrierEvent, MemoryAccess, NamedBarrierEvent, WarpSync
+from .accesses import CLUSTER_BARRIER, Mask, MbarrierEvent, MemoryAccess, NamedBarrierEvent, WarpSync, in_phase
 from .initcheck import Initcheck
 from .reporting import Locate, Reporter
 
@@ -304,6 +304,17 @@ class HazardChecker:
         self.races.phase(MbarrierEvent(lanes, address, what, time))
         if self.launch.fences is not None:
             self.launch.fences.add(time, what, lanes, address)
+
+    def cluster_arrival(self, lanes: Lanes) -> None:
+        """Record that lanes arrive at the barrier of their cluster, which is their block."""
+        self.phase(lanes, CLUSTER_BARRIER, "arrive")
+
+    def cluster_wait(self, lanes: Lanes) -> None:
+        """Record that all threads of some blocks have waited for the arrivals of their cluster."""
+        one_each = Lanes(self.shape, np.zeros(1, np.intp), np.unique(lanes.columns), False)
+        phase = in_phase(CLUSTER_BARRIER, np.uint32(0))
+        self.phase(one_each, phase, "complete")
+        self.phase(lanes, phase, "wait")
 
     def end(self) -> None:
         """End the wave."""

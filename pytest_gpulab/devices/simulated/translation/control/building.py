@@ -236,7 +236,7 @@ class Splitter:
         elif op in ("ret", "exit"):
             self._finish("exit", instruction, ())
         elif instruction.op[:3] == ("barrier", "cluster", "arrive"):
-            pass  # the block is a cluster of its own: `barrier.cluster.wait` waits for its threads
+            self._current().body.append(instruction)  # `barrier.cluster.wait` waits for the threads
         elif op in BARRIERS and "warp" not in instruction.op:
             self._current()
             self._finish("barrier", instruction, (len(self.blocks),))

@@ -71,7 +71,11 @@ def _elect(b: BlockWriter, i: Instruction) -> None:
     b.write(target.second, elected, "?")
 
 
-@emits("bar", "barrier", modifiers="warp sync")
-def _warp_barrier(b: BlockWriter, i: Instruction) -> None:
-    """Write `bar.warp.sync`: the scheduler has reconverged the lanes before this block."""
+@emits("bar", "barrier", modifiers="warp sync cluster arrive release relaxed aligned")
+def _barrier(b: BlockWriter, i: Instruction) -> None:
+    """Write `bar.warp.sync`, before which the scheduler reconverges the lanes, or `barrier.cluster.arrive`."""
+    if "cluster" in i.op:
+        if "relaxed" not in i.op:  # a relaxed arrival orders no memory accesses
+            b.lines.append("if w.checker is not None: w.checker.cluster_arrival(L)")
+        return
     b.lines.append(f"if w.checker is not None: w.checker.warp_sync(L, {b.read(i.operands[-1], 'u4')})")
