@@ -52,8 +52,8 @@ HINTS: Mapping[str, str] = {
     "stack-overflow": "Does every call get closer to the case that makes no further call? If so, the recursion is too "
     "deep for a GPU: halve the range in each call, or use a loop.",
     "assert": "An assert() in the kernel was false.",
-    "trap": "The compiler also inserts a __trap() for code that C++ does not allow, such as the use of a null pointer "
-    "or a write to `__constant__` memory: look at that line.",
+    "trap": "The compiler also inserts a __trap() for code that C++ does not allow, such as the use of a null "
+    "pointer or a write to `__constant__` memory.",
     "breakpoint": "Without a debugger, a breakpoint stops the kernel: delete it.",
     "texture": "A fetch needs the handle of a texture of the same kind, not a pointer to an array.",
     "device-fault": "The GPU stopped the kernel without a location: check indices and pointers first.",
@@ -139,8 +139,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "threads should write it?"),
     ("uninitialised", "__global__", "The array holds garbage before the launch: write an element before you read it or "
      "add to it."),
-    ("uninitialised", "__local__", "An array without `__shared__` is private to each thread: no thread sees the writes "
-     "of another one."),
+    ("uninitialised", "__local__", "An array without `__shared__` is private to each thread: it holds garbage until "
+     "this thread writes it, and no thread sees the writes of another one."),
     ("endless-loop", "blocks at once", "A block starts when an earlier one has ended: it must not wait for all others. "
      "Let the last block that arrives do the rest, or leave the rest to the next launch."),
     ("endless-loop", "a change that no thread makes", "Which thread makes this change? It must get there without "

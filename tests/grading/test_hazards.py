@@ -72,6 +72,14 @@ def test_a_race_explains_a_result_that_depends_on_luck(gpu: Device, tmp_path: Pa
     assert found.where == line_of(NO_FIRST_BARRIER, "tile[threadIdx.x + s]")
 
 
+def test_a_barrier_that_threads_miss_explains_the_race_that_follows_from_it(gpu: Device, tmp_path: Path) -> None:
+    missed = changed(TREE, "GPULAB_T(0);\n    __syncthreads();", "GPULAB_T(0);\n    if (threadIdx.x < 32) __syncthreads();")
+    (found,) = graded(tmp_path, gpu, missed)["correct[n=block]"].findings
+    barrier, race, *_ = [line for line in found.evidence if line.startswith("in the same run: ")]
+    assert "not all threads reach this barrier together" in barrier and "RAW" in race
+    assert "no branch or loop around it" in found.hint
+
+
 def test_a_race_that_no_schedule_loses_is_one_all_the_same(gpu: Device, tmp_path: Path) -> None:
     results = graded(tmp_path, gpu, NO_LAST_SYNC, WATCHED)
     assert codes(results) == {"safe[race]": "race"}

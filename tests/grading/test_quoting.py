@@ -10,7 +10,7 @@ import pytest
 from block_sums import TREE, changed, graded, line_of
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.grading.compilation.source_quotes import MAX_LINE, MAX_WARNINGS, PRIVATE_ATOMIC, Quotes
+from pytest_gpulab.grading.compilation.source_quotes import CONSTANT_WRITTEN, MAX_LINE, MAX_WARNINGS, PRIVATE_ATOMIC, Quotes
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Grade, Provenance
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
@@ -123,6 +123,14 @@ def test_an_atomic_function_on_a_threads_own_array_is_named_with_its_line(gpu: D
     assert trapped.what == PRIVATE_ATOMIC and results["safe[memory]"].findings[0].what.endswith(PRIVATE_ATOMIC)
     assert "without `__shared__` is private to each thread" in trapped.hint
     assert warning.what == "Cannot do atomic on local memory."
+
+
+def test_a_trap_for_a_write_to_constant_memory_names_it() -> None:
+    log = "warning: x.cu(2): Warning: Cannot store to pointer that points to constant memory space\n"
+    trapped = failed("", "trap", what="The kernel stopped itself with __trap()")
+    found, *_ = Quotes("x.cu", "a;\nb;\n").added_to(trapped, (log,)).findings
+    assert (found.what, found.where, found.line) == (CONSTANT_WRITTEN, "x.cu:2", "b;")
+    assert "Only host code can change" in found.hint
 
 
 def test_a_trap_of_the_student_stays_one() -> None:

@@ -40,6 +40,31 @@ def pipeline(latest: int = 1, first: str = "__syncthreads();", second: str = "__
     return PIPELINE.replace("LATEST", str(latest)).replace("FIRST", first).replace("SECOND", second)
 
 
+OVERWRITTEN = """
+#include <cuda_pipeline.h>
+__global__ void f(int *in, int *out)
+{
+    __shared__ int tile[64];
+    const int t = threadIdx.x;
+    __pipeline_memcpy_async(&tile[t], &in[t], 4); // HERE
+    __pipeline_commit();
+    FIRST
+    __syncthreads();
+    in[63 - t] = 0; // WRITE
+    __pipeline_wait_prior(0);
+    out[t] = tile[t];
+}
+"""
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_source_that_another_thread_overwrites_before_the_wait_is_a_race(run: Run, is_awaited: bool) -> None:
+    source = OVERWRITTEN.replace("FIRST", "__pipeline_wait_prior(0);" if is_awaited else "")
+    profile = run(source, np.ones(N, np.int32), np.zeros(N, np.int32), block=(N,), options=CHECKED)
+    found = [(hazard.kind, hazard.where, hazard.other.where) for hazard in profile.hazards if hazard.other]
+    assert found == ([] if is_awaited else [("race", marked(source), marked(source, "WRITE"))])
+
+
 def test_double_buffer_adds_up_every_stage(run: Run) -> None:
     numbers, sums = np.arange(5 * N, dtype=np.int32), np.zeros(N, np.int32)
     profile = run(pipeline(), numbers, sums, np.int32(5), block=(N,), options=CHECKED)

@@ -18,13 +18,22 @@ _WARNING = re.compile(
 _INDEXED = re.compile(r"(?<![\w.>])([A-Za-z_]\w*)\s*\[")
 _LOCAL_ARRAY = r"^\s*(?!return\b)[A-Za-z_][\w:<>,\s]*\s{0}\s*\[[^\]]*\]\s*[\[;={{,]"
 _MINOR = ("177", "550")  # an unused variable explains little
-_PRIVATE_ATOMIC = "Cannot do atomic on local memory"
 _TRAPPED = "The kernel stopped itself with __trap()"
 PRIVATE_ATOMIC = "An atomic function was called on memory that is private to the thread"
-_PRIVATE_HINT = (
-    "A variable or an array without `__shared__` is private to each thread: no other thread sees it. The compiler "
-    "stops the kernel where an atomic function is called on it."
-)
+CONSTANT_WRITTEN = "The kernel writes to `__constant__` memory"
+_CAUSES_OF_TRAPS = {
+    "Cannot do atomic on local memory": (
+        PRIVATE_ATOMIC,
+        "A variable or an array without `__shared__` is private to each thread: no other thread sees it. The compiler "
+        "stops the kernel where an atomic function is called on it.",
+    ),
+    "Cannot store to pointer that points to constant memory space": (
+        CONSTANT_WRITTEN,
+        "Only host code can change a `__constant__` variable, between launches. The compiler stops the kernel where it "
+        "writes to one.",
+    ),
+}
+"""The compiler's warnings about the traps that it inserts, to what is wrong and a hint."""
 
 
 class Quotes:
@@ -56,12 +65,14 @@ class Quotes:
         return tuple(map(self._warning, mine[:MAX_WARNINGS]))
 
     def _with_cause(self, found: Finding, logs: Iterable[str]) -> Finding:
-        """Return the cause of a __trap() that the compiler inserted for an atomic function, at that function's line."""
+        """Return the cause of a __trap() that the compiler inserted, at the line of its warning."""
         is_by_compiler = found.code == "trap" and not any("trap" in line for line in self._lines)
-        if not is_by_compiler or not any(_PRIVATE_ATOMIC in log for log in logs):
+        warning = next((each for each in _CAUSES_OF_TRAPS if any(each in log for log in logs)), "")
+        if not is_by_compiler or not warning:
             return found
-        place = next((each.where for each in self.warnings(logs) if _PRIVATE_ATOMIC in each.what), "")
-        what, hint = found.what.replace(_TRAPPED, PRIVATE_ATOMIC), "" if found.because else _PRIVATE_HINT
+        place = next((each.where for each in self.warnings(logs) if warning in each.what), "")
+        cause, hint = _CAUSES_OF_TRAPS[warning]
+        what, hint = found.what.replace(_TRAPPED, cause), "" if found.because else hint
         return replace(found, what=what, where=place or found.where, hint=hint)
 
     def _warning(self, match: re.Match[str]) -> Finding:

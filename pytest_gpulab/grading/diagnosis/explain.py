@@ -39,7 +39,9 @@ def with_best_explanation(
 
 
 def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | None) -> tuple[Finding, ...]:
-    """Add the races and uninitialised reads of the same runs, the likely cause of wrong results, with line and hint.
+    """Add the hazards of the same runs, the likely cause of wrong results, with line and hint.
+
+    A barrier that some threads miss comes first: races may follow from it.
 
     Args:
         findings: the findings of one input pattern.
@@ -50,7 +52,7 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
     seen = {
         (hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if explains_wrong_results(hazard)
     }
-    hazards = list(seen.values())[:MAX_HAZARDS]
+    hazards = sorted(seen.values(), key=lambda hazard: hazard.kind != "barrier")[:MAX_HAZARDS]
     if not hazards:
         is_luck = any(found.by_luck or found.code == "not-repeatable" for found in findings)
         return _with_unset(findings, runs, source) if is_luck and source is not None else findings
@@ -113,4 +115,4 @@ def with_notes(findings: tuple[Finding, ...], notes: Iterable[Finding], runs: It
 
 def explains_wrong_results(hazard: Hazard) -> bool:
     """Return True if a hazard that ends no launch can explain a wrong result."""
-    return hazard.kind in ("race", "uninitialised") and not hazard.harmless
+    return hazard.kind in ("race", "uninitialised", "barrier") and not hazard.harmless

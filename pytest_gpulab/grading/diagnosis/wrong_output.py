@@ -33,7 +33,7 @@ def never_written(output: WrongValue, is_certain: bool = True) -> Finding:
     place = pitch_of(output.wrong) or place_of(output.wrong, output.tiling)
     words = "never written" if is_certain else "the garbage from before the launch"
     what = f"`{output.name}`: {_share(output.wrong)} {words}{_colon(place)}."
-    hint = _UNWRITTEN.get(place.cause, place.cause) if place else ""
+    hint = _UNWRITTEN.get(place.cause, place.cause) if place else NOTHING_WRITTEN if output.wrong.all() else ""
     found = finding("not-written", what, evidence=(_first_indices(output.wrong),), hint=hint or None)
     return replace(found, bits=_weight(place))
 
@@ -42,6 +42,10 @@ def _weight(pattern: Pattern | None) -> int:
     return int(min(pattern.bits, CERTAIN)) if pattern and pattern.cause else 0
 
 
+NOTHING_WRITTEN = (
+    "Does any thread get to the assignment? Check the condition around it, and that it changes the output, not a copy "
+    "or another array."
+)
 _UNWRITTEN = {
     ALL_BUT_FIRST: "Usual cause: all threads write the same element. What is the index made of, and does it stay so?",
     FIRST_OF_BLOCK: "Usual cause: only one thread of each block writes, or all write to the same place.",

@@ -1,7 +1,8 @@
 """Asynchronous copies from global to shared memory (`cp.async`): they read at once, and write at the wait.
 
 On a GPU the bytes arrive at any time between the copy and the wait. Here they arrive as late as possible, so a thread
-that reads before the wait gets the old value. The race check sees the write twice, at the copy and at the wait.
+that reads before the wait gets the old value. The race check sees the read and the write twice, at the copy and at the
+wait. The second read is left out for copies that are padded with zeros.
 
 Copies that arrive at an mbarrier are written when a thread tests it. The race check sees only their start, because the
 barrier orders them.
@@ -35,6 +36,7 @@ class AsyncCopy(NamedTuple):
     Attributes:
         group: for each lane, the number of groups that its thread had committed before.
         number: number of the copy in its wave, in order of start.
+        read, source: the read of global memory; None for the addresses if the race check needs no second one.
     """
 
     number: int
@@ -43,6 +45,8 @@ class AsyncCopy(NamedTuple):
     address: Value
     words: list[Value]
     group: npt.NDArray[np.int64]
+    read: Site
+    source: Value | None
 
 
 class _PendingArrival(NamedTuple):
@@ -77,15 +81,17 @@ class AsyncCopies:
         read, write = sites
         wave = self._wave
         wave.check_shared(lanes, write, target)
+        again: Value | None = None
         if nbytes is None or np.all(nbytes >= read.nbytes):
             words = wave.load_global(lanes, read, source, _WORD, read.nbytes // 4)
+            again = source if wave.checker is not None else None
         else:
             words = self._padded(lanes, read, source, np.minimum(nbytes, np.uint32(read.nbytes)))
         if wave.checker is not None:
             wave.checker.start_copy(lanes, write, target, words)
         group = self._committed[lanes.threads.reshape(-1, 1), lanes.column]
         self._started += 1
-        self._pending.append(AsyncCopy(self._started, lanes, write, target, words, group))
+        self._pending.append(AsyncCopy(self._started, lanes, write, target, words, group, read, again))
         self._bytes += lanes.n * write.nbytes
         while self._bytes > MAX_BYTES or len(self._pending) > MAX_COPIES:
             self._write(self._pending.pop(0))
@@ -184,6 +190,9 @@ class AsyncCopies:
 
     def _write(self, copy: AsyncCopy, is_seen: bool = False) -> None:
         """Write a copy; `is_seen` if the race check needs only its start."""
+        if copy.source is not None and not is_seen:
+            words = copy.read.nbytes // 4
+            self._wave.arena.load(copy.lanes, copy.read, copy.source, _WORD, words, self._wave.checker)
         write = self._wave.land_shared if is_seen else self._wave.store_shared
         write(copy.lanes, copy.site, copy.address, copy.words)
         self._bytes -= copy.lanes.n * copy.site.nbytes
@@ -192,5 +201,6 @@ class AsyncCopies:
 def _masked(copy: AsyncCopy, mask: npt.NDArray[Any]) -> AsyncCopy:
     subset = copy.lanes.subset(mask)
     words = [subset.take(word) for word in copy.words]
-    group = subset.take(copy.group)
-    return copy._replace(lanes=subset.lanes, address=subset.take(copy.address), words=words, group=group)
+    group, address = subset.take(copy.group), subset.take(copy.address)
+    source = None if copy.source is None else subset.take(copy.source)
+    return copy._replace(lanes=subset.lanes, address=address, words=words, group=group, source=source)
