@@ -123,6 +123,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("barrier", r"barrier \d+ expects|barrier numbers|thread counts", "All warps of a barrier must use the same "
      "barrier number and the same thread count, 32 per warp."),
     ("race", "no fence between", "Call __threadfence() after the write of the value and before the write of the flag."),
+    ("race", "the asynchronous copy", "An asynchronous copy reads and writes at any time until its thread waits for it. "
+     "Wait, then call __syncthreads(), then use the elements."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch elements that "
      "another block writes, except by atomics. A flag orders other accesses only with a __threadfence() before it."),
     ("race", rf"\(WAW\).*in one (?:warp|block).*{IN_ONE_LINE}", "Several threads write the same element in one line: "

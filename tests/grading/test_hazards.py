@@ -75,8 +75,8 @@ def test_a_race_explains_a_result_that_depends_on_luck(gpu: Device, tmp_path: Pa
 def test_a_barrier_that_threads_miss_explains_the_race_that_follows_from_it(gpu: Device, tmp_path: Path) -> None:
     missed = changed(TREE, "GPULAB_T(0);\n    __syncthreads();", "GPULAB_T(0);\n    if (threadIdx.x < 32) __syncthreads();")
     (found,) = graded(tmp_path, gpu, missed)["correct[n=block]"].findings
-    barrier, race, *_ = [line for line in found.evidence if line.startswith("in the same run: ")]
-    assert "not all threads reach this barrier together" in barrier and "RAW" in race
+    same_run = [line for line in found.evidence if line.startswith("in the same run: ")]
+    assert "not all threads reach this barrier together" in same_run[0] and "RAW" in same_run[-1]
     assert "no branch or loop around it" in found.hint
 
 
@@ -121,6 +121,7 @@ def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_
         ("barrier", "divergent threads in warp: the mask names", "exactly the lanes that reach it"),
         ("race", "potential hazard by different blocks", "Blocks run in no order"),
         ("race", "potential hazard in one warp", "__syncwarp()"),
+        ("race", "hazard in one block, without a wait for the asynchronous copy", "Wait, then call __syncthreads()"),
         ("race", "potential hazard in one block", "one of them must wait"),
         ("uninitialised", "uninitialized __shared__ memory read", "shared memory"),
         ("uninitialised", "uninitialized __local__ memory read", "without `__shared__` is private to each thread"),

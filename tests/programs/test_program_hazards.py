@@ -24,7 +24,7 @@ from program_runs import run
         ),
         (
             "barrier", "0.5\n", 0,
-            ("barrier: ", "28 threads of the block had already returned", "at barrier.cu:10\n", "block 1 thread 0"),
+            ("barrier: ", "28 threads of the block had already ended", "at barrier.cu:10\n", "block 1 thread 0"),
         ),
         (
             "leak", "5\n", 0,

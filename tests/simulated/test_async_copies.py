@@ -65,6 +65,14 @@ def test_a_source_that_another_thread_overwrites_before_the_wait_is_a_race(run: 
     assert found == ([] if is_awaited else [("race", marked(source), marked(source, "WRITE"))])
 
 
+def test_a_copy_is_on_its_way_until_the_wait_also_behind_a_barrier(run: Run) -> None:
+    source = OVERWRITTEN.replace("FIRST", "tile[t] = 0;").replace("in[63 - t] = 0;", "in[64 + t] = tile[63 - t];")
+    profile = run(source, np.ones(2 * N, np.int32), np.zeros(N, np.int32), block=(N,), options=CHECKED)
+    (race,) = [hazard for hazard in profile.hazards if "(RAW)" in hazard.what]
+    assert "without a wait for the asynchronous copy and a barrier between" in race.what
+    assert race.where == marked(source, "WRITE") and race.other and race.other.where == marked(source)
+
+
 def test_double_buffer_adds_up_every_stage(run: Run) -> None:
     numbers, sums = np.arange(5 * N, dtype=np.int32), np.zeros(N, np.int32)
     profile = run(pipeline(), numbers, sums, np.int32(5), block=(N,), options=CHECKED)

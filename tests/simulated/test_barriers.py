@@ -289,7 +289,7 @@ def test_a_barrier_that_threads_wait_at_when_others_have_returned_counts_althoug
         run(source, np.zeros(96, np.int32), block=(96,), options=LaunchOptions("warps"))
     assert fault.value.where == marked(source, "// FAULT")
     assert [hazard.where for hazard in fault.value.hazards] == [marked(source, "// EARLY")]
-    assert "32 threads of the block had already returned" in fault.value.hazards[0].what
+    assert "32 threads of the block had already ended" in fault.value.hazards[0].what
 
 
 def test_a_fault_alone_brings_no_hazard(run: Run) -> None:

@@ -56,7 +56,7 @@ DEADLOCKS = {
     ),
     "barrier for more threads than come": (
         'if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;"); // HERE',
-        "deadlock: 32 threads wait at kernel.cu:2 (barrier 1), 32 have returned; no other thread arrives",
+        "deadlock: 32 threads wait at kernel.cu:2 (barrier 1), 32 have ended; no other thread arrives",
     ),
 }
 

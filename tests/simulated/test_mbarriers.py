@@ -159,7 +159,7 @@ __global__ void f(int *out)
     assert (profile.hazards, profile.unchecked) == ((), ())
     np.testing.assert_array_equal(out, [256 * 257 // 2] * 3)
     with pytest.raises(
-        KernelFault, match=r"deadlock: .* threads wait at .*, .* have returned; no other thread arrives"
+        KernelFault, match=r"deadlock: .* threads wait at .*, .* have ended; no other thread arrives"
     ):
         run(source.replace("{ __mbarrier_arrive_and_drop(&b); return; }", "return;"), out, grid=(3,), block=(256,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,6 +94,7 @@ class HazardChecker:
         self._swaps: FailedSwaps | None = None
         self._spins: Spins | None = None
         self._failed: Mask | None = None  # lanes of the compare-and-swap that is being recorded
+        self.pending_copies: Callable[[], None] | None = None  # repeats the accesses of asynchronous copies
         self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
 
     # --- accesses -----------------------------------------------------------------------------------------
@@ -279,6 +281,8 @@ class HazardChecker:
         """Record a barrier of all threads of some blocks (None: of all blocks)."""
         time = self.launch.order()
         self.races.barrier(columns)
+        if self.pending_copies is not None:
+            self.pending_copies()
         self.initcheck.shared.update_complete()
         if self._fenced.size:
             self._fenced[:, slice(None) if columns is None else columns] = False

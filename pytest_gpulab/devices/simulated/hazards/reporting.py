@@ -22,7 +22,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import (
     first_lane,
     lane_of,
 )
-from pytest_gpulab.devices.simulated.translation.sites import Site
+from pytest_gpulab.devices.simulated.translation.sites import ASYNC_COPY, Site
 
 from .accesses import AccessPiece, Event, MemoryAccess
 
@@ -42,6 +42,7 @@ _HAZARDS = {
 
 Locate = Callable[[Site, str, int], Location | None]
 NO_FENCE = "no fence between the value and the flag that announces it"
+NO_WAIT = "without a wait for the asynchronous copy and a barrier between"
 IN_ONE_WARP = "in one warp, no __syncwarp() between"
 
 
@@ -146,7 +147,8 @@ class Reporter:
         block, thread, other_block, other_thread = (
             int(of[i]) for of in (second.block, second.thread, first.block, first.thread)
         )
-        missing = NO_FENCE if pairs.both_strong else ""
+        is_copy = ASYNC_COPY in (pairs.site.kind, pairs.other.kind)
+        missing = NO_FENCE if pairs.both_strong else NO_WAIT if is_copy else ""
         relation = _relation(block == other_block, thread // WARP == other_thread // WARP, missing)
         what = f"potential {_HAZARDS[pairs.kind]} hazard on __{pairs.space}__ memory {relation}"
         if pairs.harmless:

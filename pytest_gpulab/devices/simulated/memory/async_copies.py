@@ -1,8 +1,8 @@
 """Asynchronous copies from global to shared memory (`cp.async`): they read at once, and write at the wait.
 
 On a GPU the bytes arrive at any time between the copy and the wait. Here they arrive as late as possible, so a thread
-that reads before the wait gets the old value. The race check sees the read and the write twice, at the copy and at the
-wait. The second read is left out for copies that are padded with zeros.
+that reads before the wait gets the old value. The race check sees the read and the write at the copy, after each
+barrier before the wait, and at the wait. For copies that are padded with zeros, it sees the read at the copy only.
 
 Copies that arrive at an mbarrier are written when a thread tests it. The race check sees only their start, because the
 barrier orders them.
@@ -68,6 +68,8 @@ class AsyncCopies:
         self._started = 0
         self._bytes = 0  # of all pending copies
         self._committed = np.zeros((wave.shape.threads, wave.shape.columns), np.int64)
+        if wave.checker is not None:
+            wave.checker.pending_copies = self._repeat
 
     def start(self, lanes: Lanes, sites: tuple[Site, Site], target: Value, source: Value, nbytes: Value | None) -> None:
         """Read global memory, and queue the write to shared memory.
@@ -188,11 +190,23 @@ class AsyncCopies:
         self._write(_masked(copy, done), is_seen)
         return [_masked(copy, ~done)]
 
-    def _write(self, copy: AsyncCopy, is_seen: bool = False) -> None:
-        """Write a copy; `is_seen` if the race check needs only its start."""
-        if copy.source is not None and not is_seen:
+    def _repeat(self) -> None:
+        """Report pending copies to the race check again. Those that arrive at mbarriers are ordered by these."""
+        arriving = max((arrival.number for arrival in self._arrivals), default=0)
+        for copy in self._pending:
+            if copy.number > arriving and self._wave.checker is not None:
+                self._read_again(copy)
+                self._wave.checker.start_copy(copy.lanes, copy.site, copy.address, copy.words)
+
+    def _read_again(self, copy: AsyncCopy) -> None:
+        if copy.source is not None:
             words = copy.read.nbytes // 4
             self._wave.arena.load(copy.lanes, copy.read, copy.source, _WORD, words, self._wave.checker)
+
+    def _write(self, copy: AsyncCopy, is_seen: bool = False) -> None:
+        """Write a copy; `is_seen` if the race check needs only its start."""
+        if not is_seen:
+            self._read_again(copy)
         write = self._wave.land_shared if is_seen else self._wave.store_shared
         write(copy.lanes, copy.site, copy.address, copy.words)
         self._bytes -= copy.lanes.n * copy.site.nbytes

@@ -28,6 +28,7 @@ LOCAL_WINDOW = 0x7E00_0000_0000  # and of local memory
 
 
 MBARRIER = "mbarrier"
+ASYNC_COPY = "async copy"
 BULK_UNIT = 16  # bytes; sizes and addresses of bulk copies must be multiples of it
 _STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
 
@@ -76,7 +77,7 @@ class Site:
         releases: its scope if it has release semantics, else empty.
         number: number of the PTX statement, see `Instruction.number`.
         returns: True if the old value of an atomic is used.
-        kind: kind of an atomic, see `atomic_kind`, or `MBARRIER`; empty for loads and stores.
+        kind: kind of an atomic, see `atomic_kind`, `MBARRIER` or `ASYNC_COPY`; empty for loads and stores.
         is_guess: True if an `atomicCAS` checks the loaded value; see `loads.guesses`.
         is_awaited: True if the value that it reads decides whether its loop continues; see `loads.awaited`.
     """

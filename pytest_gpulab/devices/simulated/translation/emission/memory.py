@@ -17,7 +17,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     items_of,
 )
 from pytest_gpulab.devices.simulated.translation.control.graph import REFUSED
-from pytest_gpulab.devices.simulated.translation.sites import atomic_kind
+from pytest_gpulab.devices.simulated.translation.sites import ASYNC_COPY, atomic_kind
 
 from .block import CODES, BlockWriter, emits, refuse_others
 
@@ -146,9 +146,12 @@ def _start_copy(b: BlockWriter, i: Instruction) -> None:
         raise CannotSimulate("an asynchronous copy of this form")
     if size.value not in sizes or not {"ca", "cg"} & {*i.op} or (rest and _is_predicate(b, rest[0])):
         raise CannotSimulate("an asynchronous copy of this form")
-    sites = f"({b.names.site('global', 'read', size.value, i)}, {b.names.site('shared', 'write', size.value, i)})"
+    read, write = (
+        b.names.site(space, access, size.value, i, kind=ASYNC_COPY)
+        for space, access in (("global", "read"), ("shared", "write"))
+    )
     nbytes = b.read(rest[0], "u4") if rest else "None"
-    b.lines.append(f"w.copies.start(L, {sites}, {b.address(target)}, {b.address(source)}, {nbytes})")
+    b.lines.append(f"w.copies.start(L, ({read}, {write}), {b.address(target)}, {b.address(source)}, {nbytes})")
 
 
 def _is_predicate(b: BlockWriter, operand: Operand) -> bool:
