@@ -125,6 +125,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("race", "no fence between", "Call __threadfence() after the write of the value and before the write of the flag."),
     ("race", "the asynchronous copy", "An asynchronous copy reads and writes at any time until its thread waits for it. "
      "Wait, then call __syncthreads(), then use the elements."),
+    ("race", "atomic within one block only", "A function such as atomicAdd_block(), or thread_scope_block, is atomic for "
+     "the threads of one block: use atomicAdd(), or thread_scope_device."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch elements that "
      "another block writes, except by atomics. A flag orders other accesses only with a __threadfence() before it."),
     ("race", rf"\(WAW\).*in one (?:warp|block).*{IN_ONE_LINE}", "Several threads write the same element in one line: "

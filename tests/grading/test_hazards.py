@@ -120,6 +120,7 @@ def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_
         ("barrier", "divergent threads in block", "same __syncthreads()"),
         ("barrier", "divergent threads in warp: the mask names", "exactly the lanes that reach it"),
         ("race", "potential hazard by different blocks", "Blocks run in no order"),
+        ("race", "hazard by different blocks, atomic within one block only", "use atomicAdd()"),
         ("race", "potential hazard in one warp", "__syncwarp()"),
         ("race", "hazard in one block, without a wait for the asynchronous copy", "Wait, then call __syncthreads()"),
         ("race", "potential hazard in one block", "one of them must wait"),

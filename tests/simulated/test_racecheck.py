@@ -394,3 +394,21 @@ def test_a_store_merged_by_the_compiler_is_not_reported_at_the_barriers_line(
     parties = [place for h in hazards for place in (h.where, h.other and h.other.where) if place is not None]
     assert any("WAW" in hazard.what for hazard in hazards)
     assert not [lines[where.line - 1] for where in parties if lines[where.line - 1].strip() == sync]
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds"),
+    [
+        ("atomicAdd_block(&out[t % 8], 1);", ["WAW"]),
+        ("atomicAdd_block(&out[t % 8], 1); __threadfence(); atomicAdd(&out[9], 1);", ["WAW"]),
+        ("atomicAdd_block(&out[t % 8 + 8 * blockIdx.x], 1);", []),
+        ("atomicAdd(&out[t % 8], 1);", []),
+    ],
+    ids=["shared by blocks", "with fences", "one word per block", "of the whole device"],
+)
+def test_atomics_of_block_scope_race_between_blocks(run: Run, body: str, kinds: list[str]) -> None:
+    source = f"__global__ void f(int *out) {{ const int t = threadIdx.x;\n{body} // HERE\n}}"
+    found = races(check(run, source, grid=3))
+    assert [hazard.what[hazard.what.index("(") + 1 :][:3] for hazard in found] == kinds
+    assert all("different blocks, atomic within one block only" in hazard.what for hazard in found)
+    assert all(hazard.where == marked(source) and not hazard.harmless for hazard in found)

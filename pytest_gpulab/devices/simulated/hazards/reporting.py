@@ -43,6 +43,7 @@ _HAZARDS = {
 Locate = Callable[[Site, str, int], Location | None]
 NO_FENCE = "no fence between the value and the flag that announces it"
 NO_WAIT = "without a wait for the asynchronous copy and a barrier between"
+IN_ITS_BLOCK = "atomic within one block only"
 IN_ONE_WARP = "in one warp, no __syncwarp() between"
 
 
@@ -147,8 +148,7 @@ class Reporter:
         block, thread, other_block, other_thread = (
             int(of[i]) for of in (second.block, second.thread, first.block, first.thread)
         )
-        is_copy = ASYNC_COPY in (pairs.site.kind, pairs.other.kind)
-        missing = NO_FENCE if pairs.both_strong else NO_WAIT if is_copy else ""
+        missing = NO_FENCE if pairs.both_strong else _missing((pairs.site, pairs.other), block == other_block)
         relation = _relation(block == other_block, thread // WARP == other_thread // WARP, missing)
         what = f"potential {_HAZARDS[pairs.kind]} hazard on __{pairs.space}__ memory {relation}"
         if pairs.harmless:
@@ -300,6 +300,13 @@ def _are_ordered(fences: Fences, questions: Questions) -> npt.NDArray[np.bool_]:
     ordered[open_questions] = reduced.answers(questions.at(open_questions))
     fences.is_overflown |= reduced.is_overflown
     return ordered
+
+
+def _missing(sites: Sequence[Site], same_block: bool) -> str:
+    """Return what is missing between two accesses if it is no barrier."""
+    if any(site.kind == ASYNC_COPY for site in sites):
+        return NO_WAIT
+    return IN_ITS_BLOCK if not same_block and any(site.in_block for site in sites) else ""
 
 
 def _relation(same_block: bool, same_warp: bool, missing: str) -> str:

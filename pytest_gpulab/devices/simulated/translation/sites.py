@@ -78,6 +78,7 @@ class Site:
         number: number of the PTX statement, see `Instruction.number`.
         returns: True if the old value of an atomic is used.
         kind: kind of an atomic, see `atomic_kind`, `MBARRIER` or `ASYNC_COPY`; empty for loads and stores.
+        in_block: True for an atomic or strong access of block scope, which is weak for threads of other blocks.
         is_guess: True if an `atomicCAS` checks the loaded value; see `loads.guesses`.
         is_awaited: True if the value that it reads decides whether its loop continues; see `loads.awaited`.
     """
@@ -94,6 +95,7 @@ class Site:
     kind: str = ""
     is_guess: bool = False
     is_awaited: bool = False
+    in_block: bool = False
 
     @property
     def takes_turns(self) -> bool:
@@ -126,6 +128,11 @@ class Site:
     def is_weak(self) -> bool:
         """True if it races with each unordered access of another thread."""
         return self.order == "weak" and not self.is_guess
+
+    @property
+    def is_weak_between_blocks(self) -> bool:
+        """True if it races with each unordered access of another block."""
+        return self.is_weak or self.in_block
 
     @property
     def observes(self) -> bool:

@@ -76,7 +76,7 @@ class InterBlockRaceDetector:
         self._accesses, self._lanes, self._limit = [], 0, MAX_LANES
         fences = self.reporter.fences
         for accesses in by_memory.values():
-            kinds = {access.site.access for access in accesses}
+            kinds = {"write" if access.site.in_block else access.site.access for access in accesses}
             if kinds not in ({"read"}, {"atomic"}) and not _apart(accesses):
                 if fences is None:
                     self._check(accesses)
@@ -161,7 +161,7 @@ def _contested(pieces: list[AccessPiece]) -> list[AccessPiece]:
     contested[word[owner[word] != block]] = True
     if not contested.any():
         return []
-    for flag in ("is_weak", "modifies"):
+    for flag in ("is_weak_between_blocks", "modifies"):
         has_flag = np.zeros(size, np.bool_)
         has_flag[word[np.repeat([getattr(piece.access.site, flag) for piece in pieces], counts)]] = True
         contested &= has_flag
@@ -214,7 +214,7 @@ class _BlockSweep:
     """
 
     def __init__(self, accesses: Sequence[MemoryAccess], words: int, unit_bytes: int) -> None:
-        self.weak = np.array([access.site.is_weak for access in accesses])
+        self.weak = np.array([access.site.is_weak_between_blocks for access in accesses])
         self.unit_bytes = unit_bytes
         strong_words = 0 if self.weak.all() else words
         self.write, self.reads = _Slot(words), _BlockHistory(words)
@@ -229,7 +229,7 @@ class _BlockSweep:
         for slot in (self.write, *(self.strong_writes if self.any_strong else ())):
             same = (slot.value[words] == bits) & (bits >= 0)
             yield from self._against(slot, "WAW" if site.modifies else "RAW", piece, words, same)
-        is_weak = site.is_weak
+        is_weak = site.is_weak_between_blocks
         if not site.modifies:
             (self.reads if is_weak else self.strong_reads).record(piece, words)
             return
@@ -246,7 +246,7 @@ class _BlockSweep:
     def _against(self, slot: _Slot, kind: str, piece: AccessPiece, words: IndexArray, same: Mask) -> Iterator[Conflict]:
         at, block = slot.at[words], slot.block[words]
         bad = (at >= 0) & (block != _block_of(piece))
-        if not piece.access.site.is_weak:
+        if not piece.access.site.is_weak_between_blocks:
             bad &= self.weak[at]
         if bad.any():
             yield kind, bad, at, block, slot.thread[words], same
@@ -257,4 +257,4 @@ class _BlockSweep:
         bad = block != _block_of(piece)
         if bad.any():
             at = np.full(len(words), piece.position)
-            yield "WAW", bad, at, block, self.write.thread[words], self.write.value[words] == bits
+            yield "WAW", bad, at, block, self.write.thread[words], (self.write.value[words] == bits) & (bits >= 0)

@@ -53,7 +53,8 @@ class Pairing:
         self._bits = np.concatenate([_bits(piece, unit_bytes) for piece in pieces])[order]
         sites = [piece.access.site for piece in pieces]
         self._writes = np.array([site.modifies for site in sites])[self._piece]
-        self._weak = np.array([site.is_weak for site in sites])[self._piece]
+        weak = [site.is_weak_between_blocks if across_blocks else site.is_weak for site in sites]
+        self._weak = np.array(weak)[self._piece]
         self._site = np.array([site.index for site in sites])[self._piece]
         self._number()
 

@@ -165,13 +165,14 @@ class Names:
         self, space: str, access: str, nbytes: int, instruction: Any, returns: bool = False, kind: str = ""
     ) -> str:
         """Return the name of a memory instruction's `Site`."""
-        order, releases = ordering(access, getattr(instruction, "op", ()))
+        words = getattr(instruction, "op", ())
+        order, releases = ordering(access, words)
         self.fences |= bool(releases)
         self.sees_order |= order != "weak"
         number = instruction.number
         site = Site(
             space, access, nbytes, instruction.where, len(self.sites), order, releases, number, returns, kind,
-            number in self.guesses, number in self.awaited,
+            number in self.guesses, number in self.awaited, order == "strong" and "cta" in words,
         )  # fmt: skip
         self.sites.append(site)
         name = f"s{site.index}"
