@@ -52,8 +52,8 @@ HINTS: Mapping[str, str] = {
     "stack-overflow": "Does every call get closer to the case that makes no further call? If so, the recursion is too "
     "deep for a GPU: halve the range in each call, or use a loop.",
     "assert": "An assert() in the kernel was false.",
-    "trap": "The compiler also inserts a __trap() for code that C++ does not allow, such as the use of a null "
-    "pointer or a write to `__constant__` memory.",
+    "trap": "The compiler also inserts a __trap() for code that C++ does not allow, such as the use of a "
+    "pointer that is null or was never set, or a write to `__constant__` memory.",
     "breakpoint": "Without a debugger, a breakpoint stops the kernel: delete it.",
     "texture": "A fetch needs the handle of a texture of the same kind, not a pointer to an array.",
     "device-fault": "The GPU stopped the kernel without a location: check indices and pointers first.",
@@ -104,7 +104,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("out-of-bounds", "has freed", "The kernel runs after its memory was freed: free it when no launch needs it."),
     ("out-of-bounds", "the heap was full", "All threads share a heap of 8 MiB: free each block, compare each result of "
      "malloc() with nullptr, or use `__shared__` memory."),
-    ("out-of-bounds", "is a null pointer", "Was the memory allocated before the launch, without an error?"),
+    ("out-of-bounds", "is a null pointer", "Was the pointer set? Was the memory allocated before the launch, without "
+     "an error?"),
     ("out-of-bounds", r"\[-\d+\]", "The index is below 0: what does the first thread or the first block compute? An "
      "unsigned number is never negative: 0 - 1 wraps around."),
     ("out-of-bounds", "__local__", "An array without `__shared__` is private to each thread. Compare the index with "
@@ -123,10 +124,10 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("barrier", r"barrier \d+ expects|barrier numbers|thread counts", "All warps of a barrier must use the same "
      "barrier number and the same thread count, 32 per warp."),
     ("race", "no fence between", "Call __threadfence() after the write of the value and before the write of the flag."),
-    ("race", "the asynchronous copy", "An asynchronous copy reads and writes at any time until its thread waits for it. "
-     "Wait, then call __syncthreads(), then use the elements."),
-    ("race", "atomic within one block only", "A function such as atomicAdd_block(), or thread_scope_block, is atomic for "
-     "the threads of one block: use atomicAdd(), or thread_scope_device."),
+    ("race", "the asynchronous copy", "An asynchronous copy reads and writes at any time until its thread waits for "
+     "it. Wait, then call __syncthreads(), then use the elements."),
+    ("race", "atomic within one block only", "A function such as atomicAdd_block(), or thread_scope_block, is atomic "
+     "for the threads of one block: use atomicAdd(), or thread_scope_device."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch elements that "
      "another block writes, except by atomics. A flag orders other accesses only with a __threadfence() before it."),
     ("race", rf"\(WAW\).*in one (?:warp|block).*{IN_ONE_LINE}", "Several threads write the same element in one line: "

@@ -74,7 +74,7 @@ def test_a_kernel_that_uses_host_memory() -> None:
 
 def test_a_kernel_that_uses_a_null_pointer() -> None:
     ran = end("null pointer")
-    assert "is a null pointer" in ran.said and "hint: Was the memory allocated" in ran.said
+    assert "is a null pointer" in ran.said and "hint: Was the pointer set?" in ran.said
 
 
 def test_an_endless_kernel_ends() -> None:

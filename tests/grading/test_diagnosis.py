@@ -11,7 +11,7 @@ from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns, wrong_output
-from pytest_gpulab.grading.findings import HINTS, hint_of
+from pytest_gpulab.grading.findings import hint_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 
@@ -83,7 +83,12 @@ PLACES = [
         "2160 of 5917 elements are never written: just the rest if rows begin every 61 elements, not every 97.",
         error_location.PITCH,
     ),
-    ("divergence/whole_groups_only", "two-way n=33", "all 33 elements are never written.", wrong_output.NOTHING_WRITTEN),
+    (
+        "divergence/whole_groups_only",
+        "two-way n=33",
+        "all 33 elements are never written.",
+        wrong_output.NOTHING_WRITTEN,
+    ),
     (
         "divergence/whole_groups_only",
         "two-way n=2053",

@@ -73,7 +73,9 @@ def test_a_race_explains_a_result_that_depends_on_luck(gpu: Device, tmp_path: Pa
 
 
 def test_a_barrier_that_threads_miss_explains_the_race_that_follows_from_it(gpu: Device, tmp_path: Path) -> None:
-    missed = changed(TREE, "GPULAB_T(0);\n    __syncthreads();", "GPULAB_T(0);\n    if (threadIdx.x < 32) __syncthreads();")
+    missed = changed(
+        TREE, "GPULAB_T(0);\n    __syncthreads();", "GPULAB_T(0);\n    if (threadIdx.x < 32) __syncthreads();"
+    )
     (found,) = graded(tmp_path, gpu, missed)["correct[n=block]"].findings
     same_run = [line for line in found.evidence if line.startswith("in the same run: ")]
     assert "not all threads reach this barrier together" in same_run[0] and "RAW" in same_run[-1]

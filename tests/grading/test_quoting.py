@@ -10,7 +10,14 @@ import pytest
 from block_sums import TREE, changed, graded, line_of
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.grading.compilation.source_quotes import CONSTANT_WRITTEN, MAX_LINE, MAX_WARNINGS, PRIVATE_ATOMIC, Quotes
+from pytest_gpulab.grading.compilation.source_quotes import (
+    CONSTANT_WRITTEN,
+    LOCK_HINT,
+    MAX_LINE,
+    MAX_WARNINGS,
+    PRIVATE_ATOMIC,
+    Quotes,
+)
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Grade, Provenance
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
@@ -131,6 +138,13 @@ def test_a_trap_for_a_write_to_constant_memory_names_it() -> None:
     found, *_ = Quotes("x.cu", "a;\nb;\n").added_to(trapped, (log,)).findings
     assert (found.what, found.where, found.line) == (CONSTANT_WRITTEN, "x.cu:2", "b;")
     assert "Only host code can change" in found.hint
+
+
+def test_a_race_within_a_lock_gets_a_hint_about_fences() -> None:
+    source = "while (atomicCAS(&lock, 0, 1));\nsum += x;\natomicExch(&lock, 0);\nsum += y;\n"
+    (inside,) = Quotes("x.cu", source).added_to(failed("x.cu:2"), ()).findings
+    (behind,) = Quotes("x.cu", source).added_to(failed("x.cu:4"), ()).findings
+    assert inside.hint == LOCK_HINT and behind.hint != LOCK_HINT
 
 
 def test_a_trap_of_the_student_stays_one() -> None:

@@ -158,9 +158,7 @@ __global__ void f(int *out)
     profile = run(source, out, grid=(3,), block=(256,), options=checked(schedule))
     assert (profile.hazards, profile.unchecked) == ((), ())
     np.testing.assert_array_equal(out, [256 * 257 // 2] * 3)
-    with pytest.raises(
-        KernelFault, match=r"deadlock: .* threads wait at .*, .* have ended; no other thread arrives"
-    ):
+    with pytest.raises(KernelFault, match=r"deadlock: .* threads wait at .*, .* have ended; no other thread arrives"):
         run(source.replace("{ __mbarrier_arrive_and_drop(&b); return; }", "return;"), out, grid=(3,), block=(256,))
 
 
@@ -370,7 +368,8 @@ RELAXED = 'asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" 
     [
         ("tile[t] = t; cluster.sync();", True),
         ("tile[t] = t; cluster.barrier_wait(cluster.barrier_arrive());", True),
-        ("tile[t] = t; if (t < 9) cluster.barrier_arrive(); else cluster.barrier_arrive(); cluster.barrier_wait();", True),
+        ("tile[t] = t; if (t < 9) cluster.barrier_arrive(); else cluster.barrier_arrive();"
+         " cluster.barrier_wait();", True),
         (f"tile[t] = t; {RELAXED}", False),
         ("auto token = cluster.barrier_arrive(); tile[t] = t; cluster.barrier_wait(std::move(token));", False),
     ],

@@ -35,6 +35,12 @@ _CAUSES_OF_TRAPS = {
 }
 """The compiler's warnings about the traps that it inserts, to what is wrong and a hint."""
 
+LOCKED_LINES = 8  # at most from a race to the lines that take and release a lock
+LOCK_HINT = (
+    "A lock orders the accesses of its holders only with fences: call __threadfence() after taking the lock and before "
+    "releasing it."
+)
+
 
 class Quotes:
     """The lines of a submission, to quote in its findings."""
@@ -84,8 +90,15 @@ class Quotes:
         file, _, line = found.where.rpartition(":")
         if found.because or found.code == "compile-error" or file != self._filename or not line.isdecimal():
             return found
+        if found.code == "race" and self._is_locked(int(line)):
+            found = replace(found, hint=LOCK_HINT)
         declared = self._local_arrays(int(line)) if found.code == "out-of-bounds" and "__local__" in found.what else ()
         return replace(found, line=self._line(int(line)), evidence=(*found.evidence, *declared))
+
+    def _is_locked(self, number: int) -> bool:
+        """Return whether a line is probably between those that take and release a lock."""
+        before, after = self._lines[max(0, number - LOCKED_LINES) : number - 1], self._lines[number:][:LOCKED_LINES]
+        return any("atomicCAS" in line for line in before) and any("atomicExch" in line for line in after)
 
     def _local_arrays(self, number: int) -> tuple[str, ...]:
         """Return the declarations of a thread's own arrays in a line. PTX has one name for all arrays of a function."""

@@ -237,7 +237,9 @@ class Barriers:
         """Report to the race check the threads that a barrier has ordered."""
         number, threads, barrier = entries[0].number, entries[0].threads, entries[0].step.barrier
         is_cluster = barrier is not None and "cluster" in barrier.op
-        if not is_cluster and (threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early)):
+        if not is_cluster and (
+            threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early)
+        ):
             checker.barrier(going[0])
             return
         leaving = []
