@@ -16,9 +16,10 @@ from pytest_gpulab.grading.compilation.source_quotes import (
     MAX_LINE,
     MAX_WARNINGS,
     PRIVATE_ATOMIC,
+    WARP_HINT,
     Quotes,
 )
-from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Grade, Provenance
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.terminal.reasons import reasons
@@ -145,6 +146,12 @@ def test_a_race_within_a_lock_gets_a_hint_about_fences() -> None:
     (inside,) = Quotes("x.cu", source).added_to(failed("x.cu:2"), ()).findings
     (behind,) = Quotes("x.cu", source).added_to(failed("x.cu:4"), ()).findings
     assert inside.hint == LOCK_HINT and behind.hint != LOCK_HINT
+
+
+def test_a_race_of_two_warps_gets_another_hint_where_a_warp_synchronises() -> None:
+    (synced,) = Quotes("x.cu", "sum += x;\n__syncwarp();\n").added_to(failed("x.cu:1"), ()).findings
+    (plain,) = Quotes("x.cu", "sum += x;\n").added_to(failed("x.cu:1"), ()).findings
+    assert synced.hint == WARP_HINT and plain.hint == HINTS["race"]
 
 
 def test_a_trap_of_the_student_stays_one() -> None:

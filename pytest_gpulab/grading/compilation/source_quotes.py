@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pytest_gpulab.grading.findings import finding, plain
+from pytest_gpulab.grading.findings import HINTS, finding, plain
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
 
 MAX_LINE = 90  # most characters of a quoted line
@@ -39,6 +39,12 @@ LOCKED_LINES = 8  # at most from a race to the lines that take and release a loc
 LOCK_HINT = (
     "A lock orders the accesses of its holders only with fences: call __threadfence() after taking the lock and before "
     "releasing it."
+)
+
+_OF_A_WARP = re.compile(r"__syncwarp\s*\(|\btiled_partition\b")
+WARP_HINT = (
+    "__syncwarp(), or the sync() of a tile, waits for threads of one warp only. Where threads of different warps use "
+    "the same element, one of them must wait at a __syncthreads()."
 )
 
 
@@ -92,6 +98,8 @@ class Quotes:
             return found
         if found.code == "race" and self._is_locked(int(line)):
             found = replace(found, hint=LOCK_HINT)
+        if found.hint == HINTS["race"] and any(_OF_A_WARP.search(line) for line in self._lines):
+            found = replace(found, hint=WARP_HINT)
         declared = self._local_arrays(int(line)) if found.code == "out-of-bounds" and "__local__" in found.what else ()
         return replace(found, line=self._line(int(line)), evidence=(*found.evidence, *declared))
 

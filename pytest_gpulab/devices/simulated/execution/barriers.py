@@ -255,7 +255,7 @@ class Barriers:
     def _report(self, entry: _Waiting, column: int, entries: list[_Waiting], count: int) -> None:
         others = sorted({str(self.line(e.step)) for e in entries if e.block != entry.block})
         exited = self.wave.shape.threads - int(self.alive[:, column].sum())
-        reasons = [f"{exited} threads of the block had already ended"] if exited else []
+        reasons = [f"{exited} thread{'s' * (exited > 1)} of the block had already ended"] if exited else []
         reasons += [f"others wait at {' and '.join(others)}"] if others else []
         what = f"divergent threads in block: not all threads reach this barrier together ({'; '.join(reasons)})"
         self.hazard(what, self.line(entry.step), entry.group.lanes, column, count)
