@@ -21,9 +21,12 @@ SHARED_ATOMICS = "gpulab__shared_requests_op_atom.sum"
 ATOMIC_PASSES = ("gpulab__atomic_passes_global.sum", "gpulab__atomic_passes_shared.sum")
 BANK_CONFLICTS = tuple(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st", "atom"))
 GLOBAL_SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st", "atom", "red"))
-ATOMIC_SECTORS, SECTORS_PER_PASS = GLOBAL_SECTORS[2:], 4
+ATOMIC_SECTORS = GLOBAL_SECTORS[2:]
 INSTRUCTIONS, WORKING_LANES = "smsp__inst_executed.sum", "smsp__thread_inst_executed_pred_on.sum"
-ADDITIONS = tuple(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "ffma", "dadd", "dfma"))
+FLOAT_ADDITIONS = tuple(
+    f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "ffma", "dadd", "dfma")
+)
+ADDITIONS = *FLOAT_ADDITIONS, "gpulab__integer_additions.sum"
 BARRIERS, WARPS = ("gpulab__barriers.sum", "gpulab__waits.sum"), "gpulab__warps.sum"
 SECTOR_BYTES = 32
 
@@ -89,7 +92,8 @@ def shared_reads(at_least: float) -> Bound:
 def atomics(at_most: float, memory: Literal["global", "shared"] = "global") -> Bound:
     """A maximum of serialised atomics per element: lanes of a warp at one address take one pass each.
 
-    In global memory, a warp takes at least a pass per four sectors, so that scattered addresses are no cheaper.
+    In global memory, a warp takes at least a pass per sector. So equal lanes that count together are cheaper only if
+    the remaining addresses are close to each other.
     At least one atomic must be executed, in either memory.
     """
     name = f"gpulab__atomic_passes_{memory}.sum"
@@ -97,7 +101,7 @@ def atomics(at_most: float, memory: Literal["global", "shared"] = "global") -> B
     def measure(usage: Usage) -> float:
         passes = usage.counters[name]
         if memory == "global":
-            passes = max(passes, _total(usage.counters, ATOMIC_SECTORS) / SECTORS_PER_PASS)
+            passes = max(passes, _total(usage.counters, ATOMIC_SECTORS))
         return passes / float(np.prod(usage.problem.size, dtype=float))
 
     def measure_all(usage: Usage) -> float:
@@ -162,9 +166,9 @@ def global_traffic(at_most: float) -> Bound:
 
 
 def additions(at_most: float) -> Bound:
-    """A maximum of floating-point additions per element, over all threads: a work-efficient algorithm needs few.
+    """A maximum of additions of data per element, over all threads: a work-efficient algorithm needs few.
 
-    Fused multiply-adds and additions of doubles count as well.
+    Additions of floats, of doubles and of integers that come from memory count, and fused multiply-adds.
     """
 
     def measure(usage: Usage) -> float:

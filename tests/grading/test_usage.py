@@ -228,7 +228,7 @@ USAGE = Usage(
         concepts.GLOBAL_SECTORS[2]: 60.0, concepts.GLOBAL_SECTORS[3]: 40.0,
         concepts.INSTRUCTIONS: 100.0, concepts.WORKING_LANES: 1600.0,
         concepts.ADDITIONS[0]: 1000.0, concepts.ADDITIONS[1]: 500.0,
-        concepts.ADDITIONS[2]: 800.0, concepts.ADDITIONS[3]: 700.0,
+        concepts.ADDITIONS[2]: 800.0, concepts.ADDITIONS[3]: 700.0, concepts.ADDITIONS[4]: 1000.0,
         concepts.SHARED_ATOMICS: 5.0, concepts.ATOMIC_PASSES[0]: 500.0, concepts.ATOMIC_PASSES[1]: 2000.0,
         concepts.BARRIERS[0]: 40.0, concepts.BARRIERS[1]: 10.0,
     },
@@ -255,7 +255,7 @@ USAGE = Usage(
         (concepts.file_share(1, "paths.cuh"), 0.025),
         (concepts.file_share(1, "other.cuh"), 0),
         (concepts.instructions(1), 1.6),
-        (concepts.additions(2), 3),
+        (concepts.additions(2), 4),
         (concepts.barriers(2), 5),
     ],
 )
@@ -282,8 +282,8 @@ def test_traffic_needs_a_minimum_to_compare_with() -> None:
         concepts.global_traffic(1).measure(replace(USAGE, min_bytes=None))
 
 
-def test_scattered_atomics_take_a_pass_per_four_sectors() -> None:
-    scattered = {**USAGE.counters, concepts.GLOBAL_SECTORS[2]: 3000.0, concepts.GLOBAL_SECTORS[3]: 1000.0}
+def test_scattered_atomics_take_a_pass_per_sector() -> None:
+    scattered = {**USAGE.counters, concepts.GLOBAL_SECTORS[2]: 700.0, concepts.GLOBAL_SECTORS[3]: 300.0}
     assert concepts.atomics(1).measure(replace(USAGE, counters=scattered)) == 1
 
 

@@ -80,6 +80,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("gpulab__sampling_error.pct", "%", "modelled",
            "standard error of counts scaled up from some of the blocks; 0 if all ran"),
     Metric("gpulab__ptx_thread_inst.sum", "instructions", "exact", "PTX instructions by threads, as written"),
+    Metric("gpulab__integer_additions.sum", "instructions", "exact",
+           "PTX additions, by threads, of two integers that come from memory or other threads; atomics count, too"),
     Metric("idc__requests.sum", "requests", "modelled",
            "loads from constant memory (parameters, too) by a warp, plus one per further address"),
     Metric("smsp__inst_executed.sum", "instructions", "modelled", "machine instructions issued, by warps"),

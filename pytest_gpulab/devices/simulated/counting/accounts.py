@@ -29,6 +29,7 @@ _BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum
 _COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
 _TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]
 _BARRIERS, _WAITS = _COLUMN["gpulab__barriers.sum"], _COLUMN["gpulab__waits.sum"]
+_ADDITIONS = _COLUMN["gpulab__integer_additions.sum"]
 MAX_CACHED = 64  # launches per kernel
 
 
@@ -59,12 +60,14 @@ class Accounts:
                     self._table[self._places.row[where], _COLUMN[name]] += value
 
     def _charge_memory(self, counters: Counters) -> None:
-        """Add the exact counts: memory traffic and barriers."""
+        """Add the exact counts: memory traffic, barriers and additions of data."""
         program = counters.program
-        places = (*program.barrier_rows, *program.wait_rows)
-        rows = [row for _, row in places]
+        per_warp = (*program.barrier_rows, *program.wait_rows)
+        rows = [row for _, row in (*per_warp, *program.addition_rows)]
         columns = [_BARRIERS] * len(program.barrier_rows) + [_WAITS] * len(program.wait_rows)
-        values = [counters.warps[block] for block, _ in places]
+        columns += [_ADDITIONS] * len(program.addition_rows)
+        values = [counters.warps[block] for block, _ in per_warp]
+        values += [counters.lanes[block] for block, _ in program.addition_rows]
         for (index, space), traffic in counters.traffic.items():
             touched = _traffic_columns(space, program.sites[index].op)
             columns += touched

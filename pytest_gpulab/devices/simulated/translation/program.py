@@ -181,6 +181,15 @@ class Program:
         ]
 
     @cached_property
+    def addition_rows(self) -> list[tuple[int, int]]:
+        """The basic block and the row in `places` of each integer addition of data; see `data_flow`."""
+        from pytest_gpulab.devices.simulated.translation.analysis.data_flow import integer_additions
+
+        statements = [(block, each) for block, step in enumerate(self.steps) for each in step.statements]
+        found = integer_additions(each for _, each in statements)
+        return [(block, self.places.row[each.where]) for block, each in statements if each.number in found]
+
+    @cached_property
     def wait_rows(self) -> list[tuple[int, int]]:
         """The basic block from which a loop that waits for other threads is entered, and the row of that loop."""
         from pytest_gpulab.devices.simulated.translation.analysis.waits import entries_of_waits
