@@ -274,6 +274,7 @@ class UsesCheck:
         required: whether missing it fails; otherwise it is a bonus.
         variant: the variant to compile.
         extra: whether the points come on top of the exercise's 100; such a check is not required.
+        compared: whether reads of shared and constant memory count if their values are only compared, as in a sort.
     """
 
     name: str
@@ -283,6 +284,7 @@ class UsesCheck:
     required: bool = True
     variant: Variant = DEFAULT_VARIANT
     extra: bool = False
+    compared: bool = False
 
     @property
     def all_bounds(self) -> tuple[Bound, ...]:

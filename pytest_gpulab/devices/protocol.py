@@ -140,14 +140,17 @@ class DisturbedRead:
         flipped: the mask of flipped bits per value, at most 64 bits. `__constant__` variables that
             `Module.set_constant` has not set keep their values.
         space: the memory.
-        is_write: True to change the values of the write with this index, in the order of warps' writes.
+        is_write: True to change the values of the write with this index, in the order of warps' writes; for constant
+            memory, the values at `address`, whatever reads them.
         seen, written: the numbers of reads, and of writes to shared memory, so far.
         source: the index of the write to shared memory that a lane of the changed read got its value from; negative if
             it was no plain write.
+        address: the address in constant memory that the changed read, or its first lane, reads.
         lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__`
             variables in any way.
         proper: the number of them that the memory is for: they return what another thread of the block wrote, or come
             through the constant cache.
+        compared: True to change values, too, that are only compared; otherwise such a read returns its own values.
     """
 
     nth: int
@@ -157,8 +160,10 @@ class DisturbedRead:
     seen: int = 0
     written: int = 0
     source: int = -1
+    address: int = -1
     lanes: int = 0
     proper: int = 0
+    compared: bool = False
 
 
 PRINT_LIMIT = 16_384  # characters per launch, because every thread may print

@@ -324,3 +324,19 @@ def test_values_that_are_added_and_subtracted_again_are_not_used(gpu: Device, tm
     found, *_ = graded(tmp_path, gpu, source, asking(concepts.shared_reads(2)))["uses[idea]"].findings
     assert found.what.endswith("Too few reads of shared memory: 0 reads per warp; this check requires 2.")
     assert found.evidence[-1] == "reads of shared memory that affect an output: 0 of 12"
+
+
+def test_values_that_are_only_compared_count_if_the_exercise_is_about_comparisons(gpu: Device, tmp_path: Path) -> None:
+    shown = """__shared__ GPULAB_T shown[BLOCK_SIZE];
+    shown[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    bool known = true;
+    for (int k = 1; k < 9; ++k) known &= shown[threadIdx.x ^ k] == GPULAB_T(threadIdx.x ^ k);
+    if (threadIdx.x"""
+    spoiled = changed(changed(SERIAL, "if (threadIdx.x", shown), "weight * sum", "known ? weight * sum : 0")
+    exercise = asking(concepts.shared_reads(2))
+    (found,) = graded(tmp_path, gpu, spoiled, exercise)["uses[idea]"].findings
+    assert found.what.endswith("Too few reads of shared memory: 0 reads per warp; this check requires 2.")
+    (uses,) = exercise.uses
+    about_comparisons = replace(exercise, uses=(replace(uses, compared=True),))
+    assert graded(tmp_path, gpu, spoiled, about_comparisons)["uses[idea]"].verdict == "passed"

@@ -4,7 +4,11 @@ A kernel can read such memory for show, and take the values from elsewhere. So s
 other values, one per run: first a larger one, then a smaller one. If the kernel uses the values, an output changes.
 
 A value that is read twice, added and subtracted, does not count either: if the write is changed instead, both reads
-return the changed value, and no output changes.
+return the changed value, and no output changes. Of constant memory, the value itself is changed: some output must
+become the same then.
+
+Values that are only compared do not count, unless the exercise is about comparisons: a kernel can compare them with
+what it takes from elsewhere, and spoil its output if they differ.
 
 Shared memory is for values that other threads need. So reads of a thread's own values count as far as a tree needs
 them: it reads one own value with each of another thread. And a kernel does not use constant memory if it reads the
@@ -14,7 +18,7 @@ variables past the constant cache.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,6 +91,7 @@ def used_reads(
     inputs: Mapping[str, Array],
     rng: np.random.Generator,
     space: DisturbedSpace,
+    compared: bool = False,
 ) -> UsedReads:
     """Return the used share of a submission's reads; of constant memory, only the plan's constants can be used.
 
@@ -94,35 +99,76 @@ def used_reads(
         device, build, plan, inputs: as in `replay`.
         rng: the generator that chooses the reads.
         space: the memory that is read.
+        compared: whether values that are only compared count as used.
 
     Raises:
         BuildFailed: the runs take too long, or fail for another reason than the disturbed reads.
     """
-    none = DisturbedRead(nth=-1, flipped=0, space=space)
-    begin_s = time.perf_counter()
-    undisturbed = _undisturbed(device, build, plan, inputs, none)
-    limit_s = LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
-    proper = none.proper / none.lanes if none.lanes else 1.0
+    runs = _Runs(device, build, plan, inputs, rng, space, compared)
+    none, proper = runs.none, runs.none.proper / runs.none.lanes if runs.none.lanes else 1.0
     if not none.seen or not proper:
         return UsedReads(space, 1.0, proper)
-    masks = _masks(rng)
-
-    def is_used(nth: int, is_write: bool = False) -> bool:
-        for flipped in masks:
-            disturbed = DisturbedRead(nth, flipped, space, is_write)
-            run = _run(device, build, plan, inputs, disturbed, limit_s)
-            if isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT:
-                _undisturbed(device, build, plan, inputs, none)  # ends the check if the budget is used up
-            if _differ(undisturbed, run):
-                return disturbed.source < 0 or is_used(disturbed.source, is_write=True)
-        return False
-
     used = 0
     for tried, nth in enumerate(rng.integers(none.seen, size=READS).tolist(), start=1):
-        used += is_used(nth)
+        used += runs.is_used(nth)
         if used == tried == ALL_OF_THE_FIRST:
             return UsedReads(space, 1.0, proper)
     return UsedReads(space, 1.0 if used >= ENOUGH * READS else used / READS, proper)
+
+
+class _Runs:
+    """Runs of a submission, undisturbed and disturbed; the arguments are those of `used_reads`.
+
+    Attributes:
+        none: the counts of the undisturbed run.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        build: Build,
+        plan: Plan,
+        inputs: Mapping[str, Array],
+        rng: np.random.Generator,
+        space: DisturbedSpace,
+        compared: bool,
+    ) -> None:
+        self._replayed = device, build, plan, inputs
+        self.none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared)
+        begin_s = time.perf_counter()
+        self._before = self._undisturbed(self.none)
+        self._limit_s = LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
+        self._masks = _masks(rng)
+
+    def is_used(self, nth: int) -> bool:
+        """Return True if an output depends on a read, by its index."""
+        for read, run in self._disturbed(nth):
+            if _differ(self._before, run):
+                if read.space == "constant":
+                    everywhere = self._run(replace(read, is_write=True), self._limit_s)
+                    return _agree_somewhere(self._before, run, everywhere)
+                writes = self._disturbed(read.source, is_write=True) if read.source >= 0 else [(read, run)]
+                return any(_differ(self._before, write) for _, write in writes)
+        return False
+
+    def _disturbed(self, nth: int, is_write: bool = False) -> Iterator[tuple[DisturbedRead, Run]]:
+        """Yield the runs in which a read or write gives larger values, then smaller ones."""
+        for flipped in self._masks:
+            read = replace(self.none, nth=nth, flipped=flipped, is_write=is_write, seen=0, written=0, lanes=0, proper=0)
+            run = self._run(read, self._limit_s)
+            if isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT:
+                self._undisturbed(replace(read, nth=-1))  # ends the check if the budget is used up
+            yield read, run
+
+    def _undisturbed(self, none: DisturbedRead) -> Run:
+        run = self._run(none)
+        if run.error is not None:
+            raise BuildFailed(*of_error(run.error))
+        return run
+
+    def _run(self, read: DisturbedRead, limit_s: float | None = None) -> Run:
+        options = replace(FIRST.options, check=False, disturbed=read, time_limit_s=limit_s)
+        return run_fresh(*self._replayed, options)
 
 
 def _masks(rng: np.random.Generator) -> tuple[int, ...]:
@@ -134,27 +180,25 @@ def _masks(rng: np.random.Generator) -> tuple[int, ...]:
     return tuple(int.from_bytes((low | top).tobytes(), "little") for top in (0x40, 0xC0))
 
 
-def _undisturbed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], none: DisturbedRead) -> Run:
-    run = _run(device, build, plan, inputs, none)
-    if run.error is not None:
-        raise BuildFailed(*of_error(run.error))
-    return run
-
-
-def _run(
-    device: Device,
-    build: Build,
-    plan: Plan,
-    inputs: Mapping[str, Array],
-    read: DisturbedRead,
-    limit_s: float | None = None,
-) -> Run:
-    options = replace(FIRST.options, check=False, disturbed=read, time_limit_s=limit_s)
-    return run_fresh(device, build, plan, inputs, options)
-
-
 def _differ(one: Run, other: Run) -> bool:
     """Return True if outputs differ in any bit; a run that faults depends on its reads, too."""
     if other.error is not None:
         return True
     return any(one.outputs[name].tobytes() != other.outputs[name].tobytes() for name in one.outputs)
+
+
+def _agree_somewhere(undisturbed: Run, read: Run, memory: Run) -> bool:
+    """Return True if some output changes alike, whether one read of a value changes or the value itself.
+
+    A value that is combined with a copy of it does not change outputs alike. Values that lead to a fault do so in both.
+    """
+    if memory.error is not None:
+        return True
+    if read.error is not None:
+        return False
+    for name, before in undisturbed.outputs.items():
+        bits = [np.ascontiguousarray(run.outputs[name]).reshape(-1, 1).view(np.uint8) for run in (read, memory)]
+        changed = (bits[0] != np.ascontiguousarray(before).reshape(-1, 1).view(np.uint8)).any(axis=1)
+        if (changed & (bits[0] == bits[1]).all(axis=1)).any():
+            return True
+    return False

@@ -30,6 +30,7 @@ class DisturbedWave(Wave):
         super().__init__(launch, block_ids, is_counted)
         assert launch.options.disturbed is not None
         self._read = launch.options.disturbed
+        self._carriers = None if self._read.compared else launch.program.carriers
 
     @cached_property
     def _writers(self) -> Banked:
@@ -48,9 +49,14 @@ class DisturbedWave(Wave):
         return read.space == "shared" and read.nth >= read.seen and not read.is_write
 
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
-        """Read global memory; reads of `__constant__` variables are counted."""
+        """Read global memory; reads of `__constant__` variables are counted, or changed at the chosen address."""
         values = super().load_global(lanes, site, address, dtype, count)
-        if self._read.space == "constant" and self._read.nth < 0 and self._is_set(address):
+        if self._read.space != "constant":
+            return values
+        if self._read.is_write:
+            chosen = np.broadcast_to(address == self._read.address, lanes.shape)
+            return [_flipped(value, chosen, self._read.flipped) for value in values] if chosen.any() else values
+        if self._read.nth < 0 and self._is_set(address):
             self._read.lanes += lanes.n
             self._read.proper += lanes.n if site.space == "const" else 0
         return values
@@ -58,9 +64,10 @@ class DisturbedWave(Wave):
     def load_const(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read constant memory; the values of the chosen read are changed."""
         values = super().load_const(lanes, site, address, dtype, count)
-        if self._read.space != "constant" or not self._is_next(lanes):
+        if self._read.space != "constant" or self._read.is_write or not self._is_next(lanes):
             return values
-        return self._changed(lanes, values) if self._is_set(address) else values
+        self._read.address = int(np.broadcast_to(address, lanes.shape)[_of_warp(lanes, self._number)][0])
+        return self._changed(lanes, values) if self._is_set(address) and self._carries(site) else values
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read shared memory; the values of the chosen read are changed."""
@@ -69,7 +76,7 @@ class DisturbedWave(Wave):
             return values
         if self._read.nth < 0:
             self._count_writers(lanes, site, address)
-        if self._read.is_write or not self._is_next(lanes):
+        if self._read.is_write or not (self._is_next(lanes) and self._carries(site)):
             return values
         self._read.source = self._source(lanes, address)
         return self._changed(lanes, values)
@@ -132,6 +139,10 @@ class DisturbedWave(Wave):
         """Return True for the address of a variable that the host has set."""
         memory = self.arena.find(int(address.item(0)))
         return memory is not None and memory.is_set
+
+    def _carries(self, site: Site) -> bool:
+        """Return True if the values of a read can flow into memory, and do not only decide conditions."""
+        return self._carriers is None or site.number in self._carriers
 
     def _is_next(self, lanes: Lanes) -> bool:
         """Count a read per warp; return True if the chosen one is among them."""

@@ -130,6 +130,15 @@ class Program:
         return carried([statement for step in self.steps for statement in step.statements])
 
     @cached_property
+    def carriers(self) -> frozenset[int] | None:
+        """The instructions with results that carry data, see `data_flow`; None if unknown because of recursion."""
+        from pytest_gpulab.devices.simulated.translation.analysis.data_flow import carriers
+
+        if self.stack is not None:
+            return None
+        return carriers(statement for step in self.steps for statement in step.statements)
+
+    @cached_property
     def needs_cluster(self) -> Instruction | None:
         """The first instruction that concerns other blocks of a cluster, which can be simulated for one block only."""
         found = (each for each in self.kernel.body if isinstance(each, Instruction) and needs_cluster(each))
