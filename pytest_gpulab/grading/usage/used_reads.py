@@ -45,6 +45,8 @@ ENOUGH = 0.75  # enough of them: other reads may be of threads without an elemen
 # Also enough: half of the runs of an honest kernel. By one of the two, a kernel passes that uses half of its reads once
 # in 11 times, one that uses a quarter once in 770 times.
 ALL_OF_THE_FIRST = 5
+# Fewer count for nothing: most reads are for show, and chance would decide how many of the others are tried.
+LEAST = 1 / 3
 PROPER: Mapping[DisturbedSpace, float] = {"constant": 0.9, "shared": 0.5}
 """Enough reads that the memory is for; if there are fewer, only a part of all reads counts."""
 LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # time limit per run, in undisturbed runs: the value may end a loop
@@ -72,6 +74,8 @@ class UsedReads:
     @property
     def counting(self) -> float:
         """The share of reads that count as a use of the memory."""
+        if self.share < LEAST:
+            return 0.0
         if self.space == "constant":
             return self.share if self.proper >= PROPER["constant"] else 0.0
         return self.share * min(1.0, self.proper / PROPER["shared"])
