@@ -23,6 +23,6 @@ exercise = single_kernel(
     mixable=True,
     tunables=(Tunable("BLOCK_SIZE", EDGES[0]), Tunable("ITEMS_PER_THREAD", range(1, 65), default=1)),
     # In blocks of 256, a pass per sector of all bins is 0.125. If equal lanes of a warp count together, it is 0.148.
-    uses=[UsesCheck("private-bins", (concepts.atomics(0.13), concepts.shared_use(1)), 10, 2**16)],
+    uses=[UsesCheck("private-bins", (concepts.atomics(0.13), concepts.shared_use(1)), 10, 2**16, compared=True)],
     speed={5: 10, 60: 10},
 )
