@@ -8,6 +8,7 @@ from places import Run, marked
 from test_racecheck import ALL_OF_A_BLOCK, CHECKED, KERNEL, LAST_BLOCK, check, races
 
 from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.hazards.accesses import numbered
 
 
 def test_a_long_stretch_without_a_barrier_is_remembered(run: Run) -> None:
@@ -155,3 +156,10 @@ def test_arrays_that_no_store_can_reach_are_known(device: SimulatedDevice, body:
     found = set().union(*(names[number] for number in program.targets.parameters))
     found |= {"total"} if program.targets.variables else set()
     assert (None if program.targets.anywhere else found) == reached
+
+
+@pytest.mark.parametrize("values", [[], [7], [3, 1, 3, 2], [-1, 4, -1], [0, 10**9, 0]], ids=str)
+def test_values_are_numbered_as_by_numpy(values: list[int]) -> None:
+    given = np.array(values, np.int64)
+    for found, expected in zip(numbered(given), np.unique(given, return_inverse=True), strict=True):
+        assert found.tolist() == expected.tolist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 
 Mask = npt.NDArray[np.bool_]
 WORD_BYTES = 4
+_SPREAD = 8  # range of values per value, up to which marking is faster than sorting
 
 
 class MemoryAccess(NamedTuple):
@@ -144,6 +145,21 @@ class AccessPiece:
         wide = np.zeros((len(bits), WORD_BYTES), np.uint8)
         wide[:, :unit_bytes] = bits
         return wide.view(np.uint32)[:, 0]
+
+
+def numbered(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IndexArray]:
+    """Return the distinct values in order, and the index of each value among them.
+
+    Dense values are marked in a table: `np.unique` sorts them, which takes several times longer.
+    """
+    span = int(values.max()) - int(values.min()) if len(values) else 0
+    if span >= _SPREAD * len(values):
+        return np.unique(values, return_inverse=True)
+    lowest = values.min()
+    places = values - lowest
+    marks = np.zeros(span + 1, np.bool_)
+    marks[places] = True
+    return marks.nonzero()[0] + lowest, (marks.cumsum() - 1)[places]
 
 
 def chosen(access: MemoryAccess, mask: npt.NDArray[np.bool_]) -> Iterator[MemoryAccess]:

@@ -24,7 +24,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import (
 )
 from pytest_gpulab.devices.simulated.translation.sites import ASYNC_COPY, Site
 
-from .accesses import AccessPiece, Event, MemoryAccess
+from .accesses import AccessPiece, Event, MemoryAccess, numbered
 
 if TYPE_CHECKING:  # imported with the first race
     from .classes import Accessors
@@ -97,7 +97,7 @@ class Reporter:
         """Report that lanes of an access race with earlier ones, one hazard per pair of lines."""
         from .classes import Accessors
 
-        positions, which = np.unique(others.at, return_inverse=True)
+        positions, which = numbered(others.at)
         earlier = [others.access(int(at)) for at in positions]
         sites, times = (np.array(of)[which] for of in ([a.site.index for a in earlier], [a.time for a in earlier]))
         wave, space = piece.access.lanes.wave, "global" if piece.access.memory else "shared"
@@ -249,7 +249,7 @@ class _Threads:
             for block in blocks.tolist():
                 self._add(block, bits)
             return self._count
-        each, row = np.unique(blocks, return_inverse=True)
+        each, row = numbered(blocks)
         for low in range(0, len(each), _ROWS):
             mine = slice(None) if len(each) <= _ROWS else (low <= row) & (row < low + _ROWS)
             mask = np.zeros((len(each[low : low + _ROWS]), int(numbers.max()) + 1), np.bool_)

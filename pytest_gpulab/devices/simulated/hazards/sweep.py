@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray
 
-from .accesses import AccessPiece, Event, Mask, MbarrierEvent, NamedBarrierEvent
+from .accesses import AccessPiece, Event, Mask, MbarrierEvent, NamedBarrierEvent, numbered
 from .vector_clocks import VectorClock, advance
 
 Positions = npt.NDArray[np.int32]
@@ -61,16 +61,27 @@ class _WarpHistory:
     def add(self, piece: AccessPiece, words: IndexArray) -> None:
         """Record an access."""
         self.held[words] = True
-        warps = piece.thread // WARP
+        warps, before = piece.thread // WARP, self.warp[words]
+        self.warp[words] = warps
+        if (self.warp[words] == warps).all():  # each word is accessed by one warp only
+            self._add(piece, words, warps, before)
+            return
+        self.warp[words] = before
         for warp in np.unique(warps):
             mine = warps == warp
-            here, lane = words[mine], piece.thread[mine] % WARP
-            moved = np.unique(here[(self.warp[here] >= 0) & (self.warp[here] != warp)])
+            before = self.warp[words[mine]]
+            self.warp[words[mine]] = warp
+            self._add(piece.where(mine), words[mine], warps[mine], before)
+
+    def _add(self, piece: AccessPiece, words: IndexArray, warps: IndexArray, before: IndexArray) -> None:
+        """Record the access of one warp per word; `before` has the warps with accesses until then, -1 for none."""
+        is_moved = (before >= 0) & (before != warps)
+        if is_moved.any():
+            moved, first = np.unique(words[is_moved], return_index=True)
             self.other_at[moved] = self.at[moved].max(axis=1)
-            self.other_thread[moved] = self.warp[moved] * WARP + self.at[moved].argmax(axis=1)
+            self.other_thread[moved] = before[is_moved][first] * WARP + self.at[moved].argmax(axis=1)
             self.at[moved] = -1
-            self.warp[here] = warp
-            self.at[here, lane] = piece.position
+        self.at[words, piece.thread % WARP] = piece.position
 
     def remove(self, words: IndexArray) -> None:
         """Remove all accesses to these words."""
@@ -98,13 +109,11 @@ class _ThreadHistory(_WarpHistory):
     def add(self, piece: AccessPiece, words: IndexArray) -> None:
         """Record an access."""
         self.held[words] = True
-        warps = piece.thread // WARP
-        for warp in np.unique(warps).tolist():
-            mine = warps == warp
-            index = self._indices.setdefault(warp, len(self._indices))
-            if index == self._at.shape[1]:
-                self._at = np.concatenate([self._at, np.full_like(self._at, -1)], axis=1)
-            self._at[words[mine], index, piece.thread[mine] % WARP] = piece.position
+        warps, which = numbered(piece.thread // WARP)
+        indices = [self._indices.setdefault(warp, len(self._indices)) for warp in warps.tolist()]
+        while len(self._indices) > self._at.shape[1]:
+            self._at = np.concatenate([self._at, np.full_like(self._at, -1)], axis=1)
+        self._at[words, np.array(indices)[which], piece.thread % WARP] = piece.position
 
     def remove(self, words: IndexArray) -> None:
         """Remove all accesses to these words."""
@@ -318,9 +327,8 @@ def races(
         any_order: see `Sweep`.
     """
     wave = pieces[0].access.lanes.wave
-    columns, numbered = np.unique(np.concatenate([piece.column for piece in pieces]), return_inverse=True)
-    keys = np.concatenate([piece.unit for piece in pieces]) * len(columns) + numbered
-    words, index = np.unique(keys, return_inverse=True)
+    columns, column = numbered(np.concatenate([piece.column for piece in pieces]))
+    words, index = numbered(np.concatenate([piece.unit for piece in pieces]) * len(columns) + column)
     across = any(isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events)
     clocks = VectorClock(len(columns), wave.warps, across)
     any_strong = any(not piece.access.site.is_weak for piece in pieces)
@@ -332,5 +340,5 @@ def races(
         while at < len(pieces) and pieces[at].position == position:
             span = slice(ends[at] - len(pieces[at].unit), ends[at])
             if len(pieces[at].unit):
-                yield from sweep.access(pieces[at], index[span], numbered[span])
+                yield from sweep.access(pieces[at], index[span], column[span])
             at += 1
