@@ -124,7 +124,7 @@ def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Devic
         from pytest_gpulab.grading.correctness.outcomes import CaseLimits
         from pytest_gpulab.grading.grader import Grader
 
-        limits = CaseLimits(smallest="first", ahead=True)  # the rule of its sizes takes longer than the rest
+        limits = CaseLimits(smallest="later", ahead=True)  # the finding comes before it
         return Grader(loaded, arguments.file, device, arguments.seed, limits=limits)
     from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
@@ -133,34 +133,48 @@ def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Devic
 
 
 def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
-    """Print the first check that does not pass, as soon as it is known, then the points, then the rule of its sizes.
+    """Print the first check that does not pass, then its smallest input, the points, the rule of its sizes.
 
-    Counts and times take longer than the rest. If a file fails and they are still possible, its points so far come
-    first.
+    A hazard is printed as soon as a case shows it, because its check comes after all cases. Counts and times take
+    longer than the rest. If a file fails and they are still possible, its points so far come first.
     """
     from pytest_gpulab.grading.checks import checks_of
 
     results: list[CheckResult] = []
     shown: CheckResult | None = None
-    graded, is_counted = _contents(file), False
+    hazard: CheckResult | None = None
+    graded, is_counted, has_smallest = _contents(file), False, False
     with closing(grader):
         for check in checks_of(loaded.exercise):
-            if shown is not None and not is_counted and _is_countable(grader, check):
+            if shown is not None and not is_counted and _is_countable(grader, check, shown):
                 is_counted = True
                 _say(f"so far: {_summary(results)}")
             results.append(grader.run(check))
             if shown is None and results[-1].verdict in NOT_PASSED:
                 shown = results[-1]
-                _say_failure(shown, file)
+                if hazard is None or hazard.name != shown.name:
+                    _say_failure(shown, file)
+                has_smallest = _say_smallest(grader, shown, file)
+            elif shown is None and hazard is None and (hazard := _hazard(grader, check)):
+                _say_failure(hazard, file)
         _say(_summary(results))
-        if shown is not None and any(found.smallest for found in shown.findings):
+        if shown is not None and has_smallest:
             _say_rule(grader, shown.name, lambda: _contents(file) != graded)
 
 
-def _is_countable(grader: CheckGrader, check: Check) -> bool:
+def _hazard(grader: CheckGrader, check: Check) -> CheckResult | None:
+    """Return the failure of a `safe` check that a case so far shows."""
     from pytest_gpulab.grading.grader import Grader
 
-    return check.kind == "uses" and isinstance(grader, Grader) and grader.countable(check).verdict == "passed"
+    return grader.unsafe_so_far() if check.kind == "correct" and isinstance(grader, Grader) else None
+
+
+def _is_countable(grader: CheckGrader, check: Check, shown: CheckResult) -> bool:
+    """Return True if a check needs figures that are not those of the failure."""
+    from pytest_gpulab.grading.grader import Grader
+
+    has_figures = check.kind in ("uses", "speedup") and shown.kind != "speedup"
+    return has_figures and isinstance(grader, Grader) and grader.countable(check).verdict == "passed"
 
 
 def _say_failure(result: CheckResult, file: Path) -> None:
@@ -171,12 +185,26 @@ def _say_failure(result: CheckResult, file: Path) -> None:
     _say("\n".join(line for found in findings for line in finding_lines(heading, found)))
 
 
+def _say_smallest(grader: CheckGrader, result: CheckResult, file: Path) -> bool:
+    """Print the smallest input that fails as a check does; return False if there is none."""
+    from pytest_gpulab.grading.grader import Grader
+    from pytest_gpulab.reports.terminal.sections import smallest_lines
+
+    found = grader.smallest_inputs.requested(result) if isinstance(grader, Grader) else None
+    if found is None or found.smallest is None:
+        return False
+    smallest = found.with_file(str(file)).smallest
+    assert smallest is not None
+    _say("\n".join(smallest_lines(smallest)))
+    return True
+
+
 def _say_rule(grader: CheckGrader, check: str, stopped: Callable[[], bool]) -> None:
     """Print the sizes that fail as the smallest input of a check does, if there is a rule."""
     from pytest_gpulab.grading.grader import Grader
     from pytest_gpulab.reports.terminal.text import wrapped
 
-    if isinstance(grader, Grader) and (rule := grader.rule(stopped)):
+    if isinstance(grader, Grader) and (rule := grader.smallest_inputs.rule(stopped)):
         _say("\n".join(wrapped(f"{check} {rule}")))
 
 

@@ -11,17 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest_gpulab
-from pytest_gpulab.devices.protocol import (
-    CannotSimulate,
-    Device,
-    DeviceInfo,
-    DeviceUnavailable,
-    OutOfMemory,
-)
+from pytest_gpulab.devices.protocol import CannotSimulate, Device, DeviceInfo, DeviceUnavailable, OutOfMemory
 from pytest_gpulab.exercise import Case, SafeCheck, Size, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.outcomes import USUAL, CaseLimits, CaseOutcome
+from pytest_gpulab.grading.correctness.smallest_inputs import SmallestInputs
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 
 from .catalogue import Loaded, LoadedExercise
@@ -33,7 +28,6 @@ from .time_limits import TIME_LIMIT, TimeBudget
 if TYPE_CHECKING:  # each kind of check imports its modules when the first check of the kind runs
     from pytest_gpulab.grading.compilation.source_quotes import Quotes
     from pytest_gpulab.grading.correctness.safety import Outcomes
-    from pytest_gpulab.grading.correctness.shrinking import Shrinker
     from pytest_gpulab.grading.speed.costs import Costs
     from pytest_gpulab.grading.usage.checks import Usages
 
@@ -73,8 +67,8 @@ class Grader(CheckGrader):
         self._counted: Usages | None = None
         self._quotes: Quotes | None = None
         self._has_failed = False
-        self._smallest = limits.smallest if device.info.kind == "simulated" else "none"
-        self._shrinker: Shrinker | None = None
+        searched = limits.smallest if device.info.kind == "simulated" else "none"
+        self.smallest_inputs = SmallestInputs(searched, (exercise, path, self._builds, self._cases, seed))
         self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
         self._annotator: Annotator | None = None
         if annotate:
@@ -104,9 +98,17 @@ class Grader(CheckGrader):
             result = self._annotator.added_to(result, check)
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
+    def unsafe_so_far(self) -> CheckResult | None:
+        """Return the failure of the first `safe` check with a hazard in a case so far; later cases only add to it."""
+        known = self._cases.known(visible_first(self._loaded.exercise.cases))
+        for check in checks_of(self._loaded.exercise):
+            if isinstance(check.subject, SafeCheck) and (found := self._unsafe(check, check.subject, known)):
+                return self._with_quotes(found)
+        return None
+
     def countable(self, check: Check) -> CheckResult:
-        """Return the failure of a `uses` check for other reasons than counts; `passed` if it can be counted."""
-        assert isinstance(check.subject, UsesCheck)
+        """Return the failure of a `uses` or `speedup` check for other reasons than figures, or else `passed`."""
+        assert isinstance(check.subject, UsesCheck | SpeedTier)
         variant = check.subject.variant
         return self._guarded(check, lambda: self._unless_correct(check, variant) or check.result("passed"))
 
@@ -114,10 +116,6 @@ class Grader(CheckGrader):
         """Grade a `uses` check by its counts only: another process found its cases correct."""
         assert isinstance(check.subject, UsesCheck)
         return self._guarded(check, partial(self._counted_use, check, check.subject))
-
-    def rule(self, stopped: Callable[[], bool]) -> str:
-        """Return the rule of sizes that the limits left out; empty if there is none, or once `stopped` returns True."""
-        return self._shrinker.rule(stopped) if self._shrinker is not None else ""
 
     def close(self) -> None:
         """End the second process, if there is one. The caller owns the device."""
@@ -192,30 +190,16 @@ class Grader(CheckGrader):
             if not self._has_failed and findings == outcome.findings:  # pytest -x shows only the first failure
                 findings = self._cases.with_likely_cause(case, findings)
             self._has_failed = True
-            findings = (self._with_smallest(case, findings[0]), *findings[1:])
+            findings = (*self.smallest_inputs.added_to(check.name, (findings[0], case, "")), *findings[1:])
         return check.result(outcome.verdict, findings, printed=outcome.printed)
-
-    def _with_smallest(self, case: Case, found: Finding, hazard: str = "") -> Finding:
-        """Return a finding with the smallest failing input, which only the simulated GPU searches."""
-        if self._smallest == "none":
-            return found
-        from pytest_gpulab.grading.correctness.shrinking import Shrinker, same_hazard
-
-        if self._shrinker is None:
-            is_first = self._smallest == "first"
-            self._shrinker = Shrinker(self._loaded, self._path, self._builds, self._cases, self._seed, is_first)
-        return self._shrinker.added_to(case, found, same_hazard(hazard, found) if hazard else None)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
         """Fail on any hazard of the kind, and if no case is correct: an empty kernel earns nothing."""
-        from pytest_gpulab.grading.correctness.safety import harmless, not_checked, unsafe
+        from pytest_gpulab.grading.correctness.safety import harmless, not_checked
 
         outcomes = self._outcomes()
-        found = unsafe(safe.kind, outcomes)
-        if found:
-            if mistake := self._cases.blame.of_hazard(safe.kind, found[0][1], self._cases.failing_pattern(found[0][1])):
-                return check.result("not gradable", (mistake,))
-            return check.result("failed", tuple(self._with_smallest(case, each, safe.kind) for each, case in found))
+        if (failed := self._unsafe(check, safe, outcomes)) is not None:
+            return failed
         if all(outcome.verdict == "failed" for _, outcome in outcomes):
             return _dependent(check, *outcomes[0])
         ungraded = [each for each in outcomes if each[1].verdict == "not gradable"]
@@ -224,6 +208,17 @@ class Grader(CheckGrader):
         if unseen := not_checked(safe.kind, outcomes):
             return check.result("not gradable", unseen)
         return check.result("passed", harmless(safe.kind, outcomes))
+
+    def _unsafe(self, check: Check, safe: SafeCheck, outcomes: Outcomes) -> CheckResult | None:
+        from pytest_gpulab.grading.correctness.safety import unsafe
+
+        found = unsafe(safe.kind, outcomes)
+        if not found:
+            return None
+        if mistake := self._cases.blame.of_hazard(safe.kind, found[0][1], self._cases.failing_pattern(found[0][1])):
+            return check.result("not gradable", (mistake,))
+        failing = ((each, case, safe.kind) for each, case in found)
+        return check.result("failed", self.smallest_inputs.added_to(check.name, *failing))
 
     def _outcomes(self) -> list[tuple[Case, CaseOutcome]]:
         found: list[tuple[Case, CaseOutcome]] = []

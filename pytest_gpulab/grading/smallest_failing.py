@@ -2,40 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 
 from .catalogue import LoadedExercise
-from .checks import checks_of
-from .grade import Finding
+from .checks import Check, checks_of
+from .grade import CheckResult, Finding
 from .grader import Grader
 from .time_limits import TIME_LIMIT, TimeLimits
 
-SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="first", ahead=True)
+SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="later", ahead=True)
 """Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
 
 
-def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int) -> Finding | None:
-    """Return a submission's first failure that has a smallest failing input, or else its first failure."""
-    with closing(Grader(exercise, path, device, seed, limits=SEARCHED)) as grader:
-        return _first_failing(grader, exercise)
+def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int, case: str = "") -> Finding | None:
+    """Return a submission's first failure that has a smallest failing input, or else its first failure.
+
+    Args:
+        case: the only case to run; empty for all.
+    """
+    with closing(Grader(exercise, path, device, seed, limits=replace(SEARCHED, ahead=not case))) as grader:
+        return _first_failing(grader, _searched(exercise, case), is_single=bool(case))
 
 
-def _first_failing(grader: Grader, loaded: LoadedExercise) -> Finding | None:
-    first = None
+def _searched(loaded: LoadedExercise, case: str) -> Iterator[Check]:
     for check in checks_of(loaded.exercise):
-        if check.kind in ("compile", "correct", "safe") and not check.hidden:
-            result = grader.run(check)
-            for found in result.findings if result.verdict == "failed" else ():
-                named = replace(found, what=f"{check.name}: {found.what}")
-                if found.smallest is not None:
-                    return named
-                if first is None and not (found.hidden or found.because):
-                    first = named
-                if found.code == TIME_LIMIT:
-                    return first
+        is_any = not case and check.kind in ("correct", "safe")
+        is_it = isinstance(check.subject, Case) and check.subject.name == case
+        if (check.kind == "compile" or is_any or is_it) and not check.hidden:
+            yield check
+
+
+def _first_failing(grader: Grader, checks: Iterable[Check], is_single: bool) -> Finding | None:
+    first = None
+    for check in checks:
+        result = grader.run(check)
+        if is_single and result.verdict == "passed":
+            result = grader.unsafe_so_far() or result
+        if (smallest := grader.smallest_inputs.requested(result)) is not None:
+            return _named(result, smallest)
+        for found in result.findings if result.verdict == "failed" else ():
+            if first is None and not (found.hidden or found.because):
+                first = _named(result, found)
+            if found.code == TIME_LIMIT:
+                return first
     return first
+
+
+def _named(result: CheckResult, found: Finding) -> Finding:
+    return replace(found, what=f"{result.name}: {found.what}")

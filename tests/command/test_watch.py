@@ -22,8 +22,11 @@ from pytest_gpulab.command import CommandError, main, watch
 from pytest_gpulab.command.submission import exercise_of
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.correctness.trials import Trials
 from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.reports.students import points_text
 
 ROOT = Path(__file__).parents[2]
@@ -178,8 +181,10 @@ def test_verdicts_and_points_are_those_of_pytest(
 def test_the_rule_of_sizes_follows_the_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "scan.cu"
     file.write_bytes((ROOT / "tests/wrong/scan/offset_of_own_block.cu").read_bytes())
-    failed, points, rule = said_of(monkeypatch, file, "scan")
-    assert "FAILED correct[" in failed and "smallest failing input: n = 257, in = [0 (256 times) 1]" in failed
+    failed, smallest, points, rule = said_of(monkeypatch, file, "scan")
+    assert "FAILED correct[" in failed and "smallest failing input" not in failed
+    assert smallest.startswith("      smallest failing input: n = 257, in = [0 (256 times) 1]")
+    assert f"\n      run it: gpulab explain {file} --case " in smallest
     assert " points; lost in correct[" in points and "fails for" not in failed
     place = failed.split()[1].rstrip(":")
     assert rule.split() == f"{place} fails for every n that is at least 257; right for all others tried".split()
@@ -198,10 +203,10 @@ def test_a_search_for_the_rule_ends_at_the_next_save(monkeypatch: pytest.MonkeyP
 
     run, most = Trials.run, 1 << 30
     monkeypatch.setattr(Trials, "run", saved_before_the_last_trials)
-    assert len(said_of(monkeypatch, file, "scan")) == 3
+    assert len(said_of(monkeypatch, file, "scan")) == 4
     whole, most = len(tried), len(tried) - 4
     tried.clear()
-    assert len(said_of(monkeypatch, file, "scan")) == 2 and len(tried) == most < whole
+    assert len(said_of(monkeypatch, file, "scan")) == 3 and len(tried) == most < whole
 
 
 @pytest.mark.unmeasured
@@ -212,6 +217,47 @@ def test_points_come_before_counts_and_after_them(monkeypatch: pytest.MonkeyPatc
     assert "FAILED correct[float32-sum]" in failed
     assert first.startswith("so far: ") and " points; lost in correct[" in first and "uses[" not in first
     assert not last.startswith("so far") and " points; lost in correct[" in last
+
+
+def test_a_hazard_is_shown_before_further_cases_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, device = Catalogue(EXERCISES).load("scan"), open_device("sim")[0]
+    file, limits = ROOT / "tests/wrong/scan/sums_by_all_threads.cu", CaseLimits(smallest="later")
+    grader = Grader(loaded, file, device, 1, limits=limits)
+    checks = checks_of(loaded.exercise)[:3]
+    assert {grader.run(check).verdict for check in checks} == {"passed"}
+    shown = watch._hazard(grader, checks[-1])
+    assert shown is not None and shown.name == "safe[race]" and watch._hazard(grader, checks[0]) is None
+    assert shown.findings[0].line and shown.findings[0].evidence[-1] == "seen in correct[n=2]"
+    runs: list[int] = []
+    run = Trials.run
+
+    def counted(self: Any, *words: Any) -> Any:
+        trial = run(self, *words)
+        runs.append(len(trial.outcome.runs))
+        return trial
+
+    monkeypatch.setattr(Trials, "run", counted)
+    found = grader.smallest_inputs.requested(shown)
+    assert found is not None and found.smallest is not None and found.smallest.what == "n = 2, in = [0 1]"
+    assert len(runs) > 1 and set(runs) == {1}  # only the first run checks hazards
+    assert (
+        grader.smallest_inputs.rule(lambda: False) == "fails for every n that is at least 2; right for all others tried"
+    )
+    assert max(runs) > 1
+
+
+@pytest.mark.unit
+def test_points_so_far_come_before_figures_of_another_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Grader, "countable", lambda self, check: SimpleNamespace(verdict="passed"))
+    grader = Grader.__new__(Grader)
+    comes = {
+        (of, shown): watch._is_countable(grader, SimpleNamespace(kind=of), SimpleNamespace(kind=shown))  # type: ignore[arg-type]
+        for of in ("correct", "uses", "speedup")
+        for shown in ("correct", "uses", "speedup")
+    }
+    assert {pair for pair, is_so in comes.items() if is_so} == {
+        (of, shown) for of in ("uses", "speedup") for shown in ("correct", "uses")
+    }
 
 
 @pytest.mark.unit

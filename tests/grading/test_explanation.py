@@ -401,7 +401,7 @@ def found_of(path: Path, exercise: str, smaller_blocks: Finding | None = None) -
     own = replace(finding("race", "found by the search"), smallest=SmallestInput("", "", command))
     loaded = Catalogue(ROOT / "exercises").load(exercise)
 
-    def search(_: LoadedExercise, searched: Path, *__: object) -> Finding | None:
+    def search(_: LoadedExercise, searched: Path, *__: object, case: str = "") -> Finding | None:
         return own if searched == path else smaller_blocks
 
     return drawn(Subject(loaded, path, DEVICE, 20, search), Request())

@@ -4,7 +4,7 @@
 - `ahead`: a second process that runs cases at the same time.
 - `blame`: failures that the exercise's own baseline shares: then the exercise is at fault.
 - `safety`: the `safe` checks, from the hazards of all runs.
-- `shrinking`: the smallest failing inputs.
+- `shrinking`, `smallest_inputs`: the smallest failing inputs, searched at once or on request.
 - `trials`, `requests`: runs at other sizes and on other inputs, chosen by the search or by a user.
 - `baselines`: outputs of the baselines, compared before their times count.
 - `checked_launches`: launches that are counted or costed; their outputs are compared, too.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pytest_gpulab.devices.abilities import at_work_on
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case, Problem, Size, Variant
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, variants_of
+from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, made_once, variants_of
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, PROOF, CheckResult, Finding, Verdict
@@ -45,6 +45,7 @@ class Blame:
         self._has_own_failure = False
         self._shared: dict[str, Finding] = {}  # failures that the baseline shares, by code
 
+        self._own: dict[tuple[str, str], CaseOutcome | BuildFailed | None] = {}  # by case and input pattern
         self._timed: dict[tuple[Size, str], Finding | None] = {}  # by size and variant
 
     def of_build(self, result: CheckResult) -> CheckResult:
@@ -142,8 +143,11 @@ class Blame:
         """Return the baseline's outcome in a case with one input pattern; None if it is not run."""
         if self._baseline is None:
             return None
+        return made_once(self._own, (case.name, pattern), partial(self._run_baseline, self._baseline, case, pattern))
+
+    def _run_baseline(self, baseline: Builds, case: Case, pattern: str) -> CaseOutcome | None:
         budget = TimeBudget(self._limits.time)
-        runs = CaseRuns(self._loaded, self._device, self._baseline, self._seed, budget, self._limits)
+        runs = CaseRuns(self._loaded, self._device, baseline, self._seed, budget, self._limits)
         try:
             return runs.outcome(replace(case, patterns=(pattern,)))
         except BuildFailed:  # `compile` and speed checks report it

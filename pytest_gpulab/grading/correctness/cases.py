@@ -46,7 +46,7 @@ from pytest_gpulab.grading.plans.replay import (
 )
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
 
-from .outcomes import USUAL, CaseLimits, CaseOutcome
+from .outcomes import ALL_REPEATS, USUAL, CaseLimits, CaseOutcome, Repeats
 
 if TYPE_CHECKING:
     from .ahead import FoundAhead
@@ -131,6 +131,14 @@ class CaseRuns:
             self._outcomes[case.name] = self.blame.of_case(case, outcome) if outcome.verdict == "failed" else outcome
         return self._outcomes[case.name]
 
+    def known(self, cases: Iterable[Case]) -> list[tuple[Case, CaseOutcome]]:
+        """Return those of the cases that have an outcome, with it."""
+        return [(case, self._outcomes[case.name]) for case in cases if case.name in self._outcomes]
+
+    def has_passed(self, case: Case) -> bool:
+        """Return True if a case was run and is correct; it may have hazards."""
+        return case.name in self._outcomes and self._outcomes[case.name].verdict == "passed"
+
     def _given_up(self) -> CaseOutcome | None:
         """Return the outcome of a case that is not run because others have used up the time, or None."""
         if not self._stopped or (len(self._stopped) < MAX_STOPPED and not self._budget.is_used_up):
@@ -201,17 +209,13 @@ class CaseRuns:
         return (outcome.pattern if outcome else "") or case.patterns[0]
 
     def trial(
-        self, case: Case, problem: Problem, build: Build, prepared: Prepared, asks_for_luck: bool = True
+        self, case: Case, problem: Problem, build: Build, prepared: Prepared, repeats: Repeats = ALL_REPEATS
     ) -> CaseOutcome:
-        """Run a case's kernel on other data, and judge it as a case; the outputs are kept.
-
-        Args:
-            asks_for_luck: False to leave out the run that finds out whether a wrong result depends on luck.
-        """
+        """Run a case's kernel on other data, and judge it as a case; the outputs are kept."""
         self._budget.begin()
         runs: list[Run] = []
         decoy = self._decoy(case, problem, prepared) if build.module.has_state else None
-        verdict, findings = self._run_pattern(build, prepared, decoy, runs, asks_for_luck)
+        verdict, findings = self._run_pattern(build, prepared, decoy, runs, repeats)
         source = build.source if self._is_simulated else None
         return CaseOutcome(verdict, _explained(findings, (), runs, source), tuple(runs))
 
@@ -264,7 +268,7 @@ class CaseRuns:
         prepared: Prepared,
         decoy: Mapping[str, Array] | None,
         runs: list[Run],
-        asks_for_luck: bool = True,
+        repeats: Repeats = ALL_REPEATS,
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Run all replays of a pattern in the same arrays: a kernel that skips work on known pointers becomes wrong."""
         plan, arrays = prepared.plan, Arrays(self._device, prepared.plan)
@@ -282,15 +286,20 @@ class CaseRuns:
                     runs.append(run)
                     return judged(run, prepared, FIRST)
             again = partial(replayed, prepared.inputs)
-            verdict, findings = self._repeated(prepared, again, runs, not build.module.has_state)
-            if verdict != "passed" and asks_for_luck:
+            verdict, findings = self._repeated(prepared, again, runs, not build.module.has_state, repeats.orders)
+            if verdict == "failed" and repeats.luck:
                 findings = self._on_luck(prepared, again, runs, findings)
             return verdict, findings
         finally:
             arrays.free()
 
     def _repeated(
-        self, prepared: Prepared, replayed: Callable[[Repetition], Run], runs: list[Run], is_stateless: bool
+        self,
+        prepared: Prepared,
+        replayed: Callable[[Repetition], Run],
+        runs: list[Run],
+        is_stateless: bool,
+        with_orders: bool,
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Replay once; if the result is correct, replay in other ways and compare."""
         vary_order = self._is_simulated and not runs  # a real GPU orders its warps itself
@@ -305,6 +314,8 @@ class CaseRuns:
             return verdict, findings
         orders = _orders(first) if vary_order else ()
         again = (AGAIN,) if self._limits.again and not (_is_repeatable(first) and is_stateless) else ()
+        if not with_orders and (orders or again):
+            return "inconclusive", ()
         for repetition in orders or again:
             run = replayed(repetition)
             runs.append(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault
 from pytest_gpulab.grading.findings import plain
@@ -12,6 +12,8 @@ from pytest_gpulab.grading.plans.replay import Run
 from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TimeLimits
 
 MAX_PRINTED_CHARS = 4000
+
+Searched = Literal["all", "later", "none"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class CaseLimits:
         max_elements: the largest product of a case's extents; larger cases are not run. None: no limit.
         again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
         beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
-        smallest: the smallest failing inputs to search: `all` with their rules, only the `first`, or `none`.
+        smallest: the smallest failing inputs to search: `all` with their rules, one `later` on request, or `none`.
         ahead: True to run cases in a second process at the same time, on the simulated GPU; the results are the same.
     """
 
@@ -31,13 +33,29 @@ class CaseLimits:
     max_elements: int | None = None
     again: bool = True
     beside_a_gpu: bool = False
-    smallest: Literal["all", "first", "none"] = "all"
+    smallest: Searched = "all"
     ahead: bool = False
 
 
 USUAL = CaseLimits()
 BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
 """Limits to cases of a second or two on the simulated GPU; the real GPU runs everything again."""
+
+
+class Repeats(NamedTuple):
+    """The runs of an input pattern after the first one, in lockstep.
+
+    Attributes:
+        orders: False to leave out other orders of warps and other garbage in memory; a right result is `inconclusive`
+            if these could change it.
+        luck: False to leave out the run that finds out whether a wrong result depends on luck.
+    """
+
+    orders: bool = True
+    luck: bool = True
+
+
+ALL_REPEATS = Repeats()
 
 
 @dataclass(frozen=True)

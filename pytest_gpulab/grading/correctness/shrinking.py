@@ -30,6 +30,7 @@ from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .cases import CaseRuns
+from .outcomes import Repeats
 from .safety import unsafe
 from .trials import Trial, Trials, given_words, wrong_words
 
@@ -59,6 +60,9 @@ RULE_HINTS = (
     *((code, "where width is (larger|smaller) than height", PITCH) for code in ("out-of-bounds", "not-written")),
 )
 """Code, words in the rule, and the hint in place of the code's general hint, or of one about an edge."""
+
+OF_FIRST_RUN = ("wrong-result", "not-written", "input-changed")
+"""Codes of the first run only: other runs are compared with it."""
 
 RACES = re.compile(r"\((RAW|WAR|WAW)\)")
 
@@ -144,7 +148,7 @@ class Shrinker:
 
     def _search(self, case: Case, found: Finding, same: Same) -> SmallestInput | None:
         try:
-            search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same, found.by_luck)
+            search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same, found)
             trial = search.smallest()
             rule = "" if self._is_first or trial is None else search.rule(trial)
         except (BuildFailed, InstructorsMistake):
@@ -187,9 +191,12 @@ class _Search:
         seed: int,
         case: Case,
         same: Same,
-        by_luck: bool = False,
+        found: Finding,
     ) -> None:
-        self._case, self._same, self._by_luck = case, same, by_luck
+        self._case, self._same = case, same
+        # A failure of the first run, in lockstep, shows there at other sizes, too. Only a rule needs right sizes.
+        is_in_first = found.code in OF_FIRST_RUN or cases.has_passed(case)
+        self._repeats = Repeats(orders=not is_in_first, luck=found.by_luck)
         self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S), MAX_STEPS)
         self._trials = Trials(loaded, builds, cases, seed, self._budget)
         self._is_mixable = loaded.exercise.mixable
@@ -228,6 +235,8 @@ class _Search:
     def rule(self, smallest: Trial) -> str:
         """Return the sizes that fail, as far as sizes were tried; empty if no rule holds."""
         self._left = MAX_WORK["rule"]
+        self._repeats = self._repeats._replace(orders=True)
+        self._tried = {extents: trial for extents, trial in self._tried.items() if extents in self._failed}
         self._try_more_sizes(extents_of(smallest.problem.size))
         words = rule(self._failed, self._names, self._edges)
         if not words:
@@ -363,7 +372,7 @@ class _Search:
         if work > MAX_SHARE:
             return None
         self._left -= work
-        trial = self._trials.run(self._case, problem, prepared, self._by_luck)
+        trial = self._trials.run(self._case, problem, prepared, self._repeats)
         return None if any(fault.code == TIME_LIMIT for fault in trial.outcome.faults) else trial
 
 

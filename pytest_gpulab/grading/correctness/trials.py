@@ -23,7 +23,7 @@ from pytest_gpulab.grading.plans.replay import AGAIN, FIRST, Run
 from pytest_gpulab.grading.time_limits import TimeBudget, limited
 
 from .cases import CaseRuns
-from .outcomes import CaseOutcome
+from .outcomes import ALL_REPEATS, CaseOutcome, Repeats
 
 Array = npt.NDArray[Any]
 Change = Callable[[Mapping[str, Array]], Mapping[str, Array]]
@@ -111,9 +111,9 @@ class Trials:
         expected = expected_of(self._loaded.exercise, problem, plan, inputs)
         return problem, replace(own, inputs=inputs, expected=expected, known=tuple)
 
-    def run(self, case: Case, problem: Problem, prepared: Prepared, asks_for_luck: bool = True) -> Trial:
+    def run(self, case: Case, problem: Problem, prepared: Prepared, repeats: Repeats = ALL_REPEATS) -> Trial:
         """Run a trial; see `CaseRuns.trial`."""
-        outcome = self._cases.trial(case, problem, self.build(case), prepared, asks_for_luck)
+        outcome = self._cases.trial(case, problem, self.build(case), prepared, repeats)
         return Trial(case, problem, prepared, outcome, self.names(case))
 
     def names(self, case: Case) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -37,7 +38,8 @@ MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 MAX_RECORDED = 16  # blocks of a grid that is recorded as a whole
 LIMITS = TimeLimits(case_s=1.0, file_s=1.0)  # a figure is of a small input
 
-Search = Callable[[LoadedExercise, Path, Device, int], "Finding | None"]
+Search = Callable[..., "Finding | None"]
+"""See `smallest_failing`."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def _drawn(subject: Subject, request: Request, own: _Runner, trial: Trial) -> Dr
         subject = replace(subject, search=None)
     elif prod(extents_of(trial.problem.size)) <= MAX_REUSED:  # a new search would take as long as the first one
         request = own.request
+    elif subject.search is not None:  # the case that failed does so with other blocks, too
+        subject = replace(subject, search=partial(subject.search, case=own.request.case))
     with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
         path = Path(folder) / subject.path.name
         for least in SMALLEST:

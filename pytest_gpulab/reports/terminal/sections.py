@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, SmallestInput
 from pytest_gpulab.reports.gradebook import Gradebook
 
 from .bandwidth import bandwidth_lines
@@ -270,12 +270,17 @@ def _details(finding: Finding, indent: str) -> Iterator[str]:
         parts = line.splitlines()  # more than one: a tool's own layout
         yield from wrapped(line, indent, f"{indent}  ") if len(parts) == 1 else (indent + part for part in parts)
     if finding.smallest is not None:
-        *lines, command = finding.smallest.lines
-        for line in lines:
-            yield from wrapped(line, indent, f"{indent}  ")
-        yield indent + command  # in one line, so that it can be copied
+        yield from smallest_lines(finding.smallest, indent)
     if finding.hint:
         yield from wrapped(f"hint: {finding.hint}", indent, f"{indent}  ")
+
+
+def smallest_lines(smallest: SmallestInput, indent: str = "      ") -> Iterator[str]:
+    """Yield a smallest failing input, its rule and its command."""
+    *lines, command = smallest.lines
+    for line in lines:
+        yield from wrapped(line, indent, f"{indent}  ")
+    yield indent + command  # in one line, so that it can be copied
 
 
 def threshold_note(result: CheckResult) -> str:

@@ -1,0 +1,63 @@
+"""When the smallest failing inputs of a submission are searched: with each failed check, or on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpulab.exercise import Case
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import Builds
+from pytest_gpulab.grading.grade import CheckResult, Finding
+
+from .cases import CaseRuns
+from .outcomes import Searched
+
+if TYPE_CHECKING:  # only failures need it
+    from .shrinking import Shrinker
+
+Failing = tuple[Finding, Case, str]
+"""A finding, a case that fails so, and the kind of a `safe` check; empty for a `correct` check."""
+
+
+@dataclass
+class SmallestInputs:
+    """The smallest failing inputs of one submission.
+
+    Attributes:
+        searched: see `CaseLimits.smallest`.
+        submission: the arguments of its `Shrinker`.
+    """
+
+    searched: Searched
+    submission: tuple[LoadedExercise, Path, Builds, CaseRuns, int]
+    _shrinker: Shrinker | None = None
+    _left_out: dict[str, tuple[Failing, ...]] = field(default_factory=dict)
+
+    def added_to(self, check: str, *failing: Failing) -> tuple[Finding, ...]:
+        """Return the findings of a check of this name, with their smallest inputs if these are searched at once."""
+        if self.searched == "all":
+            return tuple(map(self._search, failing))
+        self._left_out[check] = failing
+        return tuple(found for found, *_ in failing)
+
+    def requested(self, result: CheckResult) -> Finding | None:
+        """Return the first finding of a result that has a smallest input, with it; only one per submission."""
+        if self.searched == "later":
+            for shown, failing in zip(result.findings, self._left_out.get(result.name, ()), strict=False):
+                if (smallest := self._search(failing).smallest) is not None:
+                    return replace(shown, smallest=smallest)
+        return None
+
+    def rule(self, stopped: Callable[[], bool]) -> str:
+        """Return the rule of sizes of a requested input; empty if there is none, or once `stopped` returns True."""
+        return self._shrinker.rule(stopped) if self._shrinker is not None else ""
+
+    def _search(self, failing: Failing) -> Finding:
+        from .shrinking import Shrinker, same_hazard
+
+        found, case, hazard = failing
+        self._shrinker = self._shrinker or Shrinker(*self.submission, is_first=self.searched == "later")
+        return self._shrinker.added_to(case, found, same_hazard(hazard, found) if hazard else None)
