@@ -44,7 +44,7 @@ def estimated_ms() -> dict[str, float]:
         for symbol, values in row.constants.items():
             module.set_constant(symbol, values)
         arrays = [device.array(a) if isinstance(a, np.ndarray) else a for a in row.args]
-        options = LaunchOptions(sample_blocks=16)
+        options = LaunchOptions(sample_blocks=8)
         found[row.name] = module.launch(row.kernel, row.grid, row.block, arrays, row.shared_bytes, options).estimated_ms
         device.reset()
     return found
