@@ -50,10 +50,17 @@ def grade(folder: Path, scratch: Path, *more: str, checks: Iterable[str] = ()) -
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     output = run.stdout + run.stderr
     assert report.is_file(), output
-    grades = json.loads(report.read_text(encoding="utf-8"))["grades"]
-    # outside the checkout, pytest names files from the last folder that it shares with them
+    return Graded(run.returncode, output, grades_in(report, folder))
+
+
+def grades_in(report: Path, folder: Path) -> dict[Path, dict[str, Any]]:
+    """Return the grades of a report by the file that is graded.
+
+    Outside the checkout, pytest names files from the last folder that it shares with them.
+    """
     starts = ROOT, folder, *folder.parents
-    return Graded(run.returncode, output, {found(starts, grade["submission"]): grade for grade in grades})
+    grades = json.loads(report.read_text(encoding="utf-8"))["grades"]
+    return {found(starts, grade["submission"]): grade for grade in grades}
 
 
 def graded_wrong(exercise: str, in_full: str = "") -> Any:

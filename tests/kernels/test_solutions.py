@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from graded_folders import (
     assert_points,
     expectation_of,
     grade,
+    grades_in,
     named,
     problems,
 )
@@ -28,6 +30,11 @@ from pytest_gpulab.grading.grade import Grade
 
 @pytest.fixture(scope="module")
 def solutions(tmp_path_factory: pytest.TempPathFactory) -> Graded:
+    """The successful run that `.ci/run` has made before the tests, or else a run of its own."""
+    made = Path(os.environ.get("GPULAB_TEST_SOLUTIONS", ""))
+    if (made / "output.txt").is_file():
+        output = (made / "output.txt").read_text(encoding="utf-8")
+        return Graded(0, output, grades_in(made / "grades.json", ROOT / "solutions"))
     return grade(ROOT / "solutions", tmp_path_factory.mktemp("solutions"))
 
 
