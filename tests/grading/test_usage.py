@@ -22,6 +22,7 @@ from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.speed import estimate
 from pytest_gpulab.grading.usage import checks as usage_module
 from pytest_gpulab.grading.usage.checks import _figure
+from pytest_gpulab.grading.usage.used_reads import UsedReads
 
 SERIAL = (
     HEAD
@@ -340,3 +341,8 @@ def test_values_that_are_only_compared_count_if_the_exercise_is_about_comparison
     (uses,) = exercise.uses
     about_comparisons = replace(exercise, uses=(replace(uses, compared=True),))
     assert graded(tmp_path, gpu, spoiled, about_comparisons)["uses[idea]"].verdict == "passed"
+
+
+@pytest.mark.parametrize(("used", "counting"), [(12, 1), (6, 0.5), (4, 1 / 3), (3, 0), (0, 0)])
+def test_reads_count_for_nothing_if_most_of_them_are_for_show(used: int, counting: float) -> None:
+    assert UsedReads("constant", used / 12, 1.0).counting == counting
