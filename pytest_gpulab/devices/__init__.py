@@ -1,9 +1,10 @@
 """Devices: one protocol for a real GPU and the simulated one.
 
-- `protocol`: the protocol, its value types and options.
+- `protocol`: the protocol, with the abilities of some devices.
+- `launch`: options and profile of a launch.
 - `errors`: exceptions of devices, and hazards found in a launch.
 - `trace_events`: the events of a traced launch as data.
-- `abilities`, `stopwatch`, `textures`: the protocol's parts for some devices, for timing and for textures.
+- `stopwatch`, `textures`: the protocol's parts for timing and for textures.
 - `compiler`, `source`: NVRTC, and the text of CUDA C++ files.
 - `hardware`, `system`: GPUs as data, and the operating system.
 - `cuda`, `simulated`: the two devices.

@@ -13,8 +13,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from .abilities import SharedDevice
-from .protocol import Device, Memory, Module
+from .protocol import Device, Memory, Module, SharedDevice
 
 SLOW_CLOCK_SHARE = 0.75
 """Share of the highest SM clock; a GPU below it is throttled."""

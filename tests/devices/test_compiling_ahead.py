@@ -6,11 +6,10 @@ import pytest
 from compiling import HEADERS, KERNEL, SMALL, TREE
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.abilities import PrefetchingDevice
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 from pytest_gpulab.devices.compiler.nvrtc_program import Request
-from pytest_gpulab.devices.protocol import CompileError
+from pytest_gpulab.devices.protocol import CompileError, PrefetchingDevice
 
 
 def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for(

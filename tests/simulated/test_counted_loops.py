@@ -10,7 +10,7 @@ import pytest
 from places import Run, marked
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, Schedule
-from pytest_gpulab.devices.simulated.execution import scheduler
+from pytest_gpulab.devices.simulated.execution import endless, scheduler
 from pytest_gpulab.devices.simulated.translation.analysis.counted_loops import CountedLoop
 
 BITS = 8
@@ -136,8 +136,8 @@ OTHERS = {
 @pytest.mark.parametrize("body", OTHERS.values(), ids=OTHERS.keys())
 def test_a_loop_that_may_end_otherwise_goes_on(run: Run, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "CHECKED_ITERATIONS", 1)
-    monkeypatch.setattr(scheduler, "CHECKED_IF_MOVING", 1)
-    monkeypatch.setattr(scheduler, "LEAST_ITERATION_S", 21.0)
+    monkeypatch.setattr(endless, "CHECKED_IF_MOVING", 1)
+    monkeypatch.setattr(endless, "LEAST_ITERATION_S", 21.0)
     x = np.zeros(64, np.uint32)
     x[40] = 9
     source = (

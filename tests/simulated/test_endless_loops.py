@@ -9,7 +9,7 @@ import pytest
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.execution.scheduler import NO_WAITED_FOR
+from pytest_gpulab.devices.simulated.execution.endless import NO_WAITED_FOR
 
 HEAD = """__global__ void f(int *x, unsigned n) {
     __shared__ int tile[256];

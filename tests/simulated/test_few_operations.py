@@ -10,7 +10,7 @@ from places import Run
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated.execution import named_barriers
-from pytest_gpulab.devices.simulated.execution.wave_state import WaveState
+from pytest_gpulab.devices.simulated.execution.endless import WaveState
 from pytest_gpulab.devices.simulated.groups.lanes import Shape
 
 SHAPE = Shape((4, 1, 1), (64, 1, 1), np.arange(4))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.abilities import LaunchLimits
-from pytest_gpulab.devices.protocol import LaunchError
+from pytest_gpulab.devices.protocol import LaunchError, LaunchLimits
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
 PLAIN = "__global__ void f(float *p) { p[threadIdx.x] = 1; }"

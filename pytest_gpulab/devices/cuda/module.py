@@ -187,7 +187,7 @@ class CudaModule:
         return occupancy_of(f"sm_{major}{minor}", self._limits, kernel, needs, blocks, suggested)
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
-        """Check a launch against the GPU's limits; see `abilities.LaunchLimits`."""
+        """Check a launch against the GPU's limits; see `protocol.LaunchLimits`."""
         with self._context.current():
             self._check_block(_Call(kernel, _three(grid), _three(block), shared_bytes), self._kernel(kernel))
 

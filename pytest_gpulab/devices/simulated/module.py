@@ -140,7 +140,7 @@ class SimulatedModule:
         self._variables.set(name, values)
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
-        """Check a launch against the limits of the modelled GPU; see `abilities.LaunchLimits`."""
+        """Check a launch against the limits of the modelled GPU; see `protocol.LaunchLimits`."""
         entry, gpu = self._entry(kernel), self._device.gpu
         needed, block3 = static_shared_bytes(self._module, entry) + shared_bytes, three_extents(block)
         self._check_extents(kernel, three_extents(grid), block3, needed)

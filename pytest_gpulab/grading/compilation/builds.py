@@ -10,8 +10,15 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_gpulab.devices.abilities import PrefetchingDevice, at_work_on
-from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Memory, Module
+from pytest_gpulab.devices.protocol import (
+    CompileError,
+    Device,
+    DeviceError,
+    Memory,
+    Module,
+    PrefetchingDevice,
+    at_work_on,
+)
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text
 from pytest_gpulab.exercise import BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.exercise_rules import MAX_BLOCK_THREADS

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_gpulab.devices.abilities import LaunchLimits
-from pytest_gpulab.devices.protocol import Module
+from pytest_gpulab.devices.protocol import LaunchLimits, Module
 from pytest_gpulab.devices.source.host_code import DeviceText
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.findings import Problem, finding

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property, partial
 
-from pytest_gpulab.devices.abilities import at_work_on
-from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.protocol import Device, at_work_on
 from pytest_gpulab.exercise import Case, Problem, Size, Variant
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from pytest_gpulab.devices.abilities import at_work_on
-from pytest_gpulab.devices.protocol import Device, DeviceError, KernelFault, SourceLine
+from pytest_gpulab.devices.protocol import Device, DeviceError, KernelFault, SourceLine, at_work_on
 from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.abilities import BreakableDevice
-from pytest_gpulab.devices.protocol import DeviceError, DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.devices.system.processes import prefer_this_process
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise, Thresholds

@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pytest_gpulab.devices.abilities import at_work_on
-from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
+from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, at_work_on
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise

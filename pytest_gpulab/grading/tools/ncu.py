@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from pytest_gpulab.devices.abilities import alone_on
-from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.protocol import Device, alone_on
 from pytest_gpulab.exercise import Problem, SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Builds

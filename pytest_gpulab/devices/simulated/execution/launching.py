@@ -288,7 +288,7 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
             launch.end_wave(scheduler.wave.counters is not None, scheduler.wave.length)
         # A wave that has just ended may have written what the last one waits for.
         if not (waiting or ended) and len(active) == 1 and active[0].stalled.is_alone:
-            raise active[0].endless()
+            raise active[0].faults.of_waits()
         if not active or started or ended:
             idle = 0
             continue
@@ -297,7 +297,7 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
         seen = state
         if idle >= (1 if all(scheduler.stalled.is_endless for scheduler in active) else MAX_IDLE_ROUNDS):
             absent = f", and the GPU holds {resident:,} of its {prod(launch.grid):,} blocks at once" if waiting else ""
-            raise active[0].endless(absent)
+            raise active[0].faults.of_waits(absent)
 
 
 def _hazards_until(launch: LaunchState, fault: KernelFault) -> tuple[Hazard, ...]:

@@ -10,8 +10,6 @@ launch's deadline. If the number of iterations that are left is known and too la
 from __future__ import annotations
 
 import heapq
-import math
-from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
-from pytest_gpulab.devices.simulated.execution.launch_state import MAX_STRETCH, TimeIsUp
+from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, lane_at
 from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT, CycleDetector, StalledGroups
@@ -30,21 +28,14 @@ from .barriers import Barriers
 from .launch_state import LaunchState
 from .wave import Wave
 
-if TYPE_CHECKING:  # imported by the kernels that use them
-    from pytest_gpulab.devices.simulated.translation.analysis.loop_lines import LoopLines
-
+if TYPE_CHECKING:  # imported by the kernels that need them
     from .convergence import PartialWarps
-    from .wave_state import WaveState
+    from .endless import EndlessFaults, WaveState
 
 Key = tuple[int, int]
 """The tag of a group and its basic block; the scheduler runs the lowest key first."""
-NO_WAITED_FOR = "it waits for a change that no thread makes"
-NO_CHANGE, NO_WAY_OUT = "this loop changes nothing", "nothing in this loop can end it"
 MORE_LANES = 1024  # of a wave: they take about as long as the overhead of a basic block
 CHECKED_ITERATIONS = 1 << 10  # of a loop, before the first look at the number that is left: faults show up until then
-CHECKED_IF_MOVING = 1 << 16  # the same, if the loop moves on in memory: it may run past the end of an array
-LEAST_ITERATION_S = 5e-7  # usual ones take 40 us, an empty one 2.2 us
-PAST_BOUND = "the counter of this loop never meets its bound"
 ITERATIONS_WITHOUT_END = 64  # of a loop without exit; further hazards in it show up until then
 
 
@@ -55,6 +46,7 @@ class Scheduler:
         stalled: groups that spin until other threads write.
         left_waits: number of times that lanes left a loop with `TranslatedBlock.results`.
         changes: count of steps that may have changed more than the registers of one group.
+        running, looping: the running group, and the last one that began an iteration, with their blocks.
     """
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool = True) -> None:
@@ -73,9 +65,8 @@ class Scheduler:
         self._iterations = [0] * len(self.steps)  # per first block of a loop
         self._charged = 0  # steps of the wave, in the limit of work
         self._weight = 1 + self.wave.shape.threads * self.wave.shape.columns // MORE_LANES
-        # the running group, and the last one that began an iteration, for the finding of a missed deadline
-        self._at: tuple[Group, int] | None = None
-        self._loop: tuple[Group, int] | None = None
+        self.running: tuple[Group, int] | None = None
+        self.looping: tuple[Group, int] | None = None
         self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)
 
     def run(self) -> bool:
@@ -102,13 +93,13 @@ class Scheduler:
                     return False
                 if not self._release_barriers() and not self._release_partial():
                     if self.phase_waits:
-                        raise self._endless_phase()
+                        raise self.faults.of_phases()
                     self.barriers.check_all_left()
                     if self.wave.checker is not None:
                         self.wave.checker.end()
                     return True
         except TimeIsUp as up:
-            raise self._out_of_time(up.was_starved) from None
+            raise self.faults.out_of_time(up.was_starved) from None
 
     @cached_property
     def _partial(self) -> PartialWarps:
@@ -173,7 +164,7 @@ class Scheduler:
             # also the simulated clock
             wave.steps += 1
             wave.length += len(step.statements)
-            self._at = group, block
+            self.running = group, block
             if step.mask is not None:
                 whole = self._partial.complete(group, block, step)
                 if whole is None:
@@ -261,12 +252,12 @@ class Scheduler:
 
     def _must_yield(self, group: Group, block: int, step: TranslatedBlock) -> bool:
         """Return whether a group at a back edge must let others run, which may write the value that it waits for."""
-        self._loop = group, block
+        self.looping = group, block
         self._check_limits()
         self._count_iteration(group, block)
         self._iterations[block] += 1
         if self._iterations[block] % CHECKED_ITERATIONS == 0:
-            self._check_iterations_left(group, block)
+            self.faults.check_iterations_left(group, block, self._iterations[block])
         if step.loops and self.cycles.is_seen_at(group, block, self.state):
             others = self.heap or self.stalled or self.partial_warps or self.phase_waits
             self.stalled.add_endless(is_alone=not others)
@@ -292,69 +283,18 @@ class Scheduler:
         """
         self._iterations_without_end += block in self.launch.program.without_end
         if self._iterations_without_end > ITERATIONS_WITHOUT_END:
-            raise self._endless(group, block, NO_WAY_OUT)
-
-    def _check_iterations_left(self, group: Group, block: int) -> None:
-        """End a launch with a loop that is known to go on for too long; look at the first and the last thread.
-
-        Raises:
-            KernelFault: the iterations that are left do not fit into the time limit, however fast they are.
-        """
-        loop = self.launch.program.counted_loop(block)
-        if loop is None or (loop.moves_on and self._iterations[block] % CHECKED_IF_MOVING != 0):
-            return
-        numbers = self.launch.program.register_numbers
-        for index in {0, group.lanes.n - 1}:
-            left = loop.iterations_left({name: group.value_at(numbers[name], index) for name in loop.registers})
-            if math.isinf(left):
-                raise self._endless(group, block, PAST_BOUND)
-            if left * LEAST_ITERATION_S > self.launch.deadline.limit_s:
-                remains = f"at least {left:,} iterations of this loop are left"
-                what = f"time limit: the kernel cannot end within {self.launch.deadline.limit_s:.3g} s: {remains}"
-                where, lane = self._where(block), lane_at(group.lanes, index)
-                raise KernelFault("time-limit", what, where, lane, remains=remains)
+            raise self.faults.without_exit(group, block)
 
     @cached_property
-    def _lines(self) -> LoopLines:
-        from pytest_gpulab.devices.simulated.translation.analysis.loop_lines import LoopLines
+    def faults(self) -> EndlessFaults:
+        """The faults of a launch that does not end."""
+        from .endless import EndlessFaults
 
-        return LoopLines(self.steps)
-
-    def _where(self, block: int) -> SourceLine | None:
-        return self._lines.of_condition(block)
-
-    def _out_of_time(self, was_starved: bool) -> KernelFault | DeviceUnavailable:
-        """Return the fault of a missed deadline, at the line that the launch had reached."""
-        limit_s = self.launch.deadline.limit_s
-        if was_starved:
-            got = f"the kernel got less than half of a core for {MAX_STRETCH * limit_s:.3g} s"
-            return DeviceUnavailable(f"the machine is too busy: {got}")
-        what = f"time limit: the kernel had not ended after {limit_s:.3g} s"
-        if self._at is None:
-            return KernelFault("time-limit", what)
-        waiting = [(group, block) for (_, block), groups in self.ready.items() for group in groups]
-        looping = (entry for entry in (self._at, *self.stalled.groups, *waiting) if self._lines.is_in_loop(entry[1]))
-        group, block = next(looping, self._loop or self._at)  # code outside of loops takes no time
-        return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0))
-
-    def endless(self, absent: str = "") -> KernelFault:
-        """Return the fault of an endless launch, at the first group that waits.
-
-        Args:
-            absent: a clause about blocks that have not started.
-        """
-        (_, block), groups = min(self.ready.items())
-        waits = any(step.spins for step in self.steps if block in step.targets)
-        return self._endless(groups[0], block, NO_WAITED_FOR + absent if waits else NO_CHANGE)
-
-    def _endless(self, group: Group, block: int, reason: str) -> KernelFault:
-        said, lane = f"the kernel does not end: {reason}", lane_at(group.lanes, 0)
-        where = self._lines.without_exit(block) if reason == NO_WAY_OUT else self._where(block)
-        return KernelFault("endless-loop", said, where, lane)
+        return EndlessFaults(self)
 
     def state(self) -> WaveState:
         """Return the state of the wave, for the detection of endless loops."""
-        from .wave_state import WaveState
+        from .endless import WaveState
 
         return WaveState(self)
 
@@ -381,7 +321,7 @@ class Scheduler:
 
     def _release_barriers(self) -> bool:
         others = self.stalled or self.partial_warps or self.phase_waits
-        released = self.barriers.release(None if others else self._endless_wait)
+        released = self.barriers.release(None if others else self.faults.raise_deadlock)
         for group, block in released:
             self._admit(group, block)
             self.stalled.note_release()
@@ -396,19 +336,6 @@ class Scheduler:
             self._push(group, block)
         self.phase_waits = []
         return True
-
-    def _endless_phase(self) -> KernelFault:
-        group, block = self.phase_waits[0]
-        column = int(group.lanes.columns[0])
-        waits = Counter(
-            self._where(at) for waiting, at in self.phase_waits for _ in range(waiting.lanes.in_block(column))
-        )
-        what = f"deadlock: {self.barriers.deadlock_sentence(group, waits)}"
-        return KernelFault("deadlock", what, self._where(block), lane_at(group.lanes, 0))
-
-    def _endless_wait(self, group: Group, block: int) -> None:
-        what = f"deadlock: {self.barriers.deadlock_sentence(group)}"
-        raise KernelFault("deadlock", what, self.barriers.line(self.steps[block]), lane_at(group.lanes, 0))
 
 
 def _wave(launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> Wave:

@@ -1,0 +1,199 @@
+"""Options of a launch, and its profile: values that every device takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from .errors import Hazard, SourceLine
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
+    from pytest_gpulab.devices.trace_events import Trace
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """Resources of a kernel as the compiler reports them; None if unknown.
+
+    Attributes:
+        registers: 32-bit registers per thread.
+        shared_bytes: static shared memory per block.
+        local_bytes: local memory (stack and spills) per thread.
+        constant_bytes: `__constant__` variables of the kernel's file.
+    """
+
+    registers: int | None = None
+    shared_bytes: int | None = None
+    local_bytes: int | None = None
+    constant_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class LineCounters:
+    """The share of one source line in a launch's counters, under the same names."""
+
+    where: SourceLine
+    counters: Mapping[str, float]
+
+
+InstructionSource = Literal["machine code", "rules", "rules for large code", ""]
+
+
+@dataclass(frozen=True)
+class LaunchProfile:
+    """The profile of one launch.
+
+    Attributes:
+        kernel, grid, block: the launch's kernel and extents.
+        counters: exact and modelled counts under Nsight Compute's names; empty on a device that does not count.
+        lines: the same counts per source line.
+        estimated_ms: the cost model's time for the GPU model; None without `LaunchOptions.estimate` and on a real GPU.
+        bottleneck: the limiting resource by the cost model, in words; empty without an estimate.
+        occupancy: theoretical occupancy, 0 to 1, if known.
+        resources: the compiler's figures.
+        hazards: the hazards found.
+        output: the kernel's printf output (capped).
+        kernel_occupancy: the theoretical occupancy in full, if known.
+        instruction_source: the source of the counts of issued instructions: the compiler's machine code, `rules` if it
+            cannot be read or followed, `rules for large code` if it is too large; empty if nothing was counted.
+        counted_share: the share of the grid's blocks that were counted.
+        representative: True if the counted blocks issued as many instructions per block as all blocks on average.
+        order_free: True if no order of warps can change the results: a check (`LaunchOptions.check`) found no hazards,
+            and threads share memory by plain accesses and block barriers only.
+        garbage_free: True if it is `order_free` and no contents of unwritten registers or memory can change the
+            results: nothing unwritten was read, and no register can be.
+        unset: source lines of a checked launch that may read a variable before it has a value.
+        read_per_thread: bytes that a thread reads on average, per array argument, by its position; of a checked launch.
+        unchecked: accesses that the race check left out for lack of memory, as clauses of a sentence.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    counters: Mapping[str, float] = field(default_factory=dict)
+    lines: tuple[LineCounters, ...] = ()
+    estimated_ms: float | None = None
+    bottleneck: str = ""
+    occupancy: float | None = None
+    resources: KernelResources = field(default_factory=KernelResources)
+    hazards: tuple[Hazard, ...] = ()
+    output: str = ""
+    kernel_occupancy: KernelOccupancy | None = None
+    instruction_source: InstructionSource = ""
+    order_free: bool = False
+    garbage_free: bool = False
+    unset: tuple[SourceLine, ...] = ()
+    read_per_thread: Mapping[int, float] = field(default_factory=dict)
+    unchecked: tuple[str, ...] = ()
+    counted_share: float = 1.0
+    representative: bool = True
+
+
+Schedule = Literal["lockstep", "warps", "warps-reversed"]
+
+
+DisturbedSpace = Literal["constant", "shared"]
+
+
+@dataclass(eq=False)
+class DisturbedRead:
+    """A fault injected into one read of constant or shared memory by a warp: the read returns changed values.
+
+    The fault may be in one write to shared memory instead: then all reads of its values return changed ones. If no
+    output changes, the kernel does not use the values.
+
+    Attributes:
+        nth: the index of the read, from 0, in the order of warps' reads; launches with the same object continue the
+            count.
+        flipped: the mask of flipped bits per value, at most 64 bits. `__constant__` variables that
+            `Module.set_constant` has not set keep their values.
+        space: the memory.
+        is_write: True to change the values of the write with this index, in the order of warps' writes; for constant
+            memory, the values at `address`, whatever reads them.
+        seen, written: the numbers of reads, and of writes to shared memory, so far.
+        source: the index of the write to shared memory that a lane of the changed read got its value from; negative if
+            it was no plain write.
+        address: the address in constant memory that the changed read, or its first lane, reads.
+        lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__`
+            variables in any way.
+        proper: the number of them that the memory is for: they return what another thread of the block wrote, or come
+            through the constant cache.
+        compared: True to change values, too, that are only compared; otherwise such a read returns its own values.
+    """
+
+    nth: int
+    flipped: int
+    space: DisturbedSpace = "constant"
+    is_write: bool = False
+    seen: int = 0
+    written: int = 0
+    source: int = -1
+    address: int = -1
+    lanes: int = 0
+    proper: int = 0
+    compared: bool = False
+
+
+PRINT_LIMIT = 16_384  # characters per launch, because every thread may print
+
+
+@dataclass(eq=False)
+class WorkLimit:
+    """A limit of simulated launches that does not depend on the machine's speed, unlike a time limit.
+
+    Attributes:
+        left: the basic blocks that groups of threads may still execute, each counted more often if many blocks of the
+            grid run together. Launches with the same object continue the count; below 0 they end as at a time limit.
+    """
+
+    left: int
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """Options of a simulated launch; a real GPU ignores them.
+
+    Attributes:
+        schedule: all warps of a block in lockstep, or one warp after the other between barriers, first or last warp
+            first. If the result depends on it, the kernel lacks a barrier.
+        fill: the byte value of shared memory, local memory and registers before they are written.
+        sample_blocks: the approximate number of blocks to run; counters are scaled up. Only for cost estimates, as the
+            results are incomplete. None runs all blocks.
+        sample_seed: the seed for a random choice of blocks, one per section of the grid; None takes evenly spaced
+            blocks.
+        complete_within: the limit of warp instructions; beyond it the launch raises TooMuchWork. With a sample, the
+            other blocks run without being counted, so that the results are complete. None: no limit, and the sample
+            only.
+        count: count if all blocks run, too; sampled launches always count.
+        estimate: count and estimate the time if all blocks run, too; sampled launches always do both.
+        check: find races and uninitialised reads.
+        time_limit_s: the wall-clock limit of the launch; None for no limit. A loop that changes no state is endless
+            and is stopped at once.
+        work_limit: the limit of its work; None for no limit.
+        cooperative: keep all blocks resident, so that they may wait for each other, as in `grid.sync()`.
+        clustered: the launch asks for clusters of several blocks.
+        disturbed: a fault to inject into a read of constant or shared memory.
+        print_limit: the most characters that the kernel's printf calls print.
+        trace: receives the events of some blocks; needs `check`.
+    """
+
+    schedule: Schedule = "lockstep"
+    fill: int = 0xFF
+    sample_blocks: int | None = None
+    sample_seed: int | None = None
+    complete_within: int | None = None
+    count: bool = False
+    estimate: bool = False
+    check: bool = False
+    time_limit_s: float | None = None
+    work_limit: WorkLimit | None = None
+    cooperative: bool = False
+    clustered: bool = False
+    disturbed: DisturbedRead | None = None
+    print_limit: int = PRINT_LIMIT
+    trace: Trace | None = None
+
+
+DEFAULT_OPTIONS = LaunchOptions()
