@@ -153,11 +153,11 @@ class EndlessFaults:
         what = f"deadlock: {self._of.barriers.deadlock_sentence(group, waits)}"
         return KernelFault("deadlock", what, self._where(block), lane_at(group.lanes, 0))
 
-    def raise_deadlock(self, group: Group, block: int) -> None:
-        """Raise the fault of a deadlock at a barrier."""
+    def of_barriers(self, group: Group, block: int) -> KernelFault:
+        """Return the fault of a deadlock at a barrier."""
         barriers = self._of.barriers
         what = f"deadlock: {barriers.deadlock_sentence(group)}"
-        raise KernelFault("deadlock", what, barriers.line(self._of.steps[block]), lane_at(group.lanes, 0))
+        return KernelFault("deadlock", what, barriers.line(self._of.steps[block]), lane_at(group.lanes, 0))
 
     def _where(self, block: int) -> SourceLine | None:
         return self._lines.of_condition(block)

@@ -321,11 +321,14 @@ class Scheduler:
 
     def _release_barriers(self) -> bool:
         others = self.stalled or self.partial_warps or self.phase_waits
-        released = self.barriers.release(None if others else self.faults.raise_deadlock)
+        released = self.barriers.release(None if others else self._raise_deadlock)
         for group, block in released:
             self._admit(group, block)
             self.stalled.note_release()
         return bool(released)
+
+    def _raise_deadlock(self, group: Group, block: int) -> None:
+        raise self.faults.of_barriers(group, block)
 
     def _resume_phase_waits(self) -> bool:
         """Resume all groups that wait for phases of mbarriers if any phase may have ended since."""

@@ -20,6 +20,15 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 Mask = npt.NDArray[np.bool_]
 WORD_BYTES = 4
 _SPREAD = 8  # range of values per value, up to which marking is faster than sorting
+MAX_LANES = 1 << 21
+"""Lanes of accesses before they are thinned: about 100 MiB during the comparison."""
+MAX_KEPT = 1 << 22
+"""Lanes of accesses that are kept after thinning, about one word each; more are discarded."""
+SELF_LANES = 64
+"""The size of an access without its addresses, in lanes."""
+MAX_TABLE = 1 << 24
+"""Entries of a table that is always small enough."""
+_DENSE = 4  # entries of a table per key, up to which a table is faster than sorting the keys
 
 
 class MemoryAccess(NamedTuple):
@@ -229,3 +238,52 @@ def spread(
     unit = np.concatenate(addresses).astype(np.intp) >> (unit_bytes.bit_length() - 1)
     key = unit * wave.columns + np.concatenate(columns) if by_block else unit
     return key, np.concatenate(numbers, dtype=np.int32, casting="unsafe")
+
+
+def weight(access: MemoryAccess, one_block: bool = False) -> int:
+    """Return the weight of an access: the words of its lanes, or only of one block's lanes."""
+    lanes = len(access.lanes.threads) if one_block else access.lanes.n
+    return SELF_LANES + lanes * max(1, access.site.nbytes // WORD_BYTES)
+
+
+class Repeats:
+    """Accesses since the last synchronisation, to drop repetitions, which cause no further races.
+
+    The owner clears them at each synchronisation.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[object, MemoryAccess] = {}
+        self._lanes = 0
+
+    def clear(self) -> None:
+        """Discard all accesses."""
+        self._known.clear()
+        self._lanes = 0
+
+    def has(self, access: MemoryAccess) -> bool:
+        """Return True if an access repeats an earlier one, else record it.
+
+        If the repetition writes other values, the values of the recorded access become unknown.
+        """
+        address = access.address
+        key = (access.site.index, id(access.lanes), id(access.memory), address.shape, address.item(0), address.item(-1))
+        earlier = self._known.get(key)
+        if earlier is not None and (earlier.address is address or np.array_equal(earlier.address, address)):
+            pairs = zip(earlier.values, access.values, strict=False)
+            if not all(one is other or np.array_equal(one, other) for one, other in pairs):
+                earlier.values.clear()
+            return True
+        if self._lanes > MAX_LANES:
+            self.clear()
+        self._known[key] = access
+        self._lanes += address.size + SELF_LANES
+        return False
+
+
+def numbered(key: IndexArray) -> IndexArray:
+    """Return small numbers for keys: the keys themselves if a table of them is not much larger than the keys."""
+    if int(key.max()) < max(_DENSE * len(key), MAX_TABLE):
+        return key
+    numbers: IndexArray = np.unique(key, return_inverse=True)[1]
+    return numbers

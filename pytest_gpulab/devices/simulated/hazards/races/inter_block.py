@@ -15,17 +15,20 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray
 from pytest_gpulab.devices.simulated.hazards.accesses import (
+    MAX_KEPT,
+    MAX_LANES,
     AccessPiece,
     Mask,
     MemoryAccess,
+    Repeats,
     in_batches,
+    numbered,
     pieces_of,
     unit_of,
+    weight,
 )
 from pytest_gpulab.devices.simulated.hazards.reporting import EarlierAccesses, Reporter
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
-
-from .thinning import MAX_KEPT, MAX_LANES, Owner, Repeats, numbered, thinned, weight
 
 if TYPE_CHECKING:  # imported by kernels with fences
     from pytest_gpulab.devices.simulated.hazards.fences import Fences
@@ -57,6 +60,8 @@ class InterBlockRaceDetector:
     def _thin(self) -> None:
         self.repeats.clear()
         if self.reporter.fences is None:
+            from .thinning import Owner, thinned
+
             self._accesses = thinned(self._accesses, Owner.block)
         else:
             from .distinct import distinct

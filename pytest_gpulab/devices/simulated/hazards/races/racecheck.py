@@ -17,6 +17,9 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Shape
 from pytest_gpulab.devices.simulated.hazards.accesses import (
+    MAX_KEPT,
+    MAX_LANES,
+    SELF_LANES,
     WORD_BYTES,
     AccessPiece,
     Event,
@@ -24,17 +27,18 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     MbarrierEvent,
     MemoryAccess,
     NamedBarrierEvent,
+    Repeats,
     WarpSync,
     in_batches,
+    numbered,
     pieces_of,
     split_phase,
     spread,
     unit_of,
+    weight,
 )
 from pytest_gpulab.devices.simulated.hazards.reporting import Reporter
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
-
-from .thinning import MAX_KEPT, MAX_LANES, SELF_LANES, Repeats, numbered, thinned, weight
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.hazards.sweep import Positions
@@ -153,6 +157,7 @@ class Racecheck:
     def _shortened(self, events: list[Event]) -> list[Event]:
         if self.reporter.fences is None:  # words of several blocks are covered by the races between blocks
             from .settling import shortened
+            from .thinning import thinned
 
             thin = partial(thinned, shared_counts=False)
             return shortened(events, self.shape, thin)

@@ -2,8 +2,7 @@
 
 The two are by different owners (threads, or warps or blocks if only those matter). A later access is not of the same
 owner as at least one of them, so it races with one of the two if it races with any. So the kept accesses grow with the
-memory that a kernel uses, not with the number of its accesses. Repetitions of an access are dropped at once: they cause
-no further races.
+memory that a kernel uses, not with the number of its accesses.
 """
 
 from __future__ import annotations
@@ -17,17 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes
-from pytest_gpulab.devices.simulated.hazards.accesses import WORD_BYTES, MemoryAccess
-
-MAX_LANES = 1 << 21
-"""Lanes of accesses before they are thinned: about 100 MiB during the comparison."""
-MAX_KEPT = 1 << 22
-"""Lanes of accesses that are kept after thinning, about one word each; more are discarded."""
-SELF_LANES = 64
-"""The size of an access without its addresses, in lanes."""
-MAX_TABLE = 1 << 24
-"""Entries of a table that is always small enough."""
-_DENSE = 4  # entries of a table per key, up to which a table is faster than sorting the keys
+from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, numbered
 
 
 class Owner(Enum):
@@ -36,44 +25,6 @@ class Owner(Enum):
     thread = "thread"
     warp = "warp"
     block = "block"
-
-
-def weight(access: MemoryAccess, one_block: bool = False) -> int:
-    """Return the weight of an access: the words of its lanes, or only of one block's lanes."""
-    lanes = len(access.lanes.threads) if one_block else access.lanes.n
-    return SELF_LANES + lanes * max(1, access.site.nbytes // WORD_BYTES)
-
-
-class Repeats:
-    """Accesses since the last synchronisation, to find repetitions. The owner clears them at each synchronisation."""
-
-    def __init__(self) -> None:
-        self._known: dict[object, MemoryAccess] = {}
-        self._lanes = 0
-
-    def clear(self) -> None:
-        """Discard all accesses."""
-        self._known.clear()
-        self._lanes = 0
-
-    def has(self, access: MemoryAccess) -> bool:
-        """Return True if an access repeats an earlier one, else record it.
-
-        If the repetition writes other values, the values of the recorded access become unknown.
-        """
-        address = access.address
-        key = (access.site.index, id(access.lanes), id(access.memory), address.shape, address.item(0), address.item(-1))
-        earlier = self._known.get(key)
-        if earlier is not None and (earlier.address is address or np.array_equal(earlier.address, address)):
-            pairs = zip(earlier.values, access.values, strict=False)
-            if not all(one is other or np.array_equal(one, other) for one, other in pairs):
-                earlier.values.clear()
-            return True
-        if self._lanes > MAX_LANES:
-            self.clear()
-        self._known[key] = access
-        self._lanes += address.size + SELF_LANES
-        return False
 
 
 def thinned(accesses: Sequence[MemoryAccess], owner: Owner, shared_counts: bool = True) -> list[MemoryAccess]:
@@ -189,14 +140,6 @@ def _lot(access: MemoryAccess, number: int, down: IndexArray, across: IndexArray
     thread = np.broadcast_to(lanes.threads[down], (len(down), across.shape[1])).ravel()
     column = np.broadcast_to(lanes.columns[down if lanes.flat else across], (len(down), across.shape[1])).ravel()
     return _Lot(address, thread, column, lanes.wave.block_ids[column], np.full(len(address), number))
-
-
-def numbered(key: IndexArray) -> IndexArray:
-    """Return small numbers for keys: the keys themselves if a table of them is not much larger than the keys."""
-    if int(key.max()) < max(_DENSE * len(key), MAX_TABLE):
-        return key
-    numbers: IndexArray = np.unique(key, return_inverse=True)[1]
-    return numbers
 
 
 def _ranked(values: IndexArray) -> tuple[IndexArray, IndexArray]:

@@ -57,6 +57,7 @@ EMITTERS: dict[str, tuple[Emitter, frozenset[str] | None]] = {}
 RARE = {
     opcode: module
     for module, opcodes in {
+        "conversions": "cvt isspacep mapa getctarank",
         "floats": "sin cos ex2 lg2 tanh rsqrt copysign testp",
         "mbarriers": "mbarrier",
         "stack": f"{ENTER} {LEAVE} {RETURN}",

@@ -1,4 +1,4 @@
-"""Loads, stores, atomics and fences as calls of the running wave.
+"""Moves, and loads, stores, atomics and fences as calls of the running wave.
 
 The wave (`w` in generated code) owns the memories; every access passes its group's lanes and its `Site`.
 """
@@ -14,12 +14,13 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Operand,
     Reg,
     Sym,
+    Vector,
     items_of,
 )
 from pytest_gpulab.devices.simulated.translation.control.graph import REFUSED
 from pytest_gpulab.devices.simulated.translation.sites import ASYNC_COPY, atomic_kind
 
-from .block import CODES, BlockWriter, emits, refuse_others
+from .block import CODES, BlockWriter, emits, refuse_others, type_code
 
 _SPACES = ("global", "shared", "local", "const", "param")
 
@@ -38,6 +39,61 @@ def _space(instruction: Instruction) -> str:
         if name in _SPACES:
             return name
     return "generic"
+
+
+@emits("mov")
+def _mov(b: BlockWriter, i: Instruction) -> None:
+    target, source = i.operands
+    code = type_code(i)
+    if isinstance(source, Sym) and source.name in ("%envreg1", "%envreg2"):
+        b.names.grid_syncs = True
+        b.write(target, f"w.workspace({source.name!r})", "u4")
+    elif isinstance(source, Vector):
+        _pack(b, target, source, code)
+    elif isinstance(target, Vector):
+        _unpack(b, target, source, code)
+    else:
+        b.write(target, b.read(source, code), code)
+
+
+def _part_size(vector: Vector, code: str) -> int:
+    size, rest = divmod(int(code[1]), len(vector.items))
+    if rest:
+        raise CannotSimulate(f"a vector of {len(vector.items)} parts")
+    return size
+
+
+def _pack(b: BlockWriter, target: Operand, source: Vector, code: str) -> None:
+    size = _part_size(source, code)
+    parts = []
+    for k, item in enumerate(source.items):
+        part = f"{b.read(item, f'u{size}')}.astype(u{code[1]})"
+        parts.append(f"({part} << {b.names.constant(8 * size * k, f'u{code[1]}')})" if k else part)
+    b.write(target, " | ".join(parts), f"u{code[1]}")
+
+
+def _unpack(b: BlockWriter, target: Vector, source: Operand, code: str) -> None:
+    unsigned = f"u{code[1]}"
+    whole = b.read(source, unsigned)
+    size = _part_size(target, code)
+    for k, item in enumerate(target.items):
+        if isinstance(item, Sym):  # `_`: the part is discarded
+            continue
+        shifted = f"({whole} >> {b.names.constant(8 * size * k, unsigned)})" if k else whole
+        b.write(item, f"{shifted}.astype(u{size})", f"u{size}")
+
+
+@emits("cvta", modifiers="to global shared local const shared__cta shared__cluster")
+def _convert_address(b: BlockWriter, i: Instruction) -> None:
+    space = next(part for part in i.op[1:] if part != "to")
+    space, _, _ = space.partition("__")
+    if type_code(i) != "u8":
+        raise CannotSimulate("an address of another size")
+    value = b.read(i.operands[1], "u8")
+    if space in ("shared", "local"):
+        window = b.names.constant(b.names.addresses[f"{space} window"], "u8")
+        value = f"{value} - {window}" if "to" in i.op else f"{value} + {window}"
+    b.write(i.operands[0], value, type_code(i))
 
 
 @emits("ld", "ldu", modifiers=f"{_CACHING} {_ORDER} {_PLACES} v2 v4 v8")
