@@ -28,7 +28,7 @@ from pytest_gpulab.devices.simulated.translation.control.graph import (
     refusal,
     with_feature,
 )
-from pytest_gpulab.devices.simulated.translation.emission import integers, memory
+from pytest_gpulab.devices.simulated.translation.emission import integers
 from pytest_gpulab.devices.simulated.translation.emission.block import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emission.memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
@@ -186,7 +186,7 @@ def _step(
 
 
 STATEMENTS_PER_TIME_CHECK = 256  # the scheduler checks only between blocks, which may have 100,000
-_ = integers, memory  # imported for the opcodes they register
+_ = integers  # imported for the opcodes that it registers
 
 
 def write(graph: Graph, names: Names) -> str:
