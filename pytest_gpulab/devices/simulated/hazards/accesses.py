@@ -281,7 +281,7 @@ class Repeats:
         return False
 
 
-def numbered(key: IndexArray) -> IndexArray:
+def small_keys(key: IndexArray) -> IndexArray:
     """Return small numbers for keys: the keys themselves if a table of them is not much larger than the keys."""
     if int(key.max()) < max(_DENSE * len(key), MAX_TABLE):
         return key

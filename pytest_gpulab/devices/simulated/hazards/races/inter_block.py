@@ -22,8 +22,8 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     MemoryAccess,
     Repeats,
     in_batches,
-    numbered,
     pieces_of,
+    small_keys,
     unit_of,
     weight,
 )
@@ -159,7 +159,7 @@ def _contested(pieces: list[AccessPiece]) -> list[AccessPiece]:
     """Return the pieces that access a word used by several blocks, changed by one, and accessed weakly by one."""
     units = np.concatenate([piece.unit for piece in pieces])
     counts = [len(piece.unit) for piece in pieces]
-    word, block = numbered(units - units.min()), np.concatenate([_block_of(piece) for piece in pieces])
+    word, block = small_keys(units - units.min()), np.concatenate([_block_of(piece) for piece in pieces])
     size = int(word.max()) + 1
     owner, contested = np.empty(size, np.int32), np.zeros(size, np.bool_)
     owner[word] = block

@@ -30,8 +30,8 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     Repeats,
     WarpSync,
     in_batches,
-    numbered,
     pieces_of,
+    small_keys,
     split_phase,
     spread,
     unit_of,
@@ -261,7 +261,7 @@ class Racecheck:
         by_block = accesses[0][1].memory is None and not one_block
         key, thread = spread([access for _, access in accesses], unit, one_block, by_block)
         key -= key.min()
-        key = numbered(key)
+        key = small_keys(key)
         size = int(key.max()) + 1
         owner = self._scratch_of(size)
         owner[key] = thread

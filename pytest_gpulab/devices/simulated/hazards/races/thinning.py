@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes
-from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, numbered
+from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, small_keys
 
 
 class Owner(Enum):
@@ -72,9 +72,9 @@ def _representatives(accesses: list[MemoryAccess], owner: Owner, drops_shared: b
     else:
         key = _from_lowest(address, lot.column, first.lanes.wave.columns) * first.lanes.wave.columns + lot.column
     owners = {Owner.thread: lot.thread, Owner.warp: lot.thread // WARP, Owner.block: lot.block}[owner]
-    chosen = _two_owners(numbered(key), owners, values)
+    chosen = _two_owners(small_keys(key), owners, values)
     if drops_shared:
-        chosen = chosen[~_is_shared(numbered(address), lot.column)[chosen]]
+        chosen = chosen[~_is_shared(small_keys(address), lot.column)[chosen]]
     return [
         _kept(accesses, lot, mine, values, owner, one_block)
         for sites in _by_site(accesses).values()
