@@ -255,7 +255,13 @@ def test_nvcc_makes_the_same_of_kernels_with_few_headers(tmp_path: Path) -> None
         source = compile.with_prelude(text, "kernel.cu", defines, device_text(text, headers).prelude)
         guards = unneeded_headers(include, source, headers)
         if guards is None:
-            needs_all = ("<type_traits>", "<algorithm>", "<mma.h>", "<cuda_awbarrier_primitives.h>")
+            needs_all = (
+                "<type_traits>",
+                "<algorithm>",
+                "<mma.h>",
+                "<cuda_awbarrier_primitives.h>",
+                "<cuda_pipeline.h>",
+            )
             # Pasted words are not looked for.
             assert "##" in source or any(f"#include {header}" in source for header in needs_all), path
         elif not seen.issuperset(has := {guards} | known & words_of((source, *headers.values()))):
