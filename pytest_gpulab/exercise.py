@@ -111,7 +111,6 @@ class Launch:
         grid, block: 1 to 3 extents each.
         args: in the kernel's order; a `str` is a buffer's address, a NumPy scalar is passed by value.
         shared_bytes: dynamic shared memory per block.
-        full_blocks: number of blocks at the size for a GPU, which the grader sets for estimates at a smaller size.
     """
 
     kernel: str
@@ -119,7 +118,6 @@ class Launch:
     block: tuple[int, ...]
     args: tuple[str | np.generic, ...]
     shared_bytes: int = 0
-    full_blocks: int | None = None
 
 
 @dataclass(frozen=True)

@@ -168,8 +168,6 @@ class LaunchOptions:
             only.
         count: count if all blocks run, too; sampled launches always count.
         estimate: count and estimate the time if all blocks run, too; sampled launches always do both.
-        full_blocks: number of blocks of the larger launch that this one stands for: an estimate distributes them over
-            the SMs and takes this launch's share of their time. None: those of the grid.
         check: find races and uninitialised reads.
         time_limit_s: the wall-clock limit of the launch; None for no limit. A loop that changes no state is endless
             and is stopped at once.
@@ -188,7 +186,6 @@ class LaunchOptions:
     complete_within: int | None = None
     count: bool = False
     estimate: bool = False
-    full_blocks: int | None = None
     check: bool = False
     time_limit_s: float | None = None
     work_limit: WorkLimit | None = None

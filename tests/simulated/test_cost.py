@@ -142,31 +142,6 @@ def test_a_block_with_all_the_work_is_as_long_as_the_launch_wherever_it_is() -> 
     assert found[1] == pytest.approx(found[0], rel=0.05) and found[0] > 0.1
 
 
-def test_few_blocks_that_stand_for_many_take_their_share_of_the_time() -> None:
-    """Right kernels with many elements per thread, and so few blocks at a small size, once missed required tiers."""
-    source = """__global__ void f(float *a)
-{
-    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    float value = a[i];
-#pragma unroll 1
-    for (int k = 0; k < 200; ++k) value = value * 0.5f + 1.0f;
-    a[i] = value;
-}"""
-    device = SimulatedDevice()
-    module = device.compile(source)
-    array = device.array(np.zeros(1 << 18, np.float32))
-
-    def estimated_ms(blocks: int, full_blocks: int | None = None) -> float:
-        options = LaunchOptions(estimate=True, full_blocks=full_blocks)
-        profile = module.launch("f", (blocks,), (256,), (array,), options=options)
-        return float(profile.estimated_ms) - 1e-3 * device.gpu.launch_us
-
-    many = estimated_ms(1024)
-    assert estimated_ms(32) > 3 * many / 32
-    assert estimated_ms(32, full_blocks=1024) == pytest.approx(many / 32, rel=0.05)
-    assert estimated_ms(32, full_blocks=32) == estimated_ms(32)
-
-
 def test_blocks_that_publish_their_own_sum_first_do_not_wait_in_a_chain() -> None:
     """At 2^22 elements an H100 takes 0.22 ms, 7 ns per block; in a chain each would take over 100 ns."""
     source = (FOLDER.parent / "honest" / "scan" / "look_back_by_one_thread.cu").read_text()

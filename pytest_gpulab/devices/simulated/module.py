@@ -296,7 +296,7 @@ class SimulatedModule:
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
             counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_is_representative(launch, ran),
         )  # fmt: skip
-        return profile if counters is None else self._counted(profile, counters, ran, declared, options.full_blocks)
+        return profile if counters is None else self._counted(profile, counters, ran, declared)
 
     def _counters(self, kernel: str, estimated: bool) -> Counters:
         from pytest_gpulab.devices.simulated.counting.counters import Counters
@@ -320,9 +320,7 @@ class SimulatedModule:
         accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
         return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics))
 
-    def _counted(
-        self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int, full_blocks: int | None
-    ) -> LaunchProfile:
+    def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         from pytest_gpulab.devices.simulated.cost.demands import Resident, demands
         from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures
 
@@ -344,11 +342,9 @@ class SimulatedModule:
         local_bytes = (self.resources(profile.kernel).local_bytes or 0) * threads
         resident = Resident(local_bytes * found.active_blocks, shared_bytes * found.active_blocks)
         needs = demands(counters, counters.workload, self._device.arena, self._device.gpu, blocks, resident)
-        return self._estimated(counted, needs, shared_bytes, full_blocks)
+        return self._estimated(counted, needs, shared_bytes)
 
-    def _estimated(
-        self, counted: LaunchProfile, needs: Demands, shared_bytes: int, full_blocks: int | None
-    ) -> LaunchProfile:
+    def _estimated(self, counted: LaunchProfile, needs: Demands, shared_bytes: int) -> LaunchProfile:
         from pytest_gpulab.devices.hardware.occupancy import achieved_occupancy
         from pytest_gpulab.devices.simulated.cost.bottleneck import bottleneck
         from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
@@ -358,7 +354,7 @@ class SimulatedModule:
         threads = counted.block[0] * counted.block[1] * counted.block[2]
         gpu = self._device.gpu
         resources = self._resources_on(gpu.architecture, counted.kernel)
-        cost = estimate(gpu, counted.counters, needs, blocks, threads, shared_bytes, resources, full_blocks)
+        cost = estimate(gpu, counted.counters, needs, blocks, threads, shared_bytes, resources)
         lines = with_shares(counted.lines, cost.parts_ms, OVERLAP)
         sentence = bottleneck(cost, counted.counters, lines, needs)
         found = counted.kernel_occupancy

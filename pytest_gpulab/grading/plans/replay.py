@@ -183,8 +183,9 @@ def replay(
             module.set_constant(symbol, inputs[name])
         for launch in plan.launches:
             args = [memories[arg] if isinstance(arg, str) else arg for arg in launch.args]
-            options = replace(repetition.options, full_blocks=launch.full_blocks)
-            profile = module.launch(launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, options)
+            profile = module.launch(
+                launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, repetition.options
+            )
             hazards = tuple(named().hazard(len(profiles), hazard) for hazard in profile.hazards)
             profiles.append(replace(profile, hazards=hazards) if hazards else profile)
         return _finished(named, plan, inputs, memories, profiles) if read_back else Run(profiles=tuple(profiles))

@@ -36,7 +36,6 @@ from pytest_gpulab.grading.correctness.checked_launches import (
 from pytest_gpulab.grading.counters import KernelCounters, counted
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
-from pytest_gpulab.grading.plans.enlarged import enlarged
 from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import Run
 
@@ -266,17 +265,9 @@ class EstimatedCosts(Costs):
         if not self._device.info.estimates:
             raise not_timed(f"{self._device.info.name} can neither time nor estimate")
         build = builds.of(variant)
-        problem = Problem(size, build.tunables, variant)
-        plan, inputs = self._planned(problem)
-        plan = enlarged(plan, make_plan(self._loaded.exercise, replace(problem, size=self._full_size(size, variant))))
+        plan, inputs = self._planned(Problem(size, build.tunables, variant))
         chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(size), variant.name, builds.sha256)
         return build, plan, inputs, int(chooser.integers(1 << 62))
-
-    def _full_size(self, size: Size, variant: Variant) -> Size:
-        """Return the size for a GPU that a size stands for; the smallest if tiers differ."""
-        tiers = (tier for tier in self._loaded.exercise.speed if variant_key(tier.variant) == variant_key(variant))
-        sizes = [tier.size for tier in tiers if timed_size(tier, self._device) == size]
-        return min(sizes, key=np.prod, default=size)
 
     def _data(self, size: Size, variant: Variant) -> tuple[str, np.random.Generator]:
         """Return the input pattern, and a generator that gives all submissions the same data."""

@@ -64,7 +64,6 @@ def estimate(
     threads: int,
     shared_bytes: int,
     resources: KernelResources,
-    full_blocks: int | None = None,
 ) -> Estimate:
     """Return the estimated time of a launch.
 
@@ -75,17 +74,15 @@ def estimate(
         blocks, threads: number of blocks, and of threads per block.
         shared_bytes: shared memory per block, static and dynamic.
         resources: the compiler's figures for the kernel.
-        full_blocks: see `LaunchOptions`.
     """
-    full = full_blocks or blocks
     share, resident = occupancy(gpu, threads, shared_bytes, resources)
-    pipes = _pipes(gpu, counters, needs, full)
+    pipes = _pipes(gpu, counters, needs, blocks)
     busy = {**pipes, **_shared_by_all(gpu, needs)}
-    block_s = _norm(pipes.values(), BUSY_OVERLAP) * (full / blocks) / ceil(full / gpu.sms)
-    waits = _waits(gpu, needs, blocks, full, max(resident, 1), block_s)
+    block_s = _norm(pipes.values(), BUSY_OVERLAP) / ceil(blocks / gpu.sms)
+    waits = _waits(gpu, needs, blocks, max(resident, 1), block_s)
     total_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP)
     parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
-    return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share, min(full / gpu.sms, 1.0))
+    return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share, min(blocks / gpu.sms, 1.0))
 
 
 def _norm(values: object, power: float) -> float:
@@ -125,21 +122,20 @@ def _shared_by_all(gpu: Gpu, needs: Demands) -> dict[str, float]:
     }
 
 
-def _waits(gpu: Gpu, needs: Demands, blocks: int, full: int, resident: int, block_s: float) -> dict[str, float]:
+def _waits(gpu: Gpu, needs: Demands, blocks: int, resident: int, block_s: float) -> dict[str, float]:
     """Return the times of waiting, which hardly overlaps with work, in seconds.
 
     Args:
         gpu, needs, blocks: see `estimate`.
-        full: number of blocks of the launch that this one stands for.
         resident: blocks that an SM holds.
         block_s: time of the pipes per block.
     """
     cycle_s = 1e-9 / gpu.clock_ghz
-    rounds = max(full / (gpu.sms * resident), 1.0)
+    rounds = max(blocks / (gpu.sms * resident), 1.0)
     alone = (gpu.block_start + needs.block_cycles) * cycle_s + block_s
     longest = (gpu.block_start + needs.longest_block_cycles) * cycle_s
     return {
-        "latency": max(alone * rounds, longest) * blocks / full,
+        "latency": max(alone * rounds, longest),
         "starting blocks": blocks * gpu.block_gap_ns * 1e-9,
         "atomics": max(needs.hot_atomics * gpu.atomic_gap_ns, needs.atomic_passes / gpu.atomics_per_ns) * 1e-9,
         "waiting for other blocks": _hops(needs, gpu.sms * resident) * needs.hop_answers * gpu.l2_latency * cycle_s,
