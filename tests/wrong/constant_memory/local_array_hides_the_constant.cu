@@ -11,7 +11,7 @@ __global__ void field(float *out, int width, int height, int count)
     float2 vectors[64];
     float sum = 0;
     for (int k = 0; k < count; ++k) {
-        float dx = x - vectors[k].x, dy = y - vectors[k].y;
+        float dx = x - vectors[k].x, dy = y - vectors[k].y;  // BUG: uninitialised
         sum += dx * dx + dy * dy;
     }
     if (x < width && y < height)

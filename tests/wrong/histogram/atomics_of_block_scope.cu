@@ -13,5 +13,5 @@ __global__ void histogram(const unsigned char *in, unsigned *out, int n)
         atomicAdd_block(&bins[in[i]], 1u);
     __syncthreads();
     for (int b = t; b < 256; b += BLOCK_SIZE)
-        atomicAdd_block(&out[b], bins[b]);
+        atomicAdd_block(&out[b], bins[b]);  // BUG: race
 }

@@ -14,7 +14,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     __syncthreads();
     for (unsigned h = BLOCK_SIZE / 2; h > 0; h /= 2) {
         if (t < h)
-            s[t] = GPULAB_OP(s[t], s[t + h]);
+            s[t] = GPULAB_OP(s[t], s[t + h]);  // BUG: race
         __syncthreads();
     }
     if (t == 0)

@@ -5,7 +5,7 @@ GPULAB_TUNABLE(BLOCK_SIZE, 256)
 __device__ void combine(GPULAB_T *s, unsigned h)
 {
     GPULAB_T v = GPULAB_OP(s[threadIdx.x], s[threadIdx.x + h]);
-    __syncthreads();
+    __syncthreads();  // BUG: barrier
     s[threadIdx.x] = v;
 }
 

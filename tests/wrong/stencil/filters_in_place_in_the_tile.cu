@@ -18,7 +18,7 @@ __global__ void stencil(const int *in, int *out, int width, int height)
     int sum = 0;
     for (int u = 0; u <= 2 * R; ++u)
         sum += tile[threadIdx.y + R][threadIdx.x + u];
-    tile[threadIdx.y + R][threadIdx.x + R] = sum;
+    tile[threadIdx.y + R][threadIdx.x + R] = sum;  // BUG: race
     __syncthreads();
     sum = 0;
     for (int v = 0; v <= 2 * R; ++v)
