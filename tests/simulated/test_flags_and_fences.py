@@ -152,8 +152,9 @@ def test_an_atomic_reference_that_releases_announces_its_value(device: Simulated
         out = device.array(np.zeros(256, np.int32))
         profile = module.launch(name, (2,), (64,), [out], options=LaunchOptions(check=True))
         places[name] = {hazard.where for hazard in races(profile)}
-    wrong = {name: {marked(source, f"// HERE OF {name}")} for name in ("relaxed", "within_block")}
-    assert places == {"right": set()} | wrong
+    reads = {name: marked(source, f"// HERE OF {name}") for name in ("relaxed", "within_block")}
+    assert places["right"] == set() and places["relaxed"] == {reads["relaxed"]}
+    assert reads["within_block"] in places["within_block"]  # and its flag, which is atomic within each block only
 
 
 @pytest.mark.parametrize(("scope", "clean"), [("cta", False), ("gpu", True), ("sys", True)])
@@ -172,7 +173,6 @@ def test_a_release_reaches_the_threads_of_its_scope(run: Run, put: str, scope: s
         if (b == READERS && t == 33) {{ wait(flag); out[b + 128] = out[0]; }} // HERE
     }}"""
     between_blocks, in_block = source.replace("READERS", "1"), source.replace("READERS", "0")
-    assert {hazard.where for hazard in races(check(run, between_blocks))} == (
-        set() if clean else {marked(between_blocks)}
-    )
+    places = {hazard.where for hazard in races(check(run, between_blocks))}
+    assert places == set() if clean else marked(between_blocks) in places  # the flag may race, too
     assert not races(check(run, in_block))
