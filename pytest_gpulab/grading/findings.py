@@ -52,8 +52,8 @@ HINTS: Mapping[str, str] = {
     "stack-overflow": "Does every call get closer to the case that makes no further call? If so, the recursion is too "
     "deep for a GPU: halve the range in each call, or use a loop.",
     "assert": "An assert() in the kernel was false.",
-    "trap": "The compiler also inserts a __trap() for code that C++ does not allow, such as the use of a "
-    "pointer that is null or was never set, or a write to `__constant__` memory.",
+    "trap": "The compiler also inserts a __trap() for code that C++ does not allow, such as the use of a null pointer "
+    "or of one that was never set, or a write to `__constant__` memory: look at that line.",
     "breakpoint": "Without a debugger, a breakpoint stops the kernel: delete it.",
     "texture": "A fetch needs the handle of a texture of the same kind, not a pointer to an array.",
     "device-fault": "The GPU stopped the kernel without a location: check indices and pointers first.",
