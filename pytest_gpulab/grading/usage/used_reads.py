@@ -108,8 +108,9 @@ def used_reads(
     Raises:
         BuildFailed: the runs take too long, or fail for another reason than the disturbed reads.
     """
-    runs = _Runs(device, build, plan, inputs, rng, space, compared)
-    none, proper = runs.none, runs.none.proper / runs.none.lanes if runs.none.lanes else 1.0
+    none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared)
+    runs = _Runs((device, build, plan, inputs), none, _masks(rng))
+    proper = none.proper / none.lanes if none.lanes else 1.0
     if not none.seen or not proper:
         return UsedReads(space, 1.0, proper)
     used = 0
@@ -121,28 +122,24 @@ def used_reads(
 
 
 class _Runs:
-    """Runs of a submission, undisturbed and disturbed; the arguments are those of `used_reads`.
+    """Runs of a submission, undisturbed and disturbed.
 
-    Attributes:
-        none: the counts of the undisturbed run.
+    Args:
+        replayed: device, build, plan and inputs, as in `replay`.
+        none: a read that changes nothing; the undisturbed run counts the reads in it.
+        masks: flipped bits, see `_masks`.
     """
 
     def __init__(
         self,
-        device: Device,
-        build: Build,
-        plan: Plan,
-        inputs: Mapping[str, Array],
-        rng: np.random.Generator,
-        space: DisturbedSpace,
-        compared: bool,
+        replayed: tuple[Device, Build, Plan, Mapping[str, Array]],
+        none: DisturbedRead,
+        masks: tuple[int, ...],
     ) -> None:
-        self._replayed = device, build, plan, inputs
-        self.none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared)
+        self._replayed, self._none, self._masks = replayed, none, masks
         begin_s = time.perf_counter()
-        self._before = self._undisturbed(self.none)
+        self._before = self._undisturbed(none)
         self._limit_s = LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
-        self._masks = _masks(rng)
 
     def is_used(self, nth: int) -> bool:
         """Return True if an output depends on a read, by its index."""
@@ -158,7 +155,9 @@ class _Runs:
     def _disturbed(self, nth: int, is_write: bool = False) -> Iterator[tuple[DisturbedRead, Run]]:
         """Yield the runs in which a read or write gives larger values, then smaller ones."""
         for flipped in self._masks:
-            read = replace(self.none, nth=nth, flipped=flipped, is_write=is_write, seen=0, written=0, lanes=0, proper=0)
+            read = replace(
+                self._none, nth=nth, flipped=flipped, is_write=is_write, seen=0, written=0, lanes=0, proper=0
+            )
             run = self._run(read, self._limit_s)
             if isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT:
                 self._undisturbed(replace(read, nth=-1))  # ends the check if the budget is used up

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes
-from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, small_keys
+from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, numbered, small_keys
 
 
 class Owner(Enum):
@@ -104,7 +104,7 @@ def _kept(
         lanes = Lanes(wave, lot.thread[chosen], np.arange(wave.columns), False)
     else:
         if owner is Owner.block:  # the lanes may be of several waves, so their blocks are renumbered
-            ids, column = _ranked(lot.block[chosen])
+            ids, column = numbered(lot.block[chosen])
             wave = type(wave)(wave.grid, wave.block, ids)
         lanes = Lanes(wave, lot.thread[chosen], column, True)
     address = lot.address[chosen].astype(model.address.dtype).reshape(-1, 1)
@@ -140,13 +140,6 @@ def _lot(access: MemoryAccess, number: int, down: IndexArray, across: IndexArray
     thread = np.broadcast_to(lanes.threads[down], (len(down), across.shape[1])).ravel()
     column = np.broadcast_to(lanes.columns[down if lanes.flat else across], (len(down), across.shape[1])).ravel()
     return _Lot(address, thread, column, lanes.wave.block_ids[column], np.full(len(address), number))
-
-
-def _ranked(values: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Return the distinct values in order, and the index of each value among them."""
-    here = np.zeros(int(values.max()) + 1, np.bool_)
-    here[values] = True
-    return np.flatnonzero(here), (np.cumsum(here) - 1)[values]
 
 
 def _from_lowest(address: IndexArray, column: IndexArray, columns: int) -> IndexArray:

@@ -4,6 +4,6 @@
 - `loop_lines`: source lines of loops.
 - `counted_loops`: iterations that are left of loops with a counter.
 - `loads`: loads that are checked by `atomicCAS`, decide a spin loop, or are only copied.
-- `data_flow`: additions of data.
+- `data_flow`: additions of data, and reads with values that flow into memory.
 - `regions`: code that the assembler may reorder.
 """
