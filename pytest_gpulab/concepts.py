@@ -28,7 +28,7 @@ FLOAT_ADDITIONS = tuple(
 )
 ADDITIONS = *FLOAT_ADDITIONS, "gpulab__integer_additions.sum"
 BARRIERS, WARPS = ("gpulab__barriers.sum", "gpulab__waits.sum"), "gpulab__warps.sum"
-SECTOR_BYTES = 32
+SECTOR_BYTES, LANES = 32, 32
 
 
 def constant_reads(at_least: float) -> Bound:
@@ -52,20 +52,26 @@ def constant_broadcast(at_most: float = 1.0) -> Bound:
     return Bound("addresses per request", measure, at_most=at_most, hint=hint, title=title, companion=companion)
 
 
-def bank_conflicts(at_most: float) -> Bound:
+def bank_conflicts(at_most: float, accesses: float = math.inf) -> Bound:
     """A maximum of bank conflicts per access of a warp to shared memory, on average; 0 allows none.
 
     Atomics have conflicts as well, and those on one address count too, as in hardware. Shared memory must be used: the
     companion of this bound is `shared_use(1)`.
+
+    Args:
+        at_most: the maximum.
+        accesses: the most accesses of a warp per 32 elements that count. More of them, without conflicts, would hide
+            the conflicts of the others. Without a limit, as for a matrix product, such accesses lower the average.
     """
 
     def measure(usage: Usage) -> float:
-        return _ratio(
-            _total(usage.counters, BANK_CONFLICTS), _total(usage.counters, (*SHARED_REQUESTS, SHARED_ATOMICS))
-        )
+        counted = _total(usage.counters, (*SHARED_REQUESTS, SHARED_ATOMICS))
+        return _ratio(_total(usage.counters, BANK_CONFLICTS), min(counted, accesses / LANES * _elements(usage)))
 
     hint = "Which banks do the 32 lanes of a warp access together? Word k is in bank k % 32."
     unit, title = "per access to shared memory", "Too many bank conflicts"
+    if accesses < math.inf:
+        unit += f" (of at most {accesses:g} per {LANES} elements)"
     return Bound(unit, measure, at_most=at_most, hint=hint, title=title, companion=shared_use(at_least=1))
 
 
@@ -102,7 +108,7 @@ def atomics(at_most: float, memory: Literal["global", "shared"] = "global") -> B
         passes = usage.counters[name]
         if memory == "global":
             passes = max(passes, _total(usage.counters, ATOMIC_SECTORS))
-        return passes / float(np.prod(usage.problem.size, dtype=float))
+        return passes / _elements(usage)
 
     def measure_all(usage: Usage) -> float:
         return _total(usage.counters, ATOMIC_PASSES)
@@ -143,7 +149,7 @@ def instructions(at_most: float) -> Bound:
     """A maximum of instructions per element, over all active lanes: no work is done twice, or for nothing."""
 
     def measure(usage: Usage) -> float:
-        return _ratio(usage.counters[WORKING_LANES], math.prod(np.atleast_1d(usage.problem.size)))
+        return _ratio(usage.counters[WORKING_LANES], _elements(usage))
 
     hint = "Which results does no element need? Compute each of them once."
     return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many instructions", none_is_good=True)
@@ -172,7 +178,7 @@ def additions(at_most: float) -> Bound:
     """
 
     def measure(usage: Usage) -> float:
-        return _ratio(_total(usage.counters, ADDITIONS), math.prod(np.atleast_1d(usage.problem.size)))
+        return _ratio(_total(usage.counters, ADDITIONS), _elements(usage))
 
     hint = "How many additions does a step need, and how many steps are there? Can later steps have fewer?"
     return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many additions", none_is_good=True)
@@ -186,6 +192,10 @@ def barriers(at_most: float) -> Bound:
 
     hint = "Which barriers separate threads of different warps, and which only threads of one warp?"
     return Bound("per warp", measure, at_most=at_most, hint=hint, title="Too many barriers", none_is_good=True)
+
+
+def _elements(usage: Usage) -> float:
+    return float(np.prod(usage.problem.size, dtype=float))
 
 
 def _total(counters: Mapping[str, float], names: tuple[str, ...]) -> float:

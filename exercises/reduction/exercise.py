@@ -261,7 +261,7 @@ exercise = Exercise(
     safe=(SafeCheck("memory", 1), SafeCheck("barrier", 1), SafeCheck("race", 1), SafeCheck("uninitialised", 1)),
     uses=(
         UsesCheck("coalesced", (concepts.global_traffic(1.1),), 3, COUNTED_SIZE, required=False),
-        UsesCheck("conflict-free", (concepts.bank_conflicts(0.1),), 3, COUNTED_SIZE, required=False),
+        UsesCheck("conflict-free", (concepts.bank_conflicts(0.1, accesses=16),), 3, COUNTED_SIZE, required=False),
         UsesCheck("few-barriers", (concepts.barriers(4),), 3, COUNTED_SIZE, required=False),
     ),
     speed=(tier(1.4, 8, required=True), tier(1.8, 6, simulated=1.6), tier(2.4, 8), tier(4.3, 9)),

@@ -22,7 +22,9 @@ exercise = single_kernel(
     ),
     uses=[
         UsesCheck("coalesced", (COALESCED,), 5, (256, 256)),
-        UsesCheck("conflict-free", (concepts.bank_conflicts(0.1), COALESCED), 5, (256, 256), required=False),
+        UsesCheck(
+            "conflict-free", (concepts.bank_conflicts(0.1, accesses=4), COALESCED), 5, (256, 256), required=False
+        ),
     ],
     speed={1.4: 10, 3: 5, 5.3: 5},
     dimensions=2,

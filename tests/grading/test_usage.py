@@ -245,6 +245,7 @@ USAGE = Usage(
         (concepts.constant_reads(1), 4),
         (concepts.constant_broadcast(), 32),
         (concepts.bank_conflicts(0), 2),
+        (concepts.bank_conflicts(0, accesses=1.28), 2.25),
         (concepts.global_traffic(1), 5),
         (concepts.shared_use(1), 4.5),
         (concepts.shared_reads(1), 3),
