@@ -87,7 +87,9 @@ def _report(arguments: argparse.Namespace, found: Drawn) -> int:
     from pytest_gpulab.reports.terminal.text import wrapped
 
     trial = found.trial
-    summary = [f"{arguments.file}, case {trial.case.name}", *drawn_lines(found)]
+    own = trial.case.problem(trial.problem.tunables).size
+    at = "" if trial.problem.size == own else " at another size"
+    summary = [f"{arguments.file}, case {trial.case.name}{at}", *drawn_lines(found)]
     written = [] if arguments.format == "text" else [f"written: {_written(arguments, found, summary)}"]
     lines = [*summary, "", *wrapped(found.note), *summary_lines(found.figures), *written]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -42,7 +42,7 @@ def test_values_of_a_students_own_choice(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_wrong_result_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = explain(capsys, WRONG, "--case", "n=33", "--n", "4", "--in", "1,2,3,4")
     assert code == 1
-    assert "case n=33 n = 4, in = [1 2 3 4] out should be [10], is [4] wrong-result:" in printed
+    assert "case n=33 at another size n = 4, in = [1 2 3 4] out should be [10], is [4] wrong-result:" in printed
 
 
 def test_without_an_input_the_smallest_failing_one_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,7 @@ def test_a_failure_without_a_small_input_is_shown(
 
 def test_without_an_input_a_right_kernel_runs_on_a_readable_one(capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = explain(capsys, RIGHT)
-    assert code == 0 and ", case n=1 n = 32, in = [1 2 3 ... 32] out is [528]" in printed
+    assert code == 0 and ", case n=1 at another size n = 32, in = [1 2 3 ... 32] out is [528]" in printed
     assert "Drawn with BLOCK_SIZE = 32 instead of 256" in printed
     steps = [
         f"tile, step {number}, stride = {16 >> number - 1}: line 19: {16 >> number - 1} of 32" for number in range(1, 6)

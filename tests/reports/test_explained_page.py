@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from browser import Browser
 from browser import browser as browser
 from selenium.webdriver.common.keys import Keys
-from test_pages_in_browser import contrast
+from test_pages_in_browser import IDS, contrast, repeated
 
 from pytest_gpulab.command import main
 from pytest_gpulab.devices import open_device
@@ -147,6 +148,10 @@ def test_the_figures_of_several_blocks_are_below_each_other(browser: Browser, tm
     found = browser.run(f"return {boxes}.map(box => [box.left, box.width])")
     names = browser.run("return [...document.querySelectorAll('[role=region]')].map(each => each.ariaLabel)")
     assert len(set(names)) == len(names) > 5
+    assert repeated(browser, IDS) == []
+    assert (
+        browser.find(".source .now")[0].text.strip() == "block_sums[blockIdx.x] = sums[thread];"
+    )  # of the first figure
     assert len(found) == 5 and len({left for left, _ in found}) == 1 and min(width for _, width in found) > 600
 
 
@@ -171,6 +176,44 @@ def test_text_in_figures_has_contrast(browser: Browser, tree: Path) -> None:
         style = "const of = name => getComputedStyle(document.querySelector('.flow')).getPropertyValue(name).trim();"
         ink, soft, paper = browser.run(f"{style} return ['--ink', '--soft', '--paper'].map(of)")
         assert contrast(ink, paper) > 7 and contrast(soft, paper) > 4.5
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_number_of_the_current_line_has_contrast(browser: Browser, tree: Path, scheme: str) -> None:
+    browser.open(tree)
+    browser.emulate("", scheme)
+    colours = "getComputedStyle(document.querySelector('.source .now'), '::marker').color, "
+    colours += "getComputedStyle(document.body).backgroundColor"
+    found = [re.findall(r"\d+", colour) for colour in browser.run(f"return [{colours}]")]
+    assert contrast(*("#" + "".join(f"{int(channel):02x}" for channel in channels) for channels in found)) > 7
+
+
+def test_a_narrow_screen_shows_the_input_and_the_current_line(browser: Browser, tmp_path: Path) -> None:
+    words = ("--in", "1000000,-1*9,2000000,-2*9")
+    browser.open(page_of("solutions/reduction/10_shuffle_unroll8.cu", tmp_path, *words))
+    browser.tell("Emulation.setDeviceMetricsOverride", width=360, height=800, deviceScaleFactor=1, mobile=False)
+    browser.driver.refresh()
+    assert browser.run("return document.documentElement.scrollWidth") <= 360
+    boxes = browser.run(
+        "return ['.source', '.source .now'].map(each => document.querySelector(each).getBoundingClientRect())"
+    )
+    assert boxes[0]["top"] <= boxes[1]["top"] and boxes[1]["bottom"] <= boxes[0]["bottom"]
+
+
+def test_printed_figures_are_as_wide_as_the_paper(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    browser.emulate("print", "light")
+    assert browser.run("return document.documentElement.scrollWidth") <= 1200
+
+
+def test_arrows_are_below_the_cells_that_they_pass(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    assert browser.run("return [...document.querySelectorAll('section .flow > g')].map(each => each.classList[0])") == [
+        *["arrow"] * 7,
+        *["row"] * 8,
+    ]
+    browser.run("const s = document.querySelector('input'); s.value = 3; s.dispatchEvent(new Event('input'))")
+    assert len(browser.find(".arrow:not(.later)")) == 3
 
 
 def test_long_values_stay_in_their_cells(browser: Browser, tmp_path: Path) -> None:

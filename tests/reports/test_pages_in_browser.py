@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import Browser
 from browser import browser as browser
@@ -20,6 +22,10 @@ from pytest_gpulab.reports.pages import feedback
 from pytest_gpulab.reports.pages.annotated_html import LISTING_STYLE
 
 CONTROLS = "a[href], button, input, summary, [tabindex='0'], svg[role=img]"
+IDS = "[...document.querySelectorAll('[id]')].map(each => each.id)"
+LANDMARKS = """[...document.querySelectorAll('[role=region], section[aria-labelledby], nav')]
+  .filter(each => each.checkVisibility())
+  .map(each => each.ariaLabel || document.getElementById(each.getAttribute('aria-labelledby')).textContent)"""
 NAMES = "return [...document.querySelectorAll('#students tbody.unit:not([hidden]) > tr:first-child > th')]"
 NAMES += ".map(each => each.textContent)"
 
@@ -29,6 +35,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("class") / "report.html"
     path.write_text(page(Made(36).gradebook(), EVENING), encoding="utf-8")
     return path
+
+
+def repeated(browser: Browser, texts: str) -> list[str]:
+    """Return those of a script's texts that are there more than once."""
+    found = browser.run(f"return {texts}")
+    assert len(found) > 3
+    return [text for text, count in Counter(found).items() if count > 1]
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +176,8 @@ def test_everything_that_can_be_used_or_looked_at_has_a_name(browser: Browser, r
     assert roles == {"searchbox", "status", "main", "navigation", "button"}
     levels = browser.run("return [...document.querySelectorAll('h1,h2,h3,h4')].map(x => +x.tagName[1])")
     assert levels[0] == 1 and levels.count(1) == 1
+    assert max(np.diff(levels)) == 1  # no level is left out
+    assert repeated(browser, LANDMARKS) == repeated(browser, IDS) == []
     assert browser.run("return document.documentElement.lang") == "en"
 
 

@@ -32,10 +32,11 @@ STYLE = """
 .flow .caption, .flow .note { text-anchor: start; }
 .flow .kept text { fill: var(--soft); }
 .flow .note { fill: var(--soft); font-size: 10px; }
-.flow .index, .flow .index text { fill: var(--soft); font-size: 10px; text-anchor: middle; }
+.flow .index, .flow .index text { fill: var(--soft); font-size: 10px; text-anchor: middle; paint-order: stroke;
+  stroke: var(--paper); stroke-width: 3px; }
 .flow .kept use { fill: var(--paper); stroke: var(--soft); }
 .flow .written use { fill: var(--own); stroke: var(--line); }
-.flow-frame { fill: var(--paper); stroke: var(--soft); }
+.flow-frame { fill: var(--paper); stroke: var(--soft); stroke-width: 1px; paint-order: normal; }
 .flow-thread { fill: var(--line); stroke: none; }
 .flow .lane.lane { fill: var(--line); font-size: 8px; }
 .flow .arrow { fill: none; stroke: var(--line); stroke-width: 1.2; marker-end: url(#head); }
@@ -52,11 +53,20 @@ STYLE = """
 .flow .no-barrier { stroke: var(--bad); stroke-width: 2; stroke-dasharray: 8 5; }
 """
 
+SHAPES = (
+    '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
+    'orient="auto-start-reverse"><path class="head" d="M0 0 8 4 0 8z"/></marker>'
+    f'<rect id="cell" x="-{CELL // 2}" y="-{BASE}" width="{CELL}" height="{HEIGHT}"/>'
+    f'<g id="own"><use href="#cell"/><circle class="flow-thread" cy="-{BASE + 7}" r="7"/></g></defs>'
+)
+"""Shapes that all figures of a page share: an id is unique in a page."""
+
 
 def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
     """Return the figure as an SVG element; `is_alone` adds the style, for a file of its own."""
     layout = _Layout(figure, has_hover=not is_alone)
-    parts = [part for number in range(len(figure.rows)) for part in layout.row(number)]
+    parts = [layout.arrows(number) for number in range(len(figure.rows))]  # below all cells: values stay readable
+    parts += [part for number in range(len(figure.rows)) for part in layout.row(number)]
     parts += [part for number in range(len(figure.rows)) for part in layout.missed_barriers(number)]  # above arrows
     style = f"<style>{STYLE}</style>" if is_alone else ""
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
@@ -64,13 +74,7 @@ def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
     title = f"<title>{_text(f'Data flow of {figure.title}')}</title>"
     if mistakes := dict.fromkeys(words for number in range(len(figure.rows)) for words in figure.mistakes(number)):
         title += f"<desc>{_text('; '.join(mistakes))}</desc>"
-    marker = (
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
-        'orient="auto-start-reverse"><path class="head" d="M0 0 8 4 0 8z"/></marker>'
-        f'<rect id="cell" x="-{CELL // 2}" y="-{BASE}" width="{CELL}" height="{HEIGHT}"/>'
-        f'<g id="own"><use href="#cell"/><circle class="flow-thread" cy="-{BASE + 7}" r="7"/></g></defs>'
-    )
-    return "\n".join([head, style, title, marker, *parts, "</svg>"])
+    return "\n".join([head, style, title, SHAPES if is_alone else "", *filter(None, parts), "</svg>"])
 
 
 class _Layout:
@@ -112,10 +116,7 @@ class _Layout:
         yield f'<text class="note" x="4" y="{middle + 13:g}">{_text(figure.active(row))}</text>'
         if row.unordered is not None and figure.has_race:
             yield f'<line class="no-barrier" x1="4" x2="{self.width - 6}" y1="{top - 4}" y2="{top - 4}"/>'
-        arrows = row.arrows[:MAX_ARROWS] if not self._is_grid(row) else ()
-        if paths := "".join(dict.fromkeys(self._arrow(arrow, number) for arrow in arrows)):
-            yield f'<g class="arrow">{paths}</g>'
-        if row.unordered is not None and figure.has_race:  # above the arrows
+        if row.unordered is not None and figure.has_race:
             a, b = row.unordered
             yield f'<text class="bad-text" x="4" y="{top - 9}">no barrier: threads {a}, {b}</text>'
         bad = {mark.index: mark.what for mark in self._marks.get(number, ())}
@@ -135,6 +136,13 @@ class _Layout:
             bottom = top + THREADS + HEIGHT * self._lines(row) + 26
             yield f'<text class="bad-text" x="{LEFT}" y="{bottom}">{_text(mark.what)}{more}</text>'
         yield "</g>"
+
+    def arrows(self, number: int) -> str:
+        """Return the arrows to a row; empty if there are none."""
+        row = self._rows[number]
+        arrows = row.arrows[:MAX_ARROWS] if not self._is_grid(row) else ()
+        paths = "".join(dict.fromkeys(self._arrow(arrow, number) for arrow in arrows))
+        return f'<g class="arrow" data-after="{number}">{paths}</g>' if paths else ""
 
     def missed_barriers(self, number: int) -> Iterator[str]:
         """Yield the barriers below a row that not all threads reach, with the threads that do and that do not."""
@@ -200,7 +208,7 @@ class _Layout:
         small = ' font-size="9"' if len(value) > 4 else ""
         small += f' textLength="{CELL - 4}" lengthAdjust="spacingAndGlyphs"' if len(value) > 5 else ""
         if self._is_grid(row):  # its cells hold the thread, too
-            small += ' y="3"' if small else ' x="4"'
+            small += ' y="3"' if small else ' x="4" y="3"'
         elif not (writers or bad or self._has_hover):  # the frame is there
             return f'<text x="{x:g}"{small}>{_text(value)}</text>'
         box = "own" if writers and not self._is_grid(row) else "cell"

@@ -14,8 +14,8 @@ from pytest_gpulab.reports.gradebook import Drawings, Gradebook
 from pytest_gpulab.reports.terminal.text import visible
 
 from . import environment
+from .dataflow import SHAPES, dataflow_svg
 from .dataflow import STYLE as FLOW_STYLE
-from .dataflow import dataflow_svg
 from .warp_figures import STYLE as WARP_STYLE
 from .warp_figures import access_svg, lanes_svg
 
@@ -75,10 +75,13 @@ def single_page(explained: Explained) -> str:
 
 
 def _page(title: str, sections: Sequence[Any], contents: Sequence[Any] | None, left_out: Sequence[str]) -> str:
+    from markupsafe import Markup
+
     return environment.rendered(
         "explained.html.jinja",
         script="explained.js",
         more_style=FLOW_STYLE + WARP_STYLE + environment.text("explained.css"),
+        shapes=Markup(SHAPES),
         heading=title,
         sections=sections,
         contents=contents,

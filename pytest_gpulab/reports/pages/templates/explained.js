@@ -1,6 +1,7 @@
 "use strict";
 // Steps through the rows of each figure and highlights the source line; without this script all rows are shown.
-for (const figure of document.querySelectorAll("section.figure")) {
+// The first figure comes last, so that the source shows its line.
+for (const figure of [...document.querySelectorAll("section.figure")].reverse()) {
   const rows = [...figure.querySelectorAll(".row")];
   const captions = [...figure.querySelectorAll(".captions li")];
   const slider = figure.querySelector("input");
@@ -18,7 +19,11 @@ for (const figure of document.querySelectorAll("section.figure")) {
     figure.querySelector("output").textContent = captions[now] ? captions[now].textContent : "";
     source.querySelectorAll(".now").forEach((line) => line.classList.remove("now"));
     const line = rows[now] && source.querySelector(`[data-line="${rows[now].dataset.line}"]`);
-    if (line) line.classList.add("now");
+    if (!line) return;
+    line.classList.add("now");
+    const top = source.getBoundingClientRect().top, box = line.getBoundingClientRect();
+    const above = box.top - top, below = box.bottom - top - source.clientHeight;
+    source.scrollTop += above < 0 ? above : Math.max(below, 0);
   };
   figure.querySelector(".steps").hidden = rows.length < 2;
   slider.addEventListener("input", () => show(Number(slider.value)));
