@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
+from pytest_gpulab.devices.protocol import DeviceError, DeviceUnavailable, KernelFault, LaunchOptions, OutOfMemory
 from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.plans.replay import Run
 from pytest_gpulab.grading.usage import used_reads
@@ -84,3 +84,66 @@ def test_a_maximum_and_a_minimum_use_their_reads(
         for seed in range(50)
     ]
     assert shares == [1.0] * 50
+
+
+def used_share(monkeypatch: pytest.MonkeyPatch, every: int, seed: int) -> float:
+    """Return what counts of a kernel that uses every n-th of its reads."""
+
+    def run(device: Any, build: Any, plan: Any, inputs: Any, options: LaunchOptions) -> Run:
+        read = options.disturbed
+        assert read is not None
+        read.seen = 1000
+        return Run({"out": np.array([read.nth >= 0 and read.nth % every == 0])})
+
+    monkeypatch.setattr(used_reads, "run_fresh", run)
+    nothing: Any = None
+    return used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(seed), "shared").counting
+
+
+def test_more_reads_decide_if_the_first_ones_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 12 reads, a third would be used once in 20 kernels that use an eighth."""
+    assert sum(used_share(monkeypatch, 8, seed) > 0 for seed in range(300)) <= 2
+    assert sum(used_share(monkeypatch, 2, seed) > 0 for seed in range(300)) >= 290
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now_s
+
+
+def test_a_read_is_tried_again_if_the_machine_has_become_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No output depends on a read here, but disturbed runs take 9 s from the second on."""
+    clock, took_s = Clock(), [0.1, 9.0]
+
+    def run(device: Any, build: Any, plan: Any, inputs: Any, options: LaunchOptions) -> Run:
+        read, limit_s = options.disturbed, options.time_limit_s or np.inf
+        assert read is not None
+        read.seen += 100
+        needed_s = took_s.pop(0) if len(took_s) > 1 else took_s[0]
+        clock.now_s += min(needed_s, limit_s)
+        return Run({"out": np.zeros(1)}) if needed_s <= limit_s else Run(error=SLOW)
+
+    monkeypatch.setattr(used_reads, "run_fresh", run)
+    monkeypatch.setattr(used_reads, "time", clock)
+    nothing: Any = None
+    assert used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(1), "shared").counting == 0
+
+
+@pytest.mark.parametrize("error", [DeviceUnavailable("the machine is too busy"), OutOfMemory("no memory is left")])
+def test_runs_that_the_machine_ends_do_not_count_as_used(monkeypatch: pytest.MonkeyPatch, error: DeviceError) -> None:
+    def run(device: Any, build: Any, plan: Any, inputs: Any, options: LaunchOptions) -> Run:
+        read = options.disturbed
+        assert read is not None
+        read.seen = 100
+        return Run({"out": np.zeros(1)}) if read.nth < 0 else Run(error=error)
+
+    monkeypatch.setattr(used_reads, "run_fresh", run)
+    nothing: Any = None
+    with pytest.raises(BuildFailed) as blocked:
+        used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(1), "shared")
+    assert blocked.value.verdict == "not gradable"

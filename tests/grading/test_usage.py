@@ -346,4 +346,4 @@ def test_values_that_are_only_compared_count_if_the_exercise_is_about_comparison
 
 @pytest.mark.parametrize(("used", "counting"), [(12, 1), (6, 0.5), (4, 1 / 3), (3, 0), (0, 0)])
 def test_reads_count_for_nothing_if_most_of_them_are_for_show(used: int, counting: float) -> None:
-    assert UsedReads("constant", used / 12, 1.0).counting == counting
+    assert UsedReads("constant", used, 12, 1.0).counting == counting

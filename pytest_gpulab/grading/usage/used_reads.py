@@ -25,7 +25,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Device, DisturbedRead, DisturbedSpace, KernelFault
+from pytest_gpulab.devices.protocol import (
+    Device,
+    DeviceUnavailable,
+    DisturbedRead,
+    DisturbedSpace,
+    KernelFault,
+    OutOfMemory,
+)
 from pytest_gpulab.exercise import Plan
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed
 from pytest_gpulab.grading.correctness.checked_launches import run_fresh
@@ -47,9 +54,13 @@ ENOUGH = 0.75  # enough of them: other reads may be of threads without an elemen
 ALL_OF_THE_FIRST = 5
 # Fewer count for nothing: most reads are for show, and chance would decide how many of the others are tried.
 LEAST = 1 / 3
+UNCLEAR, MORE_READS = 1 / 6, 36
+"""From this share on, more reads decide. A kernel that uses an eighth of its reads has a third of 12 once in 20 times,
+of 36 once in 1,000 times."""
 PROPER: Mapping[DisturbedSpace, float] = {"constant": 0.9, "shared": 0.5}
 """Enough reads that the memory is for; if there are fewer, only a part of all reads counts."""
 LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # time limit per run, in undisturbed runs: the value may end a loop
+SLOWER = 1.2  # a limit that grows by this factor is worth another try
 
 
 _PROPER: Mapping[DisturbedSpace, str] = {
@@ -63,13 +74,21 @@ class UsedReads:
     """The used share of reads from a memory.
 
     Attributes:
-        share: the share that the outputs depend on.
+        used: the number of reads that the outputs depend on.
+        tried: the number of reads that were tried.
         proper: the share that the memory is for, see `DisturbedRead`.
     """
 
     space: DisturbedSpace
-    share: float
+    used: int
+    tried: int
     proper: float
+
+    @property
+    def share(self) -> float:
+        """The used share; 1 if it is large enough."""
+        share = self.used / self.tried
+        return 1.0 if share >= ENOUGH else share
 
     @property
     def counting(self) -> float:
@@ -85,7 +104,7 @@ class UsedReads:
         """The share that is too small, for a finding."""
         if self.proper < PROPER[self.space]:
             return f"{_PROPER[self.space]}: {100 * self.proper:.2g} %"
-        return f"reads of {self.space} memory that affect an output: {READS * self.share:.0f} of {READS}"
+        return f"reads of {self.space} memory that affect an output: {self.used} of {self.tried}"
 
 
 def used_reads(
@@ -112,13 +131,15 @@ def used_reads(
     runs = _Runs((device, build, plan, inputs), none, _masks(rng))
     proper = none.proper / none.lanes if none.lanes else 1.0
     if not none.seen or not proper:
-        return UsedReads(space, 1.0, proper)
-    used = 0
-    for tried, nth in enumerate(rng.integers(none.seen, size=READS).tolist(), start=1):
+        return UsedReads(space, 1, 1, proper)
+    used = tried = 0
+    for tried, nth in enumerate(rng.integers(none.seen, size=MORE_READS).tolist(), start=1):
         used += runs.is_used(nth)
         if used == tried == ALL_OF_THE_FIRST:
-            return UsedReads(space, 1.0, proper)
-    return UsedReads(space, 1.0 if used >= ENOUGH * READS else used / READS, proper)
+            break
+        if tried == READS and not UNCLEAR <= used / tried < ENOUGH:
+            break
+    return UsedReads(space, used, tried, proper)
 
 
 class _Runs:
@@ -137,16 +158,14 @@ class _Runs:
         masks: tuple[int, ...],
     ) -> None:
         self._replayed, self._none, self._masks = replayed, none, masks
-        begin_s = time.perf_counter()
-        self._before = self._undisturbed(none)
-        self._limit_s = LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
+        self._before, self._limit_s = self._undisturbed(none)
 
     def is_used(self, nth: int) -> bool:
         """Return True if an output depends on a read, by its index."""
         for read, run in self._disturbed(nth):
             if _differ(self._before, run):
                 if read.space == "constant":
-                    everywhere = self._run(replace(read, is_write=True), self._limit_s)
+                    _, everywhere = self._limited(replace(read, is_write=True))
                     return _agree_somewhere(self._before, run, everywhere)
                 writes = self._disturbed(read.source, is_write=True) if read.source >= 0 else [(read, run)]
                 return any(_differ(self._before, write) for _, write in writes)
@@ -158,16 +177,33 @@ class _Runs:
             read = replace(
                 self._none, nth=nth, flipped=flipped, is_write=is_write, seen=0, written=0, lanes=0, proper=0
             )
-            run = self._run(read, self._limit_s)
-            if isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT:
-                self._undisturbed(replace(read, nth=-1))  # ends the check if the budget is used up
-            yield read, run
+            yield self._limited(read)
 
-    def _undisturbed(self, none: DisturbedRead) -> Run:
+    def _limited(self, begun: DisturbedRead) -> tuple[DisturbedRead, Run]:
+        """Return a disturbed run that ends within the limit, or does not end because of the read.
+
+        An undisturbed run shows if the machine has become slower; then the read is tried again, with a longer limit.
+
+        Raises:
+            BuildFailed: the machine ended the run, or the time of the check is used up.
+        """
+        read = replace(begun)
+        run = self._run(read, self._limit_s)
+        if isinstance(run.error, DeviceUnavailable | OutOfMemory):
+            raise BuildFailed(*of_error(run.error))
+        if not isinstance(run.error, KernelFault) or run.error.code != TIME_LIMIT:
+            return read, run
+        before_s = self._limit_s
+        _, self._limit_s = self._undisturbed(replace(self._none))
+        return (read, run) if self._limit_s < SLOWER * before_s else self._limited(begun)
+
+    def _undisturbed(self, none: DisturbedRead) -> tuple[Run, float]:
+        """Return a run without a changed read, and the limit of others: a multiple of its time."""
+        begin_s = time.perf_counter()
         run = self._run(none)
         if run.error is not None:
             raise BuildFailed(*of_error(run.error))
-        return run
+        return run, LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
 
     def _run(self, read: DisturbedRead, limit_s: float | None = None) -> Run:
         options = replace(FIRST.options, check=False, disturbed=read, time_limit_s=limit_s)
