@@ -35,19 +35,34 @@ def sums(n: int) -> MakeProgram:
 
 
 def another_operation(rng: np.random.Generator) -> Program:
-    """Return a run with another kernel: it combines a and b to a + b - s, with a secret s.
+    """Return a run with another kernel: it adds secret codes of a and b, and decodes the sum.
 
-    This operation is associative and commutative, too, with the identity s. So the result is the same for all block
-    sizes and numbers of passes, but the host cannot compute it: sum - (n - 1) * s.
+    This operation is associative and commutative, too. So the result is the same for all block sizes and numbers of
+    passes, but the host cannot compute it. A few results of the kernel do not show the codes: they are mixed twice.
     """
-    values, secret = numbers(5_000, rng), int(rng.integers(1, LARGEST))
+    values = numbers(5_000, rng)
+    mask, *factors = (int(number) | 1 for number in rng.integers(1 << 32, size=3))
+    first, second = (f"{factor}u" for factor in factors)
+    back = [f"{pow(factor, -1, 1 << 32)}u" for factor in factors]
+    code = f"(__brev(__brev(((unsigned)({{}}) ^ {mask}u) * {first}) * {second}))"
+    decoded = f"((int)((__brev(__brev({{}}) * {back[1]}) * {back[0]}) ^ {mask}u))"
+    total = sum(reversed_bits(reversed_bits((int(value) ^ mask) * factors[0]) * factors[1]) for value in values)
+    result = (reversed_bits(reversed_bits(total) * pow(factors[1], -1, 1 << 32)) * pow(factors[0], -1, 1 << 32)) ^ mask
     return Program(
-        expected=f"{values.sum() - (len(values) - 1) * secret}\n",
+        expected=f"{np.uint32(result % (1 << 32)).astype(np.int32)}\n",
         stdin=text(values),
-        defines={"COMBINE(a, b)": f"((a) + (b) - {secret})", "IDENTITY": str(secret)},
+        defines={
+            "COMBINE(a, b)": decoded.format(f"({code.format('a')} + {code.format('b')})"),
+            "IDENTITY": decoded.format("0u"),
+        },
         hint="The grader ran the kernel with another operation. Which of the values that you print or add come from "
         "the host?",
     )
+
+
+def reversed_bits(number: int) -> int:
+    """Return a number's last 32 bits in reverse order, as __brev does."""
+    return int(f"{number % (1 << 32):032b}"[::-1], 2)
 
 
 def few_launches(rng: np.random.Generator) -> Program:
