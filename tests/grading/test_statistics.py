@@ -107,25 +107,40 @@ def misplaced(rng: Rng) -> Pair:
 NOISES = (quiet, heavy_tails, drift, two_clocks, alike_neighbours, hammered, second_is_slower, misplaced)
 
 
-def measured(pair: Pair, threshold: float, most: int = MAX_ROUNDS, tick_ms: float = 0.0) -> tuple[str, Ratio]:
-    """Take rounds from the pair until the threshold is decided, as grading does, or until there are so many."""
-    baseline_ms, own_ms = pair
-    rounds, decision = 0, "undecided"
-    while decision == "undecided" and rounds < most:
-        rounds += more_rounds(rounds)
-        seen = baseline_ms[:rounds], own_ms[:rounds]
-        kept = kept_rounds(*seen, np.zeros(rounds, bool))
-        times = seen[0][kept], seen[1][kept]
-        ratio = allowing_for_ticks(tick_ms, ratio_of_medians(*times), *map(float, map(np.median, times)))
-        decision = decide(ratio, threshold)
-    return decision, ratio
+class Looks:
+    """The ratio of a pair after each number of rounds, as grading sees it; thresholds share them."""
+
+    def __init__(self, pair: Pair, tick_ms: float = 0.0) -> None:
+        self._pair, self._tick_ms = pair, tick_ms
+        self._ratios: dict[int, Ratio] = {}
+
+    def ratio(self, rounds: int) -> Ratio:
+        if rounds not in self._ratios:
+            baseline_ms, own_ms = (samples_ms[:rounds] for samples_ms in self._pair)
+            kept = kept_rounds(baseline_ms, own_ms, np.zeros(rounds, bool))
+            times = baseline_ms[kept], own_ms[kept]
+            medians = map(float, map(np.median, times))
+            self._ratios[rounds] = allowing_for_ticks(self._tick_ms, ratio_of_medians(*times), *medians)
+        return self._ratios[rounds]
+
+    def measured(self, threshold: float, most: int = MAX_ROUNDS) -> tuple[str, Ratio]:
+        """Take rounds until the threshold is decided, as grading does, or until there are so many."""
+        rounds, decision = 0, "undecided"
+        while decision == "undecided" and rounds < most:
+            rounds += more_rounds(rounds)
+            decision = decide(self.ratio(rounds), threshold)
+        return decision, self.ratio(rounds)
 
 
 @cache
-def outcomes(noise: Callable[[Rng], Pair], offset: float) -> list[tuple[str, Ratio]]:
+def trials(noise: Callable[[Rng], Pair]) -> list[Looks]:
     rng = np.random.default_rng(1)
+    return [Looks(noise(rng)) for _ in range(TRIALS)]
+
+
+def outcomes(noise: Callable[[Rng], Pair], offset: float) -> list[tuple[str, Ratio]]:
     most = MAX_ROUNDS if offset else MAX_ROUNDS // 4  # at the true ratio most measurements take as many as there are
-    return [measured(noise(rng), TRUE_RATIO * (1 + offset), most) for _ in range(TRIALS)]
+    return [looks.measured(TRUE_RATIO * (1 + offset), most) for looks in trials(noise)]
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -164,13 +179,13 @@ def test_the_interval_holds_the_truth_even_if_one_looks_until_it_does_not(noise:
 
 def test_a_kernel_is_not_faster_than_itself() -> None:
     rng = np.random.default_rng(3)
-    results = [measured(quiet(rng, OWN_MS, OWN_MS), 1.02) for _ in range(100)]
+    results = [Looks(quiet(rng, OWN_MS, OWN_MS)).measured(1.02) for _ in range(100)]
     assert {decision for decision, _ in results} == {"failed"}
     assert sum(ratio.low <= 1 <= ratio.high for _, ratio in results) >= 95
 
 
 def test_a_clear_case_takes_the_first_rounds_only() -> None:
-    _, ratio = measured(quiet(np.random.default_rng(4)), TRUE_RATIO / 2)
+    _, ratio = Looks(quiet(np.random.default_rng(4))).measured(TRUE_RATIO / 2)
     baseline_ms, own_ms = quiet(np.random.default_rng(4))
     assert ratio == ratio_of_medians(baseline_ms[:FIRST_ROUNDS], own_ms[:FIRST_ROUNDS])
 
@@ -273,8 +288,9 @@ def test_a_clock_with_ticks_judges_nothing_wrongly(noise: Callable[[Rng], Pair],
             tick_ms * (np.floor(begun + samples_ms / tick_ms) - np.floor(begun))
             for samples_ms, begun in zip(noise(rng), rng.random((2, MAX_ROUNDS)), strict=True)
         )
+        looks = Looks(pair, tick_ms)
         for offset, right in ((0.005, "failed"), (-0.005, "passed")):
-            decision, _ = measured(pair, TRUE_RATIO * (1 + offset), MAX_ROUNDS // 8, tick_ms)
+            decision, _ = looks.measured(TRUE_RATIO * (1 + offset), MAX_ROUNDS // 8)
             wrong += decision not in (right, "undecided")
             undecided += decision == "undecided"
     print(f"{noise.__name__}, ticks of {tick_ms} ms: {wrong} wrong and {undecided} undecided of {2 * TRIALS}")
