@@ -136,30 +136,30 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
     """Print the first check that does not pass, then its smallest input, the points, the rule of its sizes.
 
     A hazard is printed as soon as a case shows it, because its check comes after all cases. Counts and times take
-    longer than the rest. If a file fails and they are still possible, its points so far come first.
+    longer than the rest: required ones come first, and if a file fails before them, its points so far.
     """
     from pytest_gpulab.grading.checks import checks_of
 
-    results: list[CheckResult] = []
+    checks = checks_of(loaded.exercise)
+    results: dict[str, CheckResult] = {}
     shown: CheckResult | None = None
     hazard: CheckResult | None = None
-    graded, is_counted, has_smallest = _contents(file), False, False
+    graded, is_counted, searched = _contents(file), False, ""
     with closing(grader):
-        for check in checks_of(loaded.exercise):
+        for check in sorted(checks, key=lambda check: not check.required):  # only figures may be a bonus
             if shown is not None and not is_counted and _is_countable(grader, check, shown):
                 is_counted = True
-                _say(f"so far: {_summary(results)}")
-            results.append(grader.run(check))
-            if shown is None and results[-1].verdict in NOT_PASSED:
-                shown = results[-1]
+                _say(f"so far: {_summary(list(results.values()))}")
+            result = results[check.name] = grader.run(check)
+            if shown is None and result.verdict in NOT_PASSED:
+                shown = result
                 if hazard is None or hazard.name != shown.name:
-                    _say_failure(shown, file)
-                has_smallest = _say_smallest(grader, shown, file)
+                    searched = _say_failure(grader, shown, file) or searched
             elif shown is None and hazard is None and (hazard := _hazard(grader, check)):
-                _say_failure(hazard, file)
-        _say(_summary(results))
-        if shown is not None and has_smallest:
-            _say_rule(grader, shown.name, lambda: _contents(file) != graded)
+                searched = _say_failure(grader, hazard, file)
+        _say(_summary([results[check.name] for check in checks]))
+        if searched:
+            _say_rule(grader, searched, lambda: _contents(file) != graded)
 
 
 def _hazard(grader: CheckGrader, check: Check) -> CheckResult | None:
@@ -177,12 +177,14 @@ def _is_countable(grader: CheckGrader, check: Check, shown: CheckResult) -> bool
     return has_figures and isinstance(grader, Grader) and grader.countable(check).verdict == "passed"
 
 
-def _say_failure(result: CheckResult, file: Path) -> None:
+def _say_failure(grader: CheckGrader, result: CheckResult, file: Path) -> str:
+    """Print a failure, then its smallest input; return the check's name if there is one."""
     from pytest_gpulab.reports.terminal.sections import finding_lines
 
     heading = f"{'FAILED' if result.verdict == 'failed' else result.verdict} {result.name}"
     findings = [found.with_file(str(file)) for found in result.findings]
     _say("\n".join(line for found in findings for line in finding_lines(heading, found)))
+    return result.name if _say_smallest(grader, result, file) else ""
 
 
 def _say_smallest(grader: CheckGrader, result: CheckResult, file: Path) -> bool:

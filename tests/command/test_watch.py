@@ -22,7 +22,7 @@ from pytest_gpulab.command import CommandError, main, watch
 from pytest_gpulab.command.submission import exercise_of
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.correctness.trials import Trials
 from pytest_gpulab.grading.grade import CheckResult
@@ -244,6 +244,38 @@ def test_a_hazard_is_shown_before_further_cases_run(monkeypatch: pytest.MonkeyPa
         grader.smallest_inputs.rule(lambda: False) == "fails for every n that is at least 2; right for all others tried"
     )
     assert max(runs) > 1
+
+
+@pytest.mark.unit
+def test_a_hazard_and_a_required_figure_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hazard with its smallest input, before further cases run; the points name checks in their own order."""
+    loaded = Catalogue(EXERCISES).load("reduction")
+    wrong = {"safe[race]": "failed", "uses[coalesced]": "missed", "speedup[1.4x]": "failed"}
+    said: list[str] = []
+
+    class Stub(Grader):
+        def __init__(self) -> None: ...
+        def close(self) -> None: ...
+        def run(self, check: Check) -> CheckResult:
+            said.append(f"run {check.name}")
+            return check.result(wrong.get(check.name, "passed"))  # type: ignore[arg-type]
+
+    def shown(grader: object, result: CheckResult, file: Path) -> bool:
+        said.append(f"smallest of {result.name}")
+        return True
+
+    hazard = next(check for check in checks_of(loaded.exercise) if check.name == "safe[race]").result("failed")
+    monkeypatch.setattr(watch, "_say", said.append)
+    monkeypatch.setattr(watch, "_hazard", lambda grader, check: hazard if check.name == "correct[n=2]" else None)
+    monkeypatch.setattr(watch, "_say_smallest", shown)
+    monkeypatch.setattr(watch, "_say_rule", lambda grader, check, stopped: said.append(f"rule of {check}"))
+    monkeypatch.setattr(watch, "_is_countable", lambda grader, check, shown: check.kind == "speedup")
+    watch._report(Stub(), loaded, Path("reduction.cu"))  # type: ignore[arg-type]
+    at = said.index("run correct[n=2]")
+    assert said[at + 1 : at + 4] == ["", "smallest of safe[race]", "run correct[n=31]"]
+    assert said.index("run speedup[1.4x]") < said.index("run uses[coalesced]")
+    assert said[-2].endswith("; lost in safe[race], uses[coalesced], speedup[1.4x]")
+    assert said[-1] == "rule of safe[race]"
 
 
 @pytest.mark.unit

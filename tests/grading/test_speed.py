@@ -14,6 +14,7 @@ from pytest_gpulab.devices.protocol import KernelFault, TooMuchWork
 from pytest_gpulab.exercise import Case, Plan, Problem, SpeedTier, Variant
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import checked_launches
+from pytest_gpulab.grading.correctness.blame import Blame
 from pytest_gpulab.grading.grade import Finding
 
 pytestmark = pytest.mark.unit
@@ -272,6 +273,19 @@ def test_final_elements_written_by_a_sample_must_be_correct(bench: Bench, make_p
     assert result.verdict == verdict
     if verdict == "failed":
         assert result.findings[0].what == "At the timed size 2^20: `out`: 64 of 1048576 elements are wrong."
+
+
+def test_the_baseline_of_wrong_submissions_runs_once_at_the_timed_size(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[Any] = []
+    compared = Blame._wrong_at
+    monkeypatch.setattr(Blame, "_wrong_at", lambda self, *words: runs.append(words) or compared(self, *words))
+    for _ in range(2):
+        assert bench.result("speedup[1.5x]", sampled(zeros), speed=LARGE).verdict == "failed"
+    assert len(runs) == 1
+    bench.result("speedup[1.5x]", sampled(zeros), speed=LARGE, reference=lambda *words: EXERCISE.reference(*words))
+    assert len(runs) == 2
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(1 / 16, "failed"), (1 / 32, "passed"), (1 / 25, "passed")])

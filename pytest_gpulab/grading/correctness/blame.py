@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import cached_property, partial
+from weakref import WeakKeyDictionary
 
 from pytest_gpulab.devices.protocol import Device, at_work_on
 from pytest_gpulab.exercise import Case, Problem, Size, Variant
@@ -25,6 +27,9 @@ BUILT = (*UNFIT, "compile-error", "launch-error", "tunable-range")
 """Codes of failures to build that an exercise can cause."""
 MERELY_WRONG = ("wrong-result", "not-written", "input-changed")
 
+_wrong_baselines: WeakKeyDictionary[Device, dict[Hashable, tuple[Finding, ...] | BuildFailed]] = WeakKeyDictionary()
+"""The errors of baselines at timed sizes, which all submissions that a process grades share."""
+
 
 class Blame:
     """The failures of one submission, compared with those of the exercise's baseline on the same device."""
@@ -43,9 +48,7 @@ class Blame:
         self._seed, self._limits = seed, limits
         self._has_own_failure = False
         self._shared: dict[str, Finding] = {}  # failures that the baseline shares, by code
-
         self._own: dict[tuple[str, str], CaseOutcome | BuildFailed | None] = {}  # by case and input pattern
-        self._timed: dict[tuple[Size, str], Finding | None] = {}  # by size and variant
 
     def of_build(self, result: CheckResult) -> CheckResult:
         """Return the result to report for a submission without a build."""
@@ -82,19 +85,18 @@ class Blame:
         self, size: Size, variant: Variant, pattern: str, wrong: tuple[Finding, ...]
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Return the verdict on wrong results at a timed size, and the findings to report."""
-        key = size, variant.name
-        if key not in self._timed:
-            found = self._wrong_at(size, variant, pattern)
-            self._timed[key] = _shared(found[0]) if found else None
-        mistake = self._timed[key]
-        return ("not gradable", (mistake,)) if mistake else ("failed", wrong)
+        found: tuple[Finding, ...] = ()
+        if self._baseline is not None:
+            identity = str(self._loaded.folder), self._loaded.exercise.reference, self._baseline.sha256, self._seed
+            key = (*identity, size, variant.name, pattern)
+            cache = _wrong_baselines.setdefault(self._device, {})
+            found = made_once(cache, key, partial(self._wrong_at, self._baseline, size, variant, pattern))
+        return ("not gradable", (_shared(found[0]),)) if found else ("failed", wrong)
 
-    def _wrong_at(self, size: Size, variant: Variant, pattern: str) -> tuple[Finding, ...]:
+    def _wrong_at(self, baseline: Builds, size: Size, variant: Variant, pattern: str) -> tuple[Finding, ...]:
         exercise = self._loaded.exercise
-        if self._baseline is None:
-            return ()
         try:
-            build = self._baseline.of(variant)
+            build = baseline.of(variant)
             problem = Problem(size, build.tunables, variant)
             plan = make_plan(exercise, problem)
             inputs = make_inputs(exercise, problem, plan, pattern, rng_for(self._seed, self._loaded.name, "blame"))

@@ -115,14 +115,14 @@ class Shrinker:
         builds: its builds.
         cases: the runs of its cases.
         seed: the seed of all input data.
-        is_first: True to search only the first one, without its rule.
+        with_rules: False to search the rule of sizes on request only.
     """
 
     def __init__(
-        self, loaded: LoadedExercise, path: Path, builds: Builds, cases: CaseRuns, seed: int, is_first: bool = False
+        self, loaded: LoadedExercise, path: Path, builds: Builds, cases: CaseRuns, seed: int, with_rules: bool = True
     ) -> None:
         self._loaded, self._path, self._builds, self._cases, self._seed = loaded, path, builds, cases, seed
-        self._is_first = is_first
+        self._with_rules = with_rules
         self._found: dict[tuple[str, str, str], tuple[Case, SmallestInput | None]] = {}
         self._last: tuple[_Search, Trial] | None = None
 
@@ -132,7 +132,7 @@ class Shrinker:
             return found
         key = (found.code, found.where, self._kernel(case))
         if key not in self._found:
-            if len(self._found) >= (1 if self._is_first else MAX_SEARCHES):
+            if len(self._found) >= MAX_SEARCHES:
                 return found
             self._found[key] = case, self._search(case, found, same or same_failure(found))
         searched, smallest = self._found[key]
@@ -150,7 +150,7 @@ class Shrinker:
         try:
             search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same, found)
             trial = search.smallest()
-            rule = "" if self._is_first or trial is None else search.rule(trial)
+            rule = search.rule(trial) if self._with_rules and trial is not None else ""
         except (BuildFailed, InstructorsMistake):
             return None
         if trial is None:

@@ -44,7 +44,7 @@ class SmallestInputs:
         return tuple(found for found, *_ in failing)
 
     def requested(self, result: CheckResult) -> Finding | None:
-        """Return the first finding of a result that has a smallest input, with it; only one per submission."""
+        """Return the first finding of a result that has a smallest input, with it."""
         if self.searched == "later":
             for shown, failing in zip(result.findings, self._left_out.get(result.name, ()), strict=False):
                 if (smallest := self._search(failing).smallest) is not None:
@@ -59,5 +59,5 @@ class SmallestInputs:
         from .shrinking import Shrinker, same_hazard
 
         found, case, hazard = failing
-        self._shrinker = self._shrinker or Shrinker(*self.submission, is_first=self.searched == "later")
+        self._shrinker = self._shrinker or Shrinker(*self.submission, with_rules=self.searched != "later")
         return self._shrinker.added_to(case, found, same_hazard(hazard, found) if hazard else None)
