@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_gpulab.devices.errors import Hazard, Location, SourceLine
-from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, LaunchFailure, Leak, Outcome
+from pytest_gpulab.devices.programs.outcome import CallSite, EarlyAccess, FailedCall, LaunchFailure, Leak, Outcome
 from pytest_gpulab.devices.protocol import KernelFault
 
 from .findings import counted, evidence_of, finding, hint_for, of_error
@@ -17,6 +17,7 @@ from .grade import Finding
 from .plans.parameter_names import Names, parameter_names
 
 CODE_OF_KIND = {"memory": "out-of-bounds"}  # all other kinds of hazards are codes themselves
+MANAGED = "a __managed__ variable"
 MAX_FINDINGS = 50
 MAX_QUOTED = 90  # characters of a source line
 
@@ -24,6 +25,8 @@ HINTS: Mapping[str, str] = {
     "cannot-simulate": "No error was found in this kernel: it needs a real GPU.",
     "api-error": "Check the error of each call of the runtime library: later results cannot be trusted.",
     "leak": "Free each allocation when it is no longer needed: cudaFree, or cudaFreeHost for pinned memory.",
+    "host-race": "Launches and asynchronous copies return before the GPU has run them. Call cudaDeviceSynchronize() "
+    "before the host uses their memory.",
     "host-access": "Memory of cudaMalloc is the device's: copy it with cudaMemcpy, or allocate with cudaMallocManaged.",
     "missing-function": "Run the program on a GPU, or without this function.",
     "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
@@ -75,6 +78,7 @@ def program_findings(outcome: Outcome, sources: Sources) -> list[Finding]:
     """Return the findings of a run, those of kernels first; harmless hazards are left out."""
     found = [_of_failure(failure, sources) for failure in outcome.failures.values()]
     found += [_of_hazard(*seen, sources) for seen in outcome.hazards.values() if not seen[1].harmless]
+    found += [_of_early(access, sources) for access in outcome.early]
     found += _of_end(outcome, sources)
     found += [_of_call(failed, count, sources) for failed, count in outcome.failed_calls.items()]
     found += [_of_leak(leak, sources) for leak in outcome.leaks]
@@ -153,6 +157,17 @@ def _of_call(failed: FailedCall, count: int, sources: Sources) -> Finding:
         sources.lines.get(failed.site.address),
         sources,
     )
+
+
+def _of_early(access: EarlyAccess, sources: Sources) -> Finding:
+    what = f"kernel `{access.kernel}`" if access.kernel else access.work.function
+    does, may = ("writes", "use") if access.is_write else ("reads", "write")
+    begun = f" (begun at {sources.at(access.work)})" if sources.at(access.work) else ""
+    told = f"The host {does} memory that {what} may still {may}{begun}: it has not waited"
+    where = f" ({sources.at(access.memory)})" if sources.at(access.memory) else ""
+    evidence = f"memory of {MANAGED if access.memory.function == 'variable' else access.memory.function}{where}"
+    made = finding("host-race", told, sources.at(access.at), [evidence], HINTS["host-race"])
+    return _quoted(made, sources.lines.get(access.at.address), sources)
 
 
 def _of_leak(leak: Leak, sources: Sources) -> Finding:

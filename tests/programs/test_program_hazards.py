@@ -53,6 +53,23 @@ def test_a_mistake_is_named_at_its_line(name: str, out: str, code: int, told: tu
         assert words in (ran.report if words.endswith("\n") else ran.said)
 
 
+def test_the_host_waits_before_it_uses_memory_of_kernels_and_copies() -> None:
+    ran = run("host_too_early")
+    assert (ran.out, ran.code) == ("999\n1000\n0\n7\n2\n", 0)
+    assert "; 5 findings\n" in ran.report
+    reads = "The host reads memory that kernel `fill` may still write (begun at host_too_early.cu:36)"
+    for told, line, memory in (
+        (reads, 38, "memory of cudaMallocManaged (host_too_early.cu:26)"),
+        (reads, 40, "memory of a __managed__ variable"),
+        ("The host writes memory that kernel `fill` may still use", 39, "cudaMallocManaged (host_too_early.cu:27)"),
+        ("The host writes memory that cudaMemcpyAsync may still use", 43, "cudaHostAlloc (host_too_early.cu:30)"),
+        ("The host reads memory that cudaMemcpyAsync may still write", 46, "cudaHostAlloc (host_too_early.cu:30)"),
+    ):
+        assert told in ran.said and f"at host_too_early.cu:{line}\n" in ran.report and memory in ran.said
+    assert "Call cudaDeviceSynchronize() before the host uses their memory." in ran.said
+    assert "no findings" in run("host_too_early", options=("--no-check",)).report
+
+
 def test_an_error_exit_code_of_its_own_for_findings() -> None:
     assert run("race", options=("--error-exitcode=42",)).code == 42
     assert run("race", options=("--error-exitcode=42", "--no-check")).code == 0

@@ -2,7 +2,7 @@
 
 A request: sizes of name and arguments (4 bytes each), the address of the call relative to the executable (8 bytes),
 name, arguments. An argument is a number of 8 bytes, or a size and that many bytes. An answer: error code, flag of a
-sticky error, sizes of output and values (4 bytes each), output, values.
+sticky error, generation of the memory in use, sizes of output and values (4 bytes each), output, values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _HEADER = struct.Struct("<IIQ")
-_ANSWER = struct.Struct("<iIII")
+_ANSWER = struct.Struct("<iIIII")
 _WORD = struct.Struct("<Q")
 MASK = 2**64 - 1
 
@@ -80,11 +80,13 @@ class Channel:
         rest = self._exactly(name_bytes + argument_bytes)
         return None if rest is None else Request(rest[:name_bytes].decode(errors="replace"), rest[name_bytes:], site)
 
-    def send(self, error: int, is_sticky: bool, output: bytes, values: Sequence[Value]) -> None:
+    def send(self, error: int, is_sticky: bool, generation: int, output: bytes, values: Sequence[Value]) -> None:
         """Send an answer; nothing happens if the program has ended."""
         body = b"".join(map(_packed, values))
         try:
-            self._socket.sendall(_ANSWER.pack(error, is_sticky, len(output), len(body)) + output + body)
+            self._socket.sendall(
+                _ANSWER.pack(error, is_sticky, generation & 0xFFFFFFFF, len(output), len(body)) + output + body
+            )
         except OSError:  # it has ended: the next `receive` returns None
             return
 

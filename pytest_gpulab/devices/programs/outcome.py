@@ -119,6 +119,25 @@ class HostFault:
     site: CallSite | None = None
 
 
+@dataclass(frozen=True)
+class EarlyAccess:
+    """An access by the host to memory that a launch or an asynchronous copy may still use.
+
+    Attributes:
+        at: the place of the access.
+        is_write: False for a read.
+        memory: the call that has allocated the memory.
+        work: the launch or the copy.
+        kernel: the launched kernel; empty for a copy.
+    """
+
+    at: CallSite
+    is_write: bool
+    memory: CallSite
+    work: CallSite
+    kernel: str
+
+
 @dataclass
 class Outcome:
     """The course of a program's run.
@@ -131,6 +150,7 @@ class Outcome:
         leaks: memory that was not freed when the program ended or reset the device.
         unchecked: accesses that the race check left out, as clauses.
         used_events: True if the program has measured time with events.
+        early: distinct accesses by the host that came before a synchronisation.
         host_fault: the access that ended the program, if one did.
         missing: the call that ended the program, because the stand-in lacks the function.
         unseen_output: characters that kernels printed after the program's last synchronisation.
@@ -146,6 +166,7 @@ class Outcome:
     leaks: list[Leak] = field(default_factory=list)
     unchecked: dict[str, None] = field(default_factory=dict)
     used_events: bool = False
+    early: dict[EarlyAccess, None] = field(default_factory=dict)
     host_fault: HostFault | None = None
     missing: CallSite | None = None
     unseen_output: int = 0
@@ -173,6 +194,8 @@ class Outcome:
         """Return the addresses of all calls that reports name."""
         sites = [failed.site for failed in self.failed_calls] + [leak.site for leak in self.leaks]
         sites += [failure.site for failure in self.failures.values()]
+        for early in self.early:
+            sites += early.at, early.memory, early.work
         if self.host_fault is not None:
             sites += filter(None, [self.host_fault.at, self.host_fault.site])
         if self.missing is not None:
@@ -191,6 +214,11 @@ class Outcome:
         key = failure.kernel, type(failure.error), getattr(failure.error, "where", None) or str(failure.error)
         if len(self.failures) < MAX_DISTINCT:
             self.failures.setdefault(key, failure)
+
+    def add_early(self, access: EarlyAccess) -> None:
+        """Add an access that came before a synchronisation."""
+        if len(self.early) < MAX_DISTINCT:
+            self.early.setdefault(access)
 
     def add_failed_call(self, failed: FailedCall) -> None:
         """Add a call that returned an error."""

@@ -11,9 +11,24 @@ from .api import CALLS, Call, CudaError, Error
 from .messages import Channel, InvalidRequest, Request, Value
 from .outcome import CallSite, FailedCall, LaunchFailure
 from .session import Session
+from .shared_memory import WAITING
 
-_ALWAYS = ("fault", "missing", "cudaDeviceReset", "module", "kernel", "variable", "name", "attributes")
+_ALWAYS = (
+    "fault",
+    "early",
+    "unfinished",
+    "missing",
+    "cudaDeviceReset",
+    "module",
+    "kernel",
+    "variable",
+    "name",
+    "attributes",
+)
 """Calls that work after a fault of a kernel."""
+
+
+_KEEP_OUTPUT = ("launch", "early", "unfinished")
 
 
 def serve(session: Session, channel: Channel) -> None:
@@ -26,10 +41,10 @@ def serve(session: Session, channel: Channel) -> None:
         error, values = _answer(session, request)
         is_sticky = session.fault is not None and error == session.fault
         output, session.output = session.output.encode(errors="replace"), ""
-        if request.name == "launch":  # the kernel's own output follows with the next call, as on hardware
+        if request.name in _KEEP_OUTPUT:  # the kernel's own output follows with the next call, as on hardware
             session.output, output = output.decode(), b""
         session.running = ""
-        channel.send(error, is_sticky, output, values)
+        channel.send(error, is_sticky, session.unfinished.generation, output, values)
     session.outcome.unseen_output = len(session.output)
 
 
@@ -41,6 +56,8 @@ def _answer(session: Session, request: Request) -> tuple[int, Sequence[Value]]:
         raise InvalidRequest(f"a call of `{request.name}`, which the runtime library does not have")
     form, handler = CALLS[request.name]
     site = CallSite(request.name, request.site)
+    if request.name in WAITING:
+        session.unfinished.finish()
     try:
         values = handler(Call(session, site), *request.unpack(form))
     except CudaError as error:

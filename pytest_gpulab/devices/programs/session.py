@@ -16,6 +16,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import ARENA_BASE, Allocation
 from .api import CudaError, Error
 from .device import ProgramDevice, ProgramModule
 from .outcome import CallSite, Leak, Outcome
+from .shared_memory import Unfinished
 
 LAUNCH_LIMIT_S = 120.0
 DYNAMIC_SHARED_BYTES = 48 << 10  # without cudaFuncSetAttribute
@@ -23,6 +24,7 @@ SHARE_OF_TIMEOUT = 0.9  # of the time that is left to the program
 MEMORY_SHARE = 1 / 3  # of the memory that the machine has left; the check of unwritten bytes takes as much again
 MAX_FREED = 1000  # freed allocations that are remembered, for messages
 FIRST_HANDLE = 0x1000
+SHARED_WITH_HOST = ("managed", "managed variable", "pinned")
 LEGACY_STREAMS = (0, 1)
 
 
@@ -31,7 +33,7 @@ class RunOptions:
     """Options of a run.
 
     Attributes:
-        check: look for races and uninitialised reads.
+        check: look for races and uninitialised reads, and for memory that the host uses too early.
         profile: count and estimate every launch; else only those that events measure.
         launch_limit_s: the limit per launch, in seconds.
     """
@@ -81,6 +83,7 @@ class Session:
         running: the kernel that runs; empty if none does.
         deadline: time at which the program is killed, by the monotonic clock.
         used_bytes, memory_limit: memory that the program has allocated, and the most that it may.
+        unfinished: work that the host has not waited for.
         output: printf output that the program has not fetched by a synchronisation.
         given: kernels that run in place of the program's own of the same name; None for none.
     """
@@ -99,6 +102,7 @@ class Session:
     fault: Error | None = None
     running: str = ""
     deadline: float | None = None
+    unfinished: Unfinished = field(default_factory=Unfinished)
     output: str = ""
     used_bytes: int = 0
     memory_limit: int = field(default_factory=lambda: _memory_limit())
@@ -154,14 +158,27 @@ class Session:
             raise CudaError(Error.OUT_OF_MEMORY, str(error)) from error
         except (MemoryError, OSError) as error:  # this process may have less, by a limit of the system
             raise CudaError(Error.OUT_OF_MEMORY, f"{nbytes:,} bytes; the system refuses them to gpulab") from error
-        self.memories[allocation.base] = Memory(allocation, kind, site)
+        self.keep(Memory(allocation, kind, site))
         self.used_bytes += nbytes
         return allocation
+
+    def keep(self, memory: Memory) -> None:
+        """Add memory of the program. If the host may use it, too, the use by kernels is noted."""
+        if memory.allocation.base not in self.memories:
+            self.memories[memory.allocation.base] = memory
+            if self.options.check and memory.kind in SHARED_WITH_HOST:
+                memory.allocation.watch_use()
+
+    def add_work(self, work: CallSite, kernel: str = "") -> None:
+        """Note that a launch or an asynchronous copy has used memory, and that the host has not waited for it."""
+        shared = ((each.allocation, each.site) for each in self.memories.values() if each.kind in SHARED_WITH_HOST)
+        self.unfinished.add(shared, work, kernel)
 
     def free(self, memory: Memory, site: CallSite) -> None:
         """Free memory of the program."""
         base = memory.allocation.base
         del self.memories[base]
+        self.unfinished.forget(base)
         if memory.kind == "registered":  # the host goes on using it
             self.device.arena.forget(memory.allocation)
             return

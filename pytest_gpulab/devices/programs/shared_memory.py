@@ -3,6 +3,10 @@
 A file in memory has a stretch of pages per allocation. The program cannot shrink it. Allocations that the host may use
 (managed and pinned memory) are mapped in the program at their device address. Others are not: the program reaches them
 through copies only, and an access by the host ends in a segmentation fault, as on hardware.
+
+Here a launch has ended when it returns. On a GPU it has hardly begun, and an asynchronous copy neither. So the program
+cannot access mapped memory that they use until it synchronises: its first access is recorded, then allowed. It may
+read what they only read.
 """
 
 from __future__ import annotations
@@ -10,13 +14,26 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from pytest_gpulab.devices.errors import OutOfMemory
-from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
+from pytest_gpulab.devices.simulated.memory.spaces import READ, SIGNAL, WRITTEN, Allocation, Arena
+
+from .outcome import CallSite, EarlyAccess
 
 PAGE = mmap.PAGESIZE
+_COPIES = tuple(f"cudaMemcpy{kind}" for kind in
+    ("", "Peer", "2D", "3D", "ToSymbol", "FromSymbol", "2DToArray", "2DFromArray", "ToArray", "FromArray"))  # fmt: skip
+WAITING = frozenset((
+    *_COPIES, "cudaMemset", "cudaMemset2D", "cudaMemset3D", "cudaFree", "cudaFreeHost", "cudaDeviceSynchronize",
+    "cudaDeviceReset", "cudaStreamSynchronize", "cudaStreamQuery", "cudaEventSynchronize", "cudaEventQuery",
+    "cudaLaunchHostFunc", "cudaStreamAddCallback", "cudaHostUnregister",
+))  # fmt: skip
+"""Calls that may wait for the device's work. Each counts as waiting for all of it: no correct program is reported."""
 _MULTIPLE = 16  # an allocation's bytes are rounded up to multiples of this
 
 
@@ -138,3 +155,70 @@ def _joined(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             found.append((offset, size))
     return found
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A use of an allocation: the call that has allocated it, the last work that uses it, and the kernel if any."""
+
+    allocation: Allocation
+    memory: CallSite
+    work: CallSite
+    kernel: str
+
+
+class Unfinished:
+    """Memory in use by work that the host has not waited for.
+
+    Attributes:
+        generation: changes whenever the memory in use may have changed.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._uses: dict[int, _Use] = {}
+
+    def add(self, allocations: Iterable[tuple[Allocation, CallSite]], work: CallSite, kernel: str = "") -> None:
+        """Note which memory a launch or a copy has used.
+
+        Args:
+            allocations: memory that the host may use, with the calls that have allocated it.
+            work: the launch or the copy.
+            kernel: the kernel's name.
+        """
+        bits = 0
+        for allocation, memory in allocations:
+            if allocation.accessed is not None and (mine := int(np.bitwise_or.reduce(allocation.accessed))):
+                self._uses[allocation.base] = _Use(allocation, memory, work, kernel)
+                self.generation += 1
+                bits |= mine
+        if bits & SIGNAL:  # the host can wait for it
+            self.finish()
+
+    def finish(self) -> None:
+        """Note that the host has waited."""
+        for base in list(self._uses):
+            self.forget(base)
+
+    def forget(self, base: int) -> None:
+        """Note that the memory at an address is not in use."""
+        use = self._uses.pop(base, None)
+        if use is not None and use.allocation.accessed is not None:
+            use.allocation.accessed[:] = 0
+            self.generation += 1
+
+    def ranges(self) -> Iterator[tuple[Allocation, Literal[0, 1]]]:
+        """Yield memory in use, each with 1 if the host may read it."""
+        for use in self._uses.values():
+            assert use.allocation.accessed is not None
+            yield use.allocation, 0 if int(np.bitwise_or.reduce(use.allocation.accessed)) & WRITTEN else 1
+
+    def accessed(self, allocation: Allocation, address: int, is_write: bool, at: CallSite) -> EarlyAccess | None:
+        """Return an access by the host if it disturbs work; its memory then counts as no longer in use."""
+        use = self._uses.get(allocation.base)
+        if use is None or allocation.accessed is None:
+            return None
+        if not allocation.accessed[(address - allocation.base) // 4] & (READ | WRITTEN if is_write else WRITTEN):
+            return None
+        self.forget(allocation.base)
+        return EarlyAccess(at, is_write, use.memory, use.work, use.kernel)

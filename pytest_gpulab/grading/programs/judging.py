@@ -20,7 +20,7 @@ NEEDS_A_GPU = ("missing-function", "cannot-simulate")
 CODES_OF_KIND: Mapping[str, Sequence[str]] = {
     "memory": ("out-of-bounds", "misaligned", "host-access", "texture"),
     "barrier": ("barrier", "deadlock"),
-    "race": ("race",),
+    "race": ("race", "host-race"),
     "uninitialised": ("uninitialised",),
     "leak": ("leak",),
     "errors": ("api-error", "launch-error"),
@@ -51,12 +51,17 @@ def problems(run: ProgramRun) -> tuple[Finding, ...]:
     Raises:
         InstructorsMistake: the exercise's own function fails.
     """
-    wrong = list(_wrong_end(run)) or list(_wrong_output(run.program, run))
+    wrong = list(_wrong_end(run)) or _early(run) or list(_wrong_output(run.program, run))
     if not wrong:
         return tuple(_wrong_launches(run))
     faults = [found for found in run.findings if found.code not in _LATER]
     later = [found for found in run.findings if found.code in _LATER[1:]]
     return tuple(dict.fromkeys((*faults, *wrong, *later)))
+
+
+def _early(run: ProgramRun) -> list[Finding]:
+    """Return the accesses by the host that came too early: on a GPU it finds anything there."""
+    return [found for found in run.findings if found.code == "host-race"]
 
 
 def _wrong_end(run: ProgramRun) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.messages import Value
 from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall
-from pytest_gpulab.devices.simulated.memory.spaces import Allocation
+from pytest_gpulab.devices.simulated.memory.spaces import READ, WRITTEN, Allocation
 
 _DONE, _TO_DEVICE, _TO_HOST, _HOST_TO_HOST = range(4)
 _KINDS = ("host to host", "host to device", "device to host", "device to device", "default")  # enum cudaMemcpyKind
@@ -83,6 +83,10 @@ def copy(
     if into is not None and out_of is not None:
         target.view(into.data, into.base)[...] = source.view(out_of.data, out_of.base)
         _copy_written(target, into, source, out_of)
+        if call.site.function.endswith("Async"):
+            _mark_used(target, into, WRITTEN)
+            _mark_used(source, out_of, READ)
+            call.session.add_work(call.site)
         return [_DONE, 0, 0]
     if into is not None:
         _mark_written(target, into)
@@ -116,6 +120,12 @@ def _check_inside(found: Allocation, box: Box, what: str) -> None:
     left = found.base + found.nbytes - box.address
     if box.nbytes > left:
         raise CudaError(Error.INVALID_VALUE, f"{box.nbytes:,} bytes, but the {what} has {left:,} bytes left")
+
+
+def _mark_used(box: Box, memory: Allocation, bit: int) -> None:
+    if memory.accessed is not None and box.height * box.depth == 1:
+        start = box.address - memory.base
+        memory.accessed[start // 4 : -(-(start + box.width) // 4)] |= bit
 
 
 def _mark_written(box: Box, into: Allocation) -> None:

@@ -95,6 +95,7 @@ def _launch(call: Call, what: Configuration, stream: int, how: int, parameters: 
     session.outcome.add_hazards(kernel.name, profile.hazards)
     session.outcome.unchecked |= dict.fromkeys(profile.unchecked)
     group.add(profile)
+    session.add_work(call.site, kernel.name)
     _advance(session, stream, profile)
 
 

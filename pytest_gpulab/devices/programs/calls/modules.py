@@ -58,6 +58,6 @@ def variable(call: Call, module: int, symbol: str, is_managed: int) -> Sequence[
     if found is None:
         raise CudaError(Error.INVALID_SYMBOL, f"no kernel of the file uses {symbol}")
     kind = "managed variable" if is_managed else "variable"
-    call.session.memories.setdefault(found.base, Memory(found, kind, call.site))
+    call.session.keep(Memory(found, kind, call.site))
     size = whole_pages(len(found.data)) if is_managed else found.nbytes
     return [found.base, size, call.session.device.arena.offset(found)]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.messages import InvalidRequest, Value
 from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, HostFault
+from pytest_gpulab.devices.programs.shared_memory import PAGE, whole_pages
 from pytest_gpulab.devices.simulated.gpus import Gpu
 
 _ATTRIBUTES = 150
@@ -91,6 +92,25 @@ def host_fault(call: Call, address: int) -> None:
     elif found is None and (site := session.freed_by(address)) is not None:
         what = "memory that was freed"
     session.outcome.host_fault = HostFault(call.site, what, site)
+
+
+@api("unfinished")
+def unfinished(call: Call) -> Sequence[Value]:
+    """Return the pages that unfinished work uses: start, size, and 1 if the host may read them."""
+    used = call.session.unfinished.ranges()
+    return [word for memory, readable in used for word in (memory.base, whole_pages(len(memory.data)), readable)]
+
+
+@api("early", form="uu")
+def early_access(call: Call, address: int, is_write: int) -> Sequence[Value]:
+    """Note an access by the host to memory in use; return the page, which the host may use from now on."""
+    session = call.session
+    memory = session.find(address)
+    if memory is None:
+        raise InvalidRequest(f"an access to {address:#x}, which is no memory of the device")
+    if (access := session.unfinished.accessed(memory, address, bool(is_write), call.site)) is not None:
+        session.outcome.add_early(access)
+    return [address // PAGE * PAGE, PAGE]
 
 
 @api("refused", form="ti")

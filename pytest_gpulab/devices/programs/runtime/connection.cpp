@@ -1,6 +1,7 @@
 // The socket, the shared file, signals: see connection.h.
 #include "connection.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <sys/socket.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <vector>
 
 extern char __executable_start;
 
@@ -23,7 +25,7 @@ struct Header {
 };
 struct AnswerHeader {
     int32_t error;
-    uint32_t is_sticky, output_size, body_size;
+    uint32_t is_sticky, generation, output_size, body_size;
 };
 
 int channel = -1, memory = -1;
@@ -32,6 +34,38 @@ std::recursive_mutex busy;
 cudaError_t sticky = cudaSuccess;
 thread_local cudaError_t last = cudaSuccess;
 char signal_stack[1 << 16];
+uint32_t generation = 0;  // of the memory that unfinished work uses
+
+struct Range {
+    uint64_t start, size;
+};
+// Constructors of the program may come before those of this file.
+std::vector<Range> &in_use()
+{
+    static auto *found = new std::vector<Range>;
+    return *found;
+}
+
+// Protect the memory that unfinished work uses, and no other. See devices/programs/shared_memory.py.
+void protect_memory()
+{
+    for (Range each : in_use())
+        mprotect((void *)each.start, each.size, PROT_READ | PROT_WRITE);
+    in_use().clear();
+    Answer answer = exchange("unfinished", "", &__executable_start);
+    for (size_t i = 0; i + 3 <= answer.words(); i += 3) {
+        in_use().push_back({answer.word(i), answer.word(i + 1)});
+        mprotect((void *)answer.word(i), answer.word(i + 1), answer.word(i + 2) ? PROT_READ : PROT_NONE);
+    }
+}
+
+bool is_in_use(uint64_t address)
+{
+    for (Range each : in_use())
+        if (each.start <= address && address - each.start < each.size)
+            return true;
+    return false;
+}
 
 [[noreturn]] void lost()
 {
@@ -71,12 +105,38 @@ void *behind_instruction(void *context)
 #endif
 }
 
+// Whether an invalid access was a write; a read where the machine does not say.
+uint64_t is_write(void *context)
+{
+#if defined(__x86_64__)
+    return ((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] >> 1 & 1;
+#else
+    return 0 * (uint64_t)context;
+#endif
+}
+
+// Report an access to memory that unfinished work uses, then allow it.
+void allow_early(uint64_t address, void *context)
+{
+    Arguments arguments;
+    arguments.add(address);
+    arguments.add(is_write(context));
+    Answer page = exchange("early", arguments.packed, behind_instruction(context));
+    mprotect((void *)page.word(0), page.word(1), PROT_READ | PROT_WRITE);
+}
+
 // Report the address of an invalid access, then die of the signal as without this handler.
 void on_fault(int number, siginfo_t *info, void *context)
 {
+    uint64_t address = (uint64_t)info->si_addr;
+    if (getpid() == owner && number == SIGSEGV && is_in_use(address)) {
+        int kept = errno;
+        allow_early(address, context);
+        errno = kept;
+        return;
+    }
     signal(number, SIG_DFL);
     if (getpid() == owner && busy.try_lock()) {
-        uint64_t address = (uint64_t)info->si_addr;
         exchange("fault", std::string((const char *)&address, 8), behind_instruction(context));
         busy.unlock();
     }
@@ -137,6 +197,10 @@ Answer exchange(const char *name, const std::string &arguments, void *site)
     if (found.is_sticky)
         sticky = answer.error;
     failed(answer.error);
+    if (found.generation != generation) {
+        generation = found.generation;
+        protect_memory();
+    }
     return answer;
 }
 

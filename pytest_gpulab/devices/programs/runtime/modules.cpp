@@ -80,7 +80,13 @@ T *find(const std::map<const void *, T *> &in, const void *key)
 cudaError_t Module::load()
 {
     std::lock_guard<std::recursive_mutex> lock(loading);
-    return number >= 0 ? cudaSuccess : ask("module", ptx_of(image)).into(&number);
+    if (number >= 0)
+        return cudaSuccess;
+    if (cudaError_t error = ask("module", ptx_of(image)).into(&number))
+        return error;
+    for (Variable *variable : managed)  // before a kernel uses them
+        variable->load();
+    return cudaSuccess;
 }
 
 cudaError_t Kernel::load()
