@@ -28,7 +28,7 @@ def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed:
         case: the only case to run; empty for all.
     """
     with closing(Grader(exercise, path, device, seed, limits=replace(SEARCHED, ahead=not case))) as grader:
-        return _first_failing(grader, _searched(exercise, case), is_single=bool(case))
+        return _first_failing(grader, _searched(exercise, case))
 
 
 def _searched(loaded: LoadedExercise, case: str) -> Iterator[Check]:
@@ -39,11 +39,12 @@ def _searched(loaded: LoadedExercise, case: str) -> Iterator[Check]:
             yield check
 
 
-def _first_failing(grader: Grader, checks: Iterable[Check], is_single: bool) -> Finding | None:
+def _first_failing(grader: Grader, checks: Iterable[Check]) -> Finding | None:
+    """Return the first failure; a hazard comes with the first case that shows it, because it may cause the others."""
     first = None
     for check in checks:
         result = grader.run(check)
-        if is_single and result.verdict == "passed":
+        if result.verdict == "passed":
             result = grader.unsafe_so_far() or result
         if (smallest := grader.smallest_inputs.requested(result)) is not None:
             return _named(result, smallest)

@@ -112,7 +112,7 @@ MARKED = {
     "tests/wrong/reduction/guard_off_by_one.cu": "invalid __global__ read of size 4 bytes: `in[1]` read, `in` has 1",
     "tests/wrong/reduction/stops_at_two.cu": "in[1] reaches no output",
     "tests/wrong/reduction/uninitialised_shared.cu": "which was never written",
-    "tests/wrong/scan/missing_barrier.cu": "race of threads",
+    "tests/wrong/scan/missing_barrier.cu": "race of threads 32 and 31 on warp_sums[0]",  # thread 32 writes nothing
 }
 
 
@@ -120,6 +120,12 @@ MARKED = {
 def test_mistakes_are_marked_in_figures(path: str) -> None:
     marks = [mark.what for figure in draw(path).figures for mark in figure.marks]
     assert any(MARKED[path] in what for what in marks), marks
+
+
+def test_a_hazard_comes_before_wrong_results_of_later_cases() -> None:
+    """It may cause them, and it shows in a smaller input."""
+    found = draw("tests/wrong/scan/sums_by_all_threads.cu")
+    assert (found.trial.problem.size, [each.code for each in found.hidden]) == (2, ["race"])
 
 
 MISSED = {

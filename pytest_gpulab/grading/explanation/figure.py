@@ -232,12 +232,7 @@ def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> I
 
 def _readers(rows: list[Row], row: Row, index: int) -> set[int]:
     """Return the threads that read an element of a row's array."""
-    return {
-        arrow.thread
-        for other in rows
-        for arrow in other.arrows
-        if rows[arrow.source.row].array is row.array and arrow.source.index == index
-    }
+    return {thread for other in rows if other.array is row.array for thread in other.readers.get(index, ())}
 
 
 def _linear(index: tuple[int, int, int], extents: tuple[int, int, int]) -> int:

@@ -52,6 +52,7 @@ class Row:
         known: which elements hold a value.
         writers: element to the threads that wrote it in this row, in order.
         arrows: from the elements that were read to those written.
+        readers: element to the threads that read it from this row; some write nothing afterwards.
         line: the source line of most writes; 0 for a row before the first access.
         unordered: the threads of two accesses between this row and the one before, without a barrier; None if the
             same thread made both, or a barrier is between.
@@ -65,6 +66,7 @@ class Row:
     known: npt.NDArray[np.bool_]
     writers: dict[int, list[int]] = field(default_factory=dict)
     arrows: list[Arrow] = field(default_factory=list)
+    readers: dict[int, set[int]] = field(default_factory=dict)
     line: int = 0
     unordered: tuple[int, int] | None = None
     unwritten: dict[int, int] = field(default_factory=dict)
@@ -279,6 +281,7 @@ class _Rows:
                     self._last[key] = len(self.rows)
                     self.rows.append(Row(self._arrays[key], self._step, self._contents[key].copy(), known.copy()))
                 row = self.rows[self._last[key]]
+                row.readers.setdefault(index + k, set()).add(thread)
                 if not known[index + k]:
                     row.unwritten.setdefault(index + k, thread)
                     if row.values is not self._contents[key]:
