@@ -73,13 +73,10 @@ def field_problems(described: Any, where: str, besides: Iterable[str] = ()) -> I
         wanted, words = _SCALARS.get(str(entry.type), (object, ""))
         value = getattr(described, entry.name)
         is_no_number = "float" in str(entry.type) and (isinstance(value, bool) or value != value)
-        is_texts = entry.type != "Mapping[str, str]" or not isinstance(value, Mapping) or _are_texts(value)
-        if entry.name not in besides and (not isinstance(value, wanted) or is_no_number or not is_texts):
+        texts = value.items() if entry.type == "Mapping[str, str]" and isinstance(value, Mapping) else ()
+        has_others = not all(isinstance(text, str) for item in texts for text in item)
+        if entry.name not in besides and (not isinstance(value, wanted) or is_no_number or has_others):
             yield f"{where}: `{entry.name}` must be {words}, but is {value!r}"
-
-
-def _are_texts(mapping: Mapping[Any, Any]) -> bool:
-    return all(isinstance(text, str) for item in mapping.items() for text in item)
 
 
 def plan_problems(plan: Plan, buffer_type: type, launch_type: type) -> list[str]:
@@ -264,11 +261,8 @@ def _all_points(exercise: AnyExercise) -> Iterator[tuple[str, Any]]:
 
 
 def _values(exercise: Exercise) -> Iterator[str]:
-    yield from _cases(exercise)
-    yield from _safe(exercise)
-    yield from _uses(exercise)
-    yield from _speed(exercise)
-    yield from _tunables(exercise)
+    for rule in (_cases, _safe, _uses, _speed, _tunables):
+        yield from rule(exercise)
     yield from _repeated(exercise)
     yield from _unlike_variants(exercise)
     yield from point_problems(exercise)

@@ -1,7 +1,7 @@
 """Grading: submission + exercise + device -> grade. No pytest in it.
 
 - `grade`: the result, as plain data.
-- `grader`, `smallest_failing`: grades one submission; its smallest failing input.
+- `grader`, `figure_checks`, `smallest_failing`: grades one submission; its figures; its smallest failing input.
 - `checks`, `catalogue`, `expected`: an exercise's checks, the exercises folder, and expected verdicts.
 - `findings`, `program_findings`: the words and hints of findings, and those of a whole program's run.
 - `plans`, `compilation`, `correctness`, `diagnosis`: replays of plans, builds, comparisons, wrong outputs.

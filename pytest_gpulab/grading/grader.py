@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,26 +11,25 @@ from typing import TYPE_CHECKING
 
 import pytest_gpulab
 from pytest_gpulab.devices.protocol import CannotSimulate, Device, DeviceInfo, DeviceUnavailable, OutOfMemory
-from pytest_gpulab.exercise import Case, SafeCheck, Size, SpeedTier, UsesCheck, Variant
+from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.correctness.cases import CaseRuns
-from pytest_gpulab.grading.correctness.outcomes import USUAL, CaseLimits, CaseOutcome
-from pytest_gpulab.grading.correctness.smallest_inputs import SmallestInputs
+from pytest_gpulab.grading.correctness.outcomes import USUAL, CaseLimits, CaseOutcome, Searched
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 
 from .catalogue import Loaded, LoadedExercise
 from .checks import Check, CheckGrader, checks_of, correct_name, visible_first
 from .findings import because_of, of_error
 from .grade import CheckResult, Finding, Grade, Provenance, Verdict
-from .time_limits import TIME_LIMIT, TimeBudget
+from .time_limits import TimeBudget
 
 if TYPE_CHECKING:  # each kind of check imports its modules when the first check of the kind runs
     from pytest_gpulab.grading.compilation.source_quotes import Quotes
     from pytest_gpulab.grading.correctness.safety import Outcomes
-    from pytest_gpulab.grading.speed.costs import Costs
-    from pytest_gpulab.grading.usage.checks import Usages
+    from pytest_gpulab.grading.correctness.smallest_inputs import SmallestInputs
 
     from .annotate import Annotator
+    from .figure_checks import FigureChecks
 
 
 class Grader(CheckGrader):
@@ -64,12 +62,9 @@ class Grader(CheckGrader):
         self._builds = Builds(path, exercise, device, self._budget)
         self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
         self._is_beside_a_gpu = limits.beside_a_gpu
-        self._counted: Usages | None = None
         self._quotes: Quotes | None = None
         self._has_failed = False
-        searched = limits.smallest if device.info.kind == "simulated" else "none"
-        self.smallest_inputs = SmallestInputs(searched, (exercise, path, self._builds, self._cases, seed))
-        self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
+        self._searched: Searched = limits.smallest if device.info.kind == "simulated" else "none"
         self._annotator: Annotator | None = None
         if annotate:
             from .annotate import Annotator
@@ -114,8 +109,9 @@ class Grader(CheckGrader):
 
     def count(self, check: Check) -> CheckResult:
         """Grade a `uses` check by its counts only: another process found its cases correct."""
-        assert isinstance(check.subject, UsesCheck)
-        return self._guarded(check, partial(self._counted_use, check, check.subject))
+        uses = check.subject
+        assert isinstance(uses, UsesCheck)
+        return self._guarded(check, lambda: self._figures.count(check, uses))
 
     def close(self) -> None:
         """End the second process, if there is one. The caller owns the device."""
@@ -126,7 +122,7 @@ class Grader(CheckGrader):
         if isinstance(check.subject, Case):
             self._cases.record_failure(check.subject, found)
         elif isinstance(check.subject, SpeedTier):
-            self._costs.record_failure(check.subject, found)
+            self._figures.costs.record_failure(check.subject, found)
         elif check.subject is None:
             self._builds.block(found)
 
@@ -161,16 +157,19 @@ class Grader(CheckGrader):
         return partial(self._speedup, check, subject)
 
     @cached_property
-    def _costs(self) -> Costs:
-        from pytest_gpulab.devices.stopwatch import TimingDevice
+    def _figures(self) -> FigureChecks:
+        from .figure_checks import FigureChecks
 
-        if isinstance(self._device, TimingDevice) and not self._device.info.estimates:
-            from pytest_gpulab.grading.speed.measured import TimedCosts
+        submission = self._loaded, self._path, self._device, self._builds, self._cases, self._seed, self._budget
+        return FigureChecks(*submission, self._is_beside_a_gpu)
 
-            return TimedCosts(self._loaded, self._device, self._builds, self._seed)
-        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
+    @cached_property
+    def smallest_inputs(self) -> SmallestInputs:
+        """The smallest failing inputs of the submission."""
+        from pytest_gpulab.grading.correctness.smallest_inputs import SmallestInputs
 
-        return EstimatedCosts(self._loaded, self._device, self._builds, self._seed)
+        submission = self._loaded, self._path, self._builds, self._cases, self._seed
+        return SmallestInputs(self._searched, submission)
 
     def _compile(self, check: Check) -> CheckResult:
         try:
@@ -241,57 +240,7 @@ class Grader(CheckGrader):
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Count only correct kernels: a wrong one may use the concept without need."""
         wrong = self._unless_correct(check, uses.variant)
-        return self._with_rereads(self._counted_use(check, uses) if wrong is None else wrong)
-
-    def _counted_use(self, check: Check, uses: UsesCheck) -> CheckResult:
-        try:
-            unused = self._usages().unused(uses)
-        except BuildFailed as blocked:
-            return self._uncounted(check, blocked)
-        if not unused:
-            return check.result("passed")
-        is_missed = not uses.required and all(found.code == "concept" for found in unused)
-        return check.result("missed" if is_missed else "failed", unused)
-
-    def _usages(self) -> Usages:
-        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
-        from pytest_gpulab.grading.usage.checks import Usages, counting_device
-
-        if self._counted is None:
-            device, builds, costs = self._device, self._builds, self._costs
-            if device.info.kind != "simulated":
-                device = counting_device()
-                builds = Builds(self._path, self._loaded, device, self._budget)
-            if device is not self._device or self._is_beside_a_gpu or not isinstance(costs, EstimatedCosts):
-                costs = EstimatedCosts(self._loaded, device, builds, self._seed, decides=False)
-            self._counted = Usages(self._loaded, device, builds, self._seed, costs)
-        return self._counted
-
-    def _uncounted(self, check: Check, blocked: BuildFailed) -> CheckResult:
-        """Return the result of a failed count or cost; a used-up time limit names the check that reached it."""
-        found = blocked.finding
-        if found.code != TIME_LIMIT:
-            return check.result(blocked.verdict, (found,))
-        cause = next(iter(self._stopped), found) if self._budget.is_used_up else found
-        first = self._stopped.setdefault(cause, check)
-        found = found if first.name == check.name else because_of(first.name, cause)
-        return check.result(blocked.verdict, (found,))
-
-    def _stopped_at_less(self, size: Size, variant: Variant) -> Finding | None:
-        """Return a finding if a kernel in which every thread reads all of an array was stopped at no larger size."""
-        if self._device.info.kind != "simulated":  # a GPU times larger sizes than it counts
-            return None
-        from pytest_gpulab.grading.diagnosis.sizes import extents_of
-
-        elements = math.prod(extents_of(size))
-        for cause, check in self._stopped.items():
-            uses = check.subject
-            is_less = (
-                isinstance(uses, UsesCheck) and uses.variant == variant and math.prod(extents_of(uses.size)) <= elements
-            )
-            if is_less and self._cases.with_rereads((cause,)) != (cause,):
-                return because_of(check.name, cause)
-        return None
+        return self._with_rereads(self._figures.count(check, uses) if wrong is None else wrong)
 
     def _unless_correct(self, check: Check, variant: Variant) -> CheckResult | None:
         """Return the result of a check that needs correct results, if a case of the variant did not pass; else None."""
@@ -304,32 +253,8 @@ class Grader(CheckGrader):
 
     def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
         """Measure only correct kernels: a fast wrong answer earns nothing."""
-        dependent = self._unless_correct(check, tier.variant)
-        return self._with_rereads(self._measured(check, tier) if dependent is None else dependent)
-
-    def _measured(self, check: Check, tier: SpeedTier) -> CheckResult:
-        from pytest_gpulab.grading.speed.costs import pattern_of, timed_size
-        from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
-
-        if (stopped := self._stopped_at_less(timed_size(tier, self._device), tier.variant)) is not None:
-            return check.result("failed", (stopped,))
-        try:
-            measurement = self._costs.measure(tier)
-            decided = decision(measurement)
-            wrong = self._costs.wrong(tier) if decided != "failed" else ()
-            measurement = replace(measurement, reference_ms=self._costs.reference_ms(tier))
-        except BuildFailed as blocked:
-            return self._uncounted(check, blocked)
-        if wrong:
-            timed = timed_size(tier, self._device), tier.variant, pattern_of(self._loaded.exercise, tier.variant)
-            return check.result(*self._cases.blame.of_timed(*timed, wrong), measurement)
-        if decided == "passed":
-            return check.result("passed", (), measurement)
-        if decided == "undecided":
-            return check.result("inconclusive", (inconclusive(measurement),), measurement)
-        is_bonus = not tier.required or self._loaded.thresholds.measuring
-        verdict: Verdict = "missed" if is_bonus else "failed"
-        return check.result(verdict, (too_slow(measurement),), measurement)
+        wrong = self._unless_correct(check, tier.variant)
+        return self._with_rereads(self._figures.measure(check, tier) if wrong is None else wrong)
 
     def _with_rereads(self, result: CheckResult) -> CheckResult:
         return replace(result, findings=self._cases.with_rereads(result.findings))

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from .declarations import Declaration, Parsed, TooDeep, members, parse
+from .headers import header_of, instead_of, is_unread, own_header, prelude
 from .tokens import Macro, Token, tokens
 
 if TYPE_CHECKING:  # imported by files with host code, and by those with kernel templates
@@ -28,34 +27,6 @@ BYTE_ORDER_MARK = "\ufeff"
 MAX_CHARS = 1 << 17  # longer texts are left to the compiler
 Edit = tuple[int, int, str]  # start, end and replacement
 _DELETED = " = delete;"
-_OWN_HEADER = "gpulab.cuh"
-_OWN_MACROS = "GPULAB_"
-# CUDA's headers for device code; kernels cannot call functions of other headers
-_DEVICE_HEADERS = re.compile(
-    r"gpulab\.cuh|cuda/.*|nv/.*|cub/.*|cooperative_groups(?:\.h|/.*)|cuda_(?:fp|bf)\d+\.(?:h|hpp)|cuda_(?:pipeline|awbarrier)\w*\.h"
-    r"|mma\.h|curand_\w+\.h|curandDx\w*|cublasdx.*|math_constants\.h|math_functions\.h|device_functions\.h|vector_(?:types|functions)\.h"
-    r"|(?:device|sm_\d+)_\w+\.h|cuComplex\.h|texture_\w+\.h|surface_\w+\.h|crt/.*"
-)
-STANDARD_HEADERS = frozenset(
-    ("algorithm", "array", "assert.h", "cassert", "cfloat", "cinttypes", "climits", "cmath", "complex", "cstdbool",
-     "cstddef", "cstdint", "cstdio", "cstdlib", "cstring", "float.h", "functional",
-     "initializer_list", "inttypes.h", "limits",
-     "limits.h", "math.h", "new", "numeric", "optional", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h",
-     "string.h", "tuple", "type_traits", "utility")
-)  # fmt: skip
-# Headers of libstdc++ that include <cstdint>, and its types that are not built into our compilers
-_WITH_STDINT = frozenset(
-    ("atomic", "bitset", "chrono", "complex", "condition_variable", "execution", "filesystem", "fstream", "future",
-     "iomanip", "ios", "iostream", "istream", "iterator", "locale", "memory", "mutex", "ostream", "random", "ratio",
-     "regex", "shared_mutex", "sstream", "stdexcept", "streambuf", "string", "string_view", "system_error", "thread")
-)  # fmt: skip
-_STDINT = frozenset(("uint8_t", "uint16_t", "uint32_t", "uint64_t", "uintptr_t", "intptr_t", "uintmax_t", "intmax_t"))
-_NEVER_DEVICE = frozenset(("device_launch_parameters.h",))
-_OF_HOSTS = re.compile(
-    r"helper_\w+\.h|wb\.h|gputimer\.h|(?:thrust|sys)/.*|unistd\.h|omp\.h|mpi\.h|device_launch_parameters\.h"
-    r"|cu(?:blas|fft|rand|sparse|solver|dnn)\w*\.h"
-)
-"""Headers without device code that programs include in quotes."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +75,13 @@ def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
         source: the file's text.
         headers: texts of the files that it may include, by name, without `gpulab.cuh`.
     """
-    return _device_text(source, tuple(headers), (_own_header(), *headers.values()))
+    return _device_text(source, tuple(headers), (own_header(), *headers.values()))
 
 
 def kernel_templates(source: str, headers: Mapping[str, str]) -> list[Declaration]:
     """Return the kernel templates of a file with line feeds as line ends; the arguments are those of `device_text`."""
-    parsed = _parsed(source, (_own_header(), *headers.values()))
+    parsed = _parsed(source, (own_header(), *headers.values()))
     return [each for each in (parsed.declarations if parsed else ()) if each.what == "kernel template"]
-
-
-@lru_cache(maxsize=1)
-def _own_header() -> str:
-    return (resources.files("pytest_gpulab") / "include" / _OWN_HEADER).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=16)
@@ -127,9 +93,9 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     instances = _launched_instances(text, parsed)
     kept = _needed(parsed, " ".join(each.name for named in instances.values() for each in named))
     dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
-    unread = [token for token in parsed.directives if _is_unread(token, names, bool(dropped))]
+    unread = [token for token in parsed.directives if is_unread(token, names, bool(dropped))]
     lines = _Lines(text)
-    edits = [(token.start, token.end, _instead(token, kept, text)) for token in unread]
+    edits = [(token.start, token.end, instead_of(token, kept, text)) for token in unread]
     edits += [(token.start, token.end, "") for token in parsed.directives if _moves_lines(token)]
     if dropped:
         edits += _without_dropped(text, dropped, kept, parsed.directives, instances)
@@ -147,10 +113,10 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
         device_code,
         _stretches(lines, parsed.declarations, kept),
         {name: lines.of(d.start) for d in dropped for name in d.names},
-        {_header(token): lines.of(token.start) for token in unread},
+        {header_of(token): lines.of(token.start) for token in unread},
         {name: lines.of(d.start) for d in kept if d.what == "kernel template" for name in d.names},
         constants,
-        _prelude(text, parsed.directives),
+        prelude(text, parsed.directives),
         references,
     )
 
@@ -161,11 +127,6 @@ def _launched_instances(text: str, parsed: Parsed) -> Mapping[Declaration, Colle
     from .launched_instances import launched_instances
 
     return launched_instances(text, parsed)
-
-
-def _prelude(text: str, directives: Iterable[Token]) -> str:
-    is_included = any(token.text == "include" and _header(token) == _OWN_HEADER for token in directives)
-    return "" if is_included or _OWN_MACROS not in text else f"#include <{_OWN_HEADER}>\n"
 
 
 def _without_dropped(
@@ -232,9 +193,10 @@ def file_constants(source: str) -> frozenset[str]:
 
 def _parsed(text: str, headers: Iterable[str]) -> Parsed | None:
     """Parse a file; return None if it is too long or nested too deeply, which is then left to the compiler."""
-    with suppress(TooDeep):
+    try:
         return parse(text, headers) if len(text) <= MAX_CHARS else None
-    return None
+    except TooDeep:
+        return None
 
 
 def _needed(parsed: Parsed, instances: str) -> set[Declaration]:
@@ -265,38 +227,6 @@ def _spread(words: set[str], more: Iterable[str], macros: Mapping[str, Macro]) -
         if word not in words:
             words.add(word)
             left += macros[word].words if word in macros else ()
-
-
-def _header(directive: Token) -> str:
-    return "".join(token.text for token in directive.within[1:]).strip('<>"')
-
-
-def _instead(directive: Token, kept: Iterable[Declaration], text: str) -> str:
-    """Return the include of a header in place of one without device code, if device code may depend on it.
-
-    `cstdint` stands for a header that includes it. `cuda.h` defines a macro that conditions test.
-    """
-    if _header(directive) == "cuda.h":
-        return "#include <cuda.h>" if "CUDA_VERSION" in text else ""
-    has_types = _header(directive) in _WITH_STDINT and any(each.words & _STDINT for each in kept)
-    return "#include <cstdint>" if has_types else ""
-
-
-def _is_unread(directive: Token, given: Iterable[str], has_host_code: bool) -> bool:
-    """Return whether a directive includes a header without use for device code; paths are left to the compiler.
-
-    A quoted file that does not exist may declare device code, so the compiler must report it: a `.cuh` or `.cu` always,
-    others if the file has no host code that could need them.
-    """
-    operand = directive.within[1:2]
-    if directive.text != "include" or not operand or not (operand[0].text == "<" or operand[0].kind == "string"):
-        return False
-    name = _header(directive)
-    if name in given or name == _OWN_HEADER or name.startswith(("/", "~", ".")) or ".." in name:
-        return False
-    if operand[0].kind == "string" and not _OF_HOSTS.fullmatch(name):
-        return has_host_code and not name.endswith((".cuh", ".cu"))
-    return name not in STANDARD_HEADERS and not (_DEVICE_HEADERS.fullmatch(name) and name not in _NEVER_DEVICE)
 
 
 def _moves_lines(directive: Token) -> bool:
@@ -347,15 +277,11 @@ def _edited(text: str, edits: Iterable[Edit]) -> str:
     for start, end, instead in sorted(edits):
         if start < at:
             continue
-        blank = _blank(text[start:end])
+        blank = re.sub(r"[^\n]", " ", text[start:end])
         room = blank[: len(instead)].partition("\n")[0]
         pieces += [text[at:start], instead, blank[len(room) :]]
         at = end
     return "".join([*pieces, text[at:]])
-
-
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
 
 
 class _Lines:

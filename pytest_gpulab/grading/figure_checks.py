@@ -1,0 +1,131 @@
+"""`uses` and `speedup` checks: the verdicts of a correct kernel's counts and costs, which are made once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck, Variant
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
+from pytest_gpulab.grading.correctness.cases import CaseRuns
+from pytest_gpulab.grading.diagnosis.sizes import extents_of
+
+from .catalogue import LoadedExercise
+from .checks import Check
+from .findings import because_of
+from .grade import CheckResult, Finding, Verdict
+from .time_limits import TIME_LIMIT, TimeBudget
+
+if TYPE_CHECKING:  # a GPU's speedups need no counts, and counts on the simulated GPU no timing
+    from pytest_gpulab.grading.speed.costs import Costs
+    from pytest_gpulab.grading.usage.checks import Usages
+
+
+class FigureChecks:
+    """The `uses` and `speedup` checks of one submission; the arguments are those of its `Grader`."""
+
+    def __init__(
+        self,
+        exercise: LoadedExercise,
+        path: Path,
+        device: Device,
+        builds: Builds,
+        cases: CaseRuns,
+        seed: int,
+        budget: TimeBudget,
+        is_beside_a_gpu: bool,
+    ) -> None:
+        self._loaded, self._path, self._device, self._seed = exercise, path, device, seed
+        self._builds, self._cases, self._budget = builds, cases, budget
+        self._is_beside_a_gpu = is_beside_a_gpu
+        self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
+
+    @cached_property
+    def costs(self) -> Costs:
+        """The costs of kernels: measured, or estimated on the simulated GPU."""
+        from pytest_gpulab.devices.stopwatch import TimingDevice
+
+        if isinstance(self._device, TimingDevice) and not self._device.info.estimates:
+            from pytest_gpulab.grading.speed.measured import TimedCosts
+
+            return TimedCosts(self._loaded, self._device, self._builds, self._seed)
+        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
+
+        return EstimatedCosts(self._loaded, self._device, self._builds, self._seed)
+
+    def count(self, check: Check, uses: UsesCheck) -> CheckResult:
+        """Grade a `uses` check by its counts only."""
+        try:
+            unused = self._usages.unused(uses)
+        except BuildFailed as blocked:
+            return self._uncounted(check, blocked)
+        if not unused:
+            return check.result("passed")
+        is_missed = not uses.required and all(found.code == "concept" for found in unused)
+        return check.result("missed" if is_missed else "failed", unused)
+
+    @cached_property
+    def _usages(self) -> Usages:
+        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
+        from pytest_gpulab.grading.usage.checks import Usages, counting_device
+
+        device, builds, costs = self._device, self._builds, self.costs
+        if device.info.kind != "simulated":
+            device = counting_device()
+            builds = Builds(self._path, self._loaded, device, self._budget)
+        if device is not self._device or self._is_beside_a_gpu or not isinstance(costs, EstimatedCosts):
+            costs = EstimatedCosts(self._loaded, device, builds, self._seed, decides=False)
+        return Usages(self._loaded, device, builds, self._seed, costs)
+
+    def _uncounted(self, check: Check, blocked: BuildFailed) -> CheckResult:
+        """Return the result of a failed count or cost; a used-up time limit names the check that reached it."""
+        found = blocked.finding
+        if found.code != TIME_LIMIT:
+            return check.result(blocked.verdict, (found,))
+        cause = next(iter(self._stopped), found) if self._budget.is_used_up else found
+        first = self._stopped.setdefault(cause, check)
+        found = found if first.name == check.name else because_of(first.name, cause)
+        return check.result(blocked.verdict, (found,))
+
+    def _stopped_at_less(self, size: Size, variant: Variant) -> Finding | None:
+        """Return a finding if a kernel in which every thread reads all of an array was stopped at no larger size."""
+        if self._device.info.kind != "simulated":  # a GPU times larger sizes than it counts
+            return None
+        elements = math.prod(extents_of(size))
+        for cause, check in self._stopped.items():
+            uses = check.subject
+            is_less = (
+                isinstance(uses, UsesCheck) and uses.variant == variant and math.prod(extents_of(uses.size)) <= elements
+            )
+            if is_less and self._cases.with_rereads((cause,)) != (cause,):
+                return because_of(check.name, cause)
+        return None
+
+    def measure(self, check: Check, tier: SpeedTier) -> CheckResult:
+        """Grade a `speedup` check by its measurement only."""
+        from pytest_gpulab.grading.speed.costs import pattern_of, timed_size
+        from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
+
+        if (stopped := self._stopped_at_less(timed_size(tier, self._device), tier.variant)) is not None:
+            return check.result("failed", (stopped,))
+        try:
+            measurement = self.costs.measure(tier)
+            decided = decision(measurement)
+            wrong = self.costs.wrong(tier) if decided != "failed" else ()
+            measurement = replace(measurement, reference_ms=self.costs.reference_ms(tier))
+        except BuildFailed as blocked:
+            return self._uncounted(check, blocked)
+        if wrong:
+            timed = timed_size(tier, self._device), tier.variant, pattern_of(self._loaded.exercise, tier.variant)
+            return check.result(*self._cases.blame.of_timed(*timed, wrong), measurement)
+        if decided == "passed":
+            return check.result("passed", (), measurement)
+        if decided == "undecided":
+            return check.result("inconclusive", (inconclusive(measurement),), measurement)
+        is_bonus = not tier.required or self._loaded.thresholds.measuring
+        verdict: Verdict = "missed" if is_bonus else "failed"
+        return check.result(verdict, (too_slow(measurement),), measurement)
