@@ -31,7 +31,9 @@ def weight(statement: Statement) -> float:
     if "approx" in op or "wide" in op:
         return 1.0
     kind = op[-1] if op[-1][0] == "f" else op[-1].lstrip("bsu")
-    if kind == "64" and statement.number >= 0 and _is_address(statement):
+    if (
+        kind == "64" and statement.number >= 0 and statement.op == ("add", "s64")
+    ):  # with the multiplication before, one instruction
         return 1.0
     return _EXPANDED.get((op[0], kind), 1.0)
 
@@ -39,11 +41,6 @@ def weight(statement: Statement) -> float:
 def _reads_special_register(statement: Instruction) -> bool:
     source = statement.operands[-1]
     return isinstance(source, Sym) and source.name.startswith("%")
-
-
-def _is_address(statement: Instruction) -> bool:
-    """Return whether it adds an offset to a pointer: with the preceding multiplication, this is one instruction."""
-    return statement.op == ("add", "s64")
 
 
 def is_corrected(statement: Instruction | Call) -> bool:
