@@ -128,6 +128,12 @@ def test_a_hazard_comes_before_wrong_results_of_later_cases() -> None:
     assert (found.trial.problem.size, [each.code for each in found.hidden]) == (2, ["race"])
 
 
+def test_elements_that_another_block_writes_are_not_unwritten() -> None:
+    found = draw("tests/wrong/scan/chained_without_fence.cu")
+    marks = {mark.what for figure in found.figures for mark in figure.marks}
+    assert marks == {"race of blocks 1 and 0 on prefixes[1]: blocks run in no order (line 17 and 19)"}
+
+
 MISSED = {
     "reduction/barrier_in_thread_loop": (3, "tile, step 2", ["threads 8 to 31 do not reach the barrier in line 16"]),
     "reduction/returns_then_writes_beyond": (

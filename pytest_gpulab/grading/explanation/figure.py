@@ -158,11 +158,12 @@ def _known(traced: Traced, launch: LaunchTrace) -> dict[str, int]:
 
 def _marks(traced: Traced, number: int, launch: LaunchTrace, block: int, rows: list[Row]) -> Iterator[Mark]:
     run = traced.run
-    yield from _unwritten(rows)
+    hazards = run.profiles[number].hazards if number < len(run.profiles) else ()
+    yield from _unwritten(rows, any(hazard.kind == "uninitialised" for hazard in hazards))
     faulty = _faulty_array(traced, number, launch, block)
     if isinstance(run.error, KernelFault) and faulty is not None:
         yield from _fault(run.error, traced.arrays[number][faulty], rows)
-    for hazard in run.profiles[number].hazards if number < len(run.profiles) else ():
+    for hazard in hazards:
         yield from _race(hazard, launch, block, rows)
     for key, words in _missing(traced, number).items():
         last = max((n for n, row in enumerate(rows) if row.array is traced.arrays[number][key]), default=None)
@@ -171,8 +172,11 @@ def _marks(traced: Traced, number: int, launch: LaunchTrace, block: int, rows: l
         yield from _lost(traced, rows)
 
 
-def _unwritten(rows: list[Row]) -> Iterator[Mark]:
+def _unwritten(rows: list[Row], is_uninitialised: bool) -> Iterator[Mark]:
+    """Mark reads of unwritten elements; without a hazard, another block has written those of a global array."""
     for number, row in enumerate(rows):
+        if row.array.buffer and not is_uninitialised:
+            continue
         for index, thread in row.unwritten.items():
             is_late = any(index in later.writers for later in rows[number + 1 :] if later.array is row.array)
             when = " before any thread has written it" if is_late else ", which was never written"
