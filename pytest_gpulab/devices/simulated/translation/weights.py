@@ -31,10 +31,8 @@ def weight(statement: Statement) -> float:
     if "approx" in op or "wide" in op:
         return 1.0
     kind = op[-1] if op[-1][0] == "f" else op[-1].lstrip("bsu")
-    if (
-        kind == "64" and statement.number >= 0 and statement.op == ("add", "s64")
-    ):  # with the multiplication before, one instruction
-        return 1.0
+    if kind == "64" and statement.number >= 0 and op == ("add", "s64"):
+        return 1.0  # an offset of a pointer: with the preceding multiplication, this is one instruction
     return _EXPANDED.get((op[0], kind), 1.0)
 
 
