@@ -152,6 +152,21 @@ class WorkLimit:
 
 
 @dataclass(frozen=True)
+class LargerLaunch:
+    """A larger launch of the same kernel, the time of which is estimated from the blocks of a smaller one.
+
+    Attributes:
+        blocks: its number of blocks.
+        block_work: the work of its blocks over that of the smaller launch's.
+        share: the share of its time to report.
+    """
+
+    blocks: int
+    block_work: float = 1.0
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
 class LaunchOptions:
     """Options of a simulated launch; a real GPU ignores them.
 
@@ -168,6 +183,7 @@ class LaunchOptions:
             only.
         count: count if all blocks run, too; sampled launches always count.
         estimate: count and estimate the time if all blocks run, too; sampled launches always do both.
+        larger: the launch to estimate; None: the one that runs.
         check: find races and uninitialised reads.
         time_limit_s: the wall-clock limit of the launch; None for no limit. A loop that changes no state is endless
             and is stopped at once.
@@ -186,6 +202,7 @@ class LaunchOptions:
     complete_within: int | None = None
     count: bool = False
     estimate: bool = False
+    larger: LargerLaunch | None = None
     check: bool = False
     time_limit_s: float | None = None
     work_limit: WorkLimit | None = None

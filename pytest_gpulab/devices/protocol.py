@@ -42,6 +42,7 @@ from .launch import DisturbedRead as DisturbedRead
 from .launch import DisturbedSpace as DisturbedSpace
 from .launch import InstructionSource as InstructionSource
 from .launch import KernelResources as KernelResources
+from .launch import LargerLaunch as LargerLaunch
 from .launch import LaunchOptions as LaunchOptions
 from .launch import LaunchProfile as LaunchProfile
 from .launch import LineCounters as LineCounters

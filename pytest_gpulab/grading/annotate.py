@@ -15,9 +15,9 @@ from pytest_gpulab.devices.protocol import Device, Hazard, LaunchProfile, Source
 from pytest_gpulab.exercise import DEFAULT_VARIANT, Case, Exercise, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.correctness.checked_launches import SAMPLED
-from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST, Repetition, Run, replay
-from pytest_gpulab.grading.speed.costs import pattern_of, size_text
+from pytest_gpulab.grading.speed.costs import estimated_plan, pattern_of, size_text
 from pytest_gpulab.grading.usage.checks import counting_device
 
 from .catalogue import LoadedExercise
@@ -135,7 +135,7 @@ def listing_of(
 
 
 def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, problem: Problem, how: Repetition) -> Run:
-    plan = make_plan(loaded.exercise, problem)
+    plan = estimated_plan(loaded.exercise, problem)
     rng = rng_for(seed, loaded.name, "listing", size_text(problem.size), problem.variant.name)
     inputs = make_inputs(loaded.exercise, problem, plan, pattern_of(loaded.exercise, problem.variant), rng)
     return replay(simulated, build.module, plan, inputs, how, read_back=False)

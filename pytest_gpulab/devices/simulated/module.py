@@ -18,6 +18,7 @@ from pytest_gpulab.devices.protocol import (
     CompileError,
     KernelFault,
     KernelResources,
+    LargerLaunch,
     LaunchError,
     LaunchOptions,
     LaunchProfile,
@@ -53,7 +54,6 @@ from .variables import Variables
 if TYPE_CHECKING:  # counting and costs are imported when first needed; correctness checks need none of them
     from pytest_gpulab.devices.compiler.machine_code import MachineBinary
     from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
-    from pytest_gpulab.devices.simulated.cost.demands import Demands
     from pytest_gpulab.devices.simulated.counting.counters import Counters, Joined
     from pytest_gpulab.devices.simulated.sass.code import MachineCode
     from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
@@ -296,7 +296,11 @@ class SimulatedModule:
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
             counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_is_representative(launch, ran),
         )  # fmt: skip
-        return profile if counters is None else self._counted(profile, counters, ran, declared)
+        if counters is None:
+            return profile
+        counted = self._counted(profile, counters, ran, declared)
+        larger = options.larger or LargerLaunch(prod(grid3))
+        return self._estimated(counted, counters, declared, larger) if estimated else counted
 
     def _counters(self, kernel: str, estimated: bool) -> Counters:
         from pytest_gpulab.devices.simulated.counting.counters import Counters
@@ -321,7 +325,6 @@ class SimulatedModule:
         return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics))
 
     def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
-        from pytest_gpulab.devices.simulated.cost.demands import Resident, demands
         from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures
 
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
@@ -333,33 +336,38 @@ class SimulatedModule:
             totals["gpulab__sampling_error.pct"] = 100 * error
         found = self._occupancy(profile.kernel, threads, shared_bytes)
         totals |= launch_figures(self.resources(profile.kernel), found.occupancy)
-        counted = replace(
+        return replace(
             profile, counters=totals, lines=accounts.lines(blocks / ran), occupancy=found.occupancy,
             resources=self.resources(profile.kernel), kernel_occupancy=found, instruction_source=accounts.source,
         )  # fmt: skip
-        if counters.workload is None:
-            return counted
-        local_bytes = (self.resources(profile.kernel).local_bytes or 0) * threads
-        resident = Resident(local_bytes * found.active_blocks, shared_bytes * found.active_blocks)
-        needs = demands(counters, counters.workload, self._device.arena, self._device.gpu, blocks, resident)
-        return self._estimated(counted, needs, shared_bytes)
 
-    def _estimated(self, counted: LaunchProfile, needs: Demands, shared_bytes: int) -> LaunchProfile:
+    def _estimated(
+        self, counted: LaunchProfile, counters: Counters, shared_bytes: int, larger: LargerLaunch
+    ) -> LaunchProfile:
         from pytest_gpulab.devices.hardware.occupancy import achieved_occupancy
         from pytest_gpulab.devices.simulated.cost.bottleneck import bottleneck
+        from pytest_gpulab.devices.simulated.cost.demands import Resident, demands
         from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
         from pytest_gpulab.devices.simulated.cost.model import OVERLAP, estimate
 
-        blocks = counted.grid[0] * counted.grid[1] * counted.grid[2]
-        threads = counted.block[0] * counted.block[1] * counted.block[2]
-        gpu = self._device.gpu
+        assert counters.workload is not None and counted.kernel_occupancy is not None
+        gpu, found = self._device.gpu, counted.kernel_occupancy
+        blocks, threads = prod(counted.grid), prod(counted.block)
+        local_bytes = (self.resources(counted.kernel).local_bytes or 0) * threads
+        resident = Resident(local_bytes * found.active_blocks, shared_bytes * found.active_blocks)
+        needs = demands(counters, counters.workload, self._device.arena, gpu, blocks, resident, larger)
+        grown = larger.block_work * larger.blocks / blocks
+        totals = {name: count * grown for name, count in counted.counters.items()}
         resources = self._resources_on(gpu.architecture, counted.kernel)
-        cost = estimate(gpu, counted.counters, needs, blocks, threads, shared_bytes, resources)
+        cost = estimate(gpu, totals, needs, larger.blocks, threads, shared_bytes, resources)
         lines = with_shares(counted.lines, cost.parts_ms, OVERLAP)
-        sentence = bottleneck(cost, counted.counters, lines, needs)
-        found = counted.kernel_occupancy
-        found = found and replace(found, achieved=achieved_occupancy(found, gpu.sms, blocks))
-        return replace(counted, lines=lines, estimated_ms=cost.elapsed_ms, bottleneck=sentence, kernel_occupancy=found)
+        return replace(
+            counted,
+            lines=lines,
+            estimated_ms=cost.elapsed_ms * larger.share,
+            bottleneck=bottleneck(cost, totals, lines, needs),
+            kernel_occupancy=replace(found, achieved=achieved_occupancy(found, gpu.sms, larger.blocks)),
+        )
 
 
 def _is_representative(launch: LaunchState, counted: int) -> bool:

@@ -16,12 +16,13 @@ from pytest_gpulab.devices.protocol import (
     DeviceError,
     Hazard,
     KernelFault,
+    LargerLaunch,
     LaunchOptions,
     LaunchProfile,
     Memory,
     Module,
 )
-from pytest_gpulab.exercise import Buffer, Plan
+from pytest_gpulab.exercise import Buffer, Launch, Plan
 
 if TYPE_CHECKING:  # needed for hazards and faults
     from pytest_gpulab.grading.plans.parameter_names import Scene
@@ -59,6 +60,17 @@ class Poison:
             bits = self.float_bits[dtype.itemsize].to_bytes(dtype.itemsize, "little")
             return np.frombuffer(bits, np.uint8)
         return np.full(dtype.itemsize, self.byte, np.uint8)
+
+
+@dataclass(frozen=True)
+class StandIn(Launch):
+    """A launch that stands for a larger one.
+
+    Attributes:
+        larger: the launch at the size for a GPU.
+    """
+
+    larger: LargerLaunch | None = None
 
 
 def changed_elements(before: Array, after: Array) -> int:
@@ -183,9 +195,10 @@ def replay(
             module.set_constant(symbol, inputs[name])
         for launch in plan.launches:
             args = [memories[arg] if isinstance(arg, str) else arg for arg in launch.args]
-            profile = module.launch(
-                launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, repetition.options
-            )
+            options = repetition.options
+            if isinstance(launch, StandIn):
+                options = replace(options, larger=launch.larger)
+            profile = module.launch(launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, options)
             hazards = tuple(named().hazard(len(profiles), hazard) for hazard in profile.hazards)
             profiles.append(replace(profile, hazards=hazards) if hazards else profile)
         return _finished(named, plan, inputs, memories, profiles) if read_back else Run(profiles=tuple(profiles))

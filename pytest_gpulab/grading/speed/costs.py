@@ -11,11 +11,12 @@ import numpy as np
 
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
-from pytest_gpulab.exercise import Exercise, ExerciseError, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.exercise import Exercise, ExerciseError, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import cases_of
+from pytest_gpulab.grading.compilation.builds import cases_of, variant_key
 from pytest_gpulab.grading.grade import Finding, Measurement
-from pytest_gpulab.grading.plans.prepare import instructors_code
+from pytest_gpulab.grading.plans.prepare import instructors_code, make_plan
+from pytest_gpulab.grading.plans.stand_in import standing_in
 
 
 class Costs(Protocol):
@@ -57,6 +58,14 @@ def timed_size(tier: SpeedTier, device: Device) -> Size:
     if device.info.estimates and tier.simulated_size is not None:
         return tier.simulated_size
     return tier.size
+
+
+def estimated_plan(exercise: Exercise, problem: Problem) -> Plan:
+    """Return the plan of an estimate: launches stand for those at the size on a GPU, the smallest if tiers differ."""
+    plan = make_plan(exercise, problem)
+    tiers = (tier for tier in exercise.speed if variant_key(tier.variant) == variant_key(problem.variant))
+    size = min((tier.size for tier in tiers if tier.simulated_size == problem.size), key=np.prod, default=problem.size)
+    return plan if size == problem.size else standing_in(plan, make_plan(exercise, replace(problem, size=size)))
 
 
 def size_text(size: Size) -> str:

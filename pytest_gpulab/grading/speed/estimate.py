@@ -36,10 +36,10 @@ from pytest_gpulab.grading.correctness.checked_launches import (
 from pytest_gpulab.grading.counters import KernelCounters, counted
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
-from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.plans.prepare import make_inputs, rng_for
 from pytest_gpulab.grading.plans.replay import Run
 
-from .costs import Costs, kernels_of, min_bytes, pattern_of, size_text, timed_size
+from .costs import Costs, estimated_plan, kernels_of, min_bytes, pattern_of, size_text, timed_size
 from .reference_time import reference_ms
 from .verdict import not_timed, unusable
 
@@ -183,7 +183,7 @@ class EstimatedCosts(Costs):
         return self._reference_ms[key]
 
     def _planned(self, problem: Problem) -> tuple[Plan, Mapping[str, Array]]:
-        plan = make_plan(self._loaded.exercise, problem)
+        plan = estimated_plan(self._loaded.exercise, problem)
         data = self._data(problem.size, problem.variant)
         return plan, make_inputs(self._loaded.exercise, problem, plan, *data)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import SourceLine
+from pytest_gpulab.devices.protocol import LargerLaunch, SourceLine
 from pytest_gpulab.devices.simulated.counting.counters import Counters
 from pytest_gpulab.devices.simulated.counting.footprint import SECTOR_BYTES, Touched
 from pytest_gpulab.devices.simulated.counting.workload import SITE_BITS, LocalTraffic, Workload
@@ -19,6 +19,7 @@ from .critical_path import step_cycles
 from .pipes import pipes
 
 L1_SHARE = 0.5  # share of L1 and shared memory together, for data that all blocks read
+LONG = 2.0  # critical path over that of the average block, from which a block has work of others
 FETCH_BYTES = 64  # size of a request of L2 to memory
 
 
@@ -90,22 +91,33 @@ class Resident:
     shared_bytes: int
 
 
-def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, blocks: int, resident: Resident) -> Demands:
+def demands(
+    counters: Counters,
+    workload: Workload,
+    arena: Arena,
+    gpu: Gpu,
+    blocks: int,
+    resident: Resident,
+    estimated: LargerLaunch,
+) -> Demands:
     """Return the demands of a launch, scaled from the blocks that ran to all of its blocks.
 
     Args:
         counters, workload: counts of the blocks that ran.
         arena: global memory.
         gpu: the modelled GPU.
-        blocks: the number of all blocks.
+        blocks: the number of blocks of the launch that ran.
         resident: memory of an SM's blocks. Without local memory, the assembler keeps the arrays in registers.
+        estimated: the launch to estimate.
     """
-    scale = blocks / workload.blocks
+    growth = estimated.blocks / blocks
+    grown = growth * estimated.block_work
+    scale = grown * blocks / workload.blocks
     local = workload.local_traffic if resident.local_bytes else LocalTraffic()
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
     l1_missed, fetched, memory_bytes = local_missed, 0.0, local_moved
     for touched in workload.footprint.touched(arena):
-        missed, read_bytes, written_bytes = _of_array(touched, scale, gpu)
+        missed, read_bytes, written_bytes = _of_array(touched, scale, grown, gpu)
         l1_missed += missed
         fetched += read_bytes
         memory_bytes += read_bytes + written_bytes
@@ -115,6 +127,7 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
     wait_cycles = _wait_cycles(gpu, fetched, (waits * weights).sum() * scale)
     alone = np.tensordot(cycles, paths, axes=(0, 0)) + waits * wait_cycles
     longest = alone.max(axis=0)  # warp of each block
+    average = float(np.average(longest, weights=weights))
     hops, answers = _block_waits(workload, scale)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
@@ -132,20 +145,28 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
         hops=hops,
         hop_answers=answers,
         looks_back=_looks_back(workload),
-        block_cycles=float(np.average(longest, weights=weights)),
-        longest_block_cycles=float(longest.max()),
+        block_cycles=average * estimated.block_work,
+        longest_block_cycles=_longest(average, float(longest.max()), growth) * estimated.block_work,
         most_scattered=_most_scattered(workload),
     )
 
 
-def _of_array(touched: Touched, scale: float, gpu: Gpu) -> tuple[float, float, float]:
-    """Return sectors that miss L1, and bytes of memory read and written, for one array."""
+def _longest(average: float, longest: float, growth: float) -> float:
+    """Return the longest critical path in a launch with more blocks: one that has work of others becomes longer."""
+    return longest + max(longest - LONG * average, 0.0) * (growth - 1)
+
+
+def _of_array(touched: Touched, scale: float, grown: float, gpu: Gpu) -> tuple[float, float, float]:
+    """Return sectors that miss L1, and bytes of memory read and written, for one array.
+
+    Blocks that share sectors run at about the same time, so a larger launch uses the L2 cache like the one that ran.
+    """
     missed = touched.read * scale
     if touched.nbytes <= L1_SHARE * gpu.l1_bytes:  # each SM reads it once
         missed = min(missed, gpu.sms * touched.nbytes / SECTOR_BYTES)
     fetched, written = touched.fetched * FETCH_BYTES * scale, touched.written * SECTOR_BYTES * scale
     if touched.nbytes <= gpu.l2_bytes:  # each byte is transferred once
-        return missed, min(fetched, touched.nbytes), min(written, touched.nbytes)
+        return missed, min(fetched, grown * touched.nbytes), min(written, grown * touched.nbytes)
     partly = min(2 * (1 - touched.filled), 1.0)  # sectors with half or more of their bytes unwritten are read, too
     return missed, fetched, (1 - partly) * written + partly * 2 * touched.written_pairs * FETCH_BYTES * scale
 
