@@ -11,7 +11,8 @@ import numpy as np
 
 F, U, I = np.float32, np.uint32, np.int32  # noqa: E741 - the types of CUDA
 LARGE, MEDIUM = 1 << 25, 1 << 22
-GRID = 1056  # eight blocks for each of the H200's SMs
+SMS = 132  # of the H200
+GRID = 8 * SMS
 BLOCKS = 4 * GRID
 THREADS = 256 * BLOCKS
 

@@ -76,6 +76,8 @@ KERNELS = {
         out[i] = a;""",
     "many blocks: starting them takes SHARE": """
         if (t == 0) out[blockIdx.x] = i;""",
+    "fences: warps wait until their writes are visible to other blocks, which takes SHARE": """
+        for (int k = 0; k < 16; k++) { out[i] = k; __threadfence(); }""",
     "local memory: accesses to threads' own arrays take SHARE": """
         float own[16]; for (int k = 0; k < 16; k++) own[k] = t; float a = 0;
         for (int k = 0; k < 64; k++) { a += own[t & 15]; t = t * 5 + 1; }

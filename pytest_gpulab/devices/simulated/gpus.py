@@ -48,6 +48,8 @@ class Gpu:
         loop_wide_factor: cost of such a loop on 8 bytes, relative to 4 bytes.
         constant_cache_bytes, constant_cache_sets, constant_line_bytes: geometry of the SM's constant cache.
         barrier_cycles: SM cycles per warp at a barrier.
+        fence_latency, system_fence_latency: latency of a fence of the scope of the GPU and of the system.
+        system_fence_cycles: SM cycles per warp at a fence of the system's scope.
         block_gap_ns: time between the starts of two blocks on the GPU.
         block_start: cycles of a block before its first instruction and after its last one.
         atomic_gap_ns: time between two atomics on the same address.
@@ -88,6 +90,9 @@ class Gpu:
     shuffle_latency: float
     shared_latency: float
     barrier_latency: float
+    fence_latency: float
+    system_fence_latency: float
+    system_fence_cycles: float
     l1_latency: float
     l2_latency: float
     memory_latency: float

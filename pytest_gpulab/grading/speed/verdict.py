@@ -23,6 +23,7 @@ QUESTIONS: Mapping[str, str] = {
     "latency": "What could a thread do while it waits, and how many loads are in flight at once?",
     "few blocks": "How many multiprocessors does the GPU have, and how many blocks are there?",
     "many blocks": "How much does one block do before it ends, and could a thread do more than one element?",
+    "fences": "Which threads publish values for other blocks, and could one thread's fence serve the whole block?",
     "waiting for blocks": "Which value does a block wait for, and how early could another block publish it?",
     "memory bandwidth": "Is every byte read and written only once?",
     "local memory": "Which of these arrays could be in registers or in shared memory, and how large must they be?",

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Statement
 from pytest_gpulab.devices.simulated.translation.analysis.regions import regions
-from pytest_gpulab.devices.simulated.translation.analysis.waits import is_fence
 from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import weight
@@ -128,8 +127,6 @@ def latency(statement: Statement, gpu: Gpu) -> float:
         return gpu.shared_latency if space_of(statement) == "shared" else gpu.l2_latency
     if name in _WARP_WIDE:
         return gpu.shuffle_latency
-    if is_fence(statement):
-        return gpu.l2_latency
     if "approx" in statement.op and name not in ("div",):
         return gpu.special_latency
     return gpu.alu_latency * max(weight(statement), 1.0)

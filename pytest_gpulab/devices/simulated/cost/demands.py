@@ -10,12 +10,13 @@ import numpy as np
 from pytest_gpulab.devices.protocol import LargerLaunch, SourceLine
 from pytest_gpulab.devices.simulated.counting.counters import Counters
 from pytest_gpulab.devices.simulated.counting.footprint import SECTOR_BYTES, Touched
-from pytest_gpulab.devices.simulated.counting.workload import SITE_BITS, LocalTraffic, Workload
+from pytest_gpulab.devices.simulated.counting.workload import LocalTraffic, Workload
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.memory.spaces import Arena
-from pytest_gpulab.devices.simulated.translation.analysis.waits import places_that_wait_for_l2
 
+from .chains import Chain, chain
 from .critical_path import step_cycles
+from .fences import Fences, fences
 from .pipes import pipes
 
 L1_SHARE = 0.5  # share of L1 and shared memory together, for data that all blocks read
@@ -53,9 +54,8 @@ class Demands:
         atomic_passes: passes of all atomics on global memory.
         loop_cycles: SM cycles of compare-and-swap loops on shared memory.
         missed_constants: misses of the SM's constant cache, by address.
-        hops: length of the longest chain of blocks that wait for each other.
-        hop_answers: accesses to the L2 cache per hop.
-        looks_back: True if blocks need not wait for the results of those before, see `_looks_back`.
+        chain: the longest chain of blocks that wait for each other.
+        fences: memory fences of a block.
         block_cycles, longest_block_cycles: average and longest critical path of a block.
         most_scattered: the source line with most unnecessary sectors, if there are any.
     """
@@ -71,9 +71,8 @@ class Demands:
     atomic_passes: float
     loop_cycles: float
     missed_constants: float
-    hops: float
-    hop_answers: int
-    looks_back: bool
+    chain: Chain
+    fences: Fences
     block_cycles: float
     longest_block_cycles: float
     most_scattered: Scattered | None = None
@@ -121,14 +120,16 @@ def demands(
         l1_missed += missed
         fetched += read_bytes
         memory_bytes += read_bytes + written_bytes
-    cycles = np.array(step_cycles(counters.program.steps, gpu))
+    steps = counters.program.steps
+    cycles = step_cycles(steps, gpu)
     block_ids, paths, weights = workload.paths.kept()
+    waiting = chain(workload, cycles, gpu, scale)
+    paths = waiting.alone(paths)
     waits = workload.waits(block_ids, paths.shape[1])
     wait_cycles = _wait_cycles(gpu, fetched, (waits * weights).sum() * scale)
-    alone = np.tensordot(cycles, paths, axes=(0, 0)) + waits * wait_cycles
+    alone = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * wait_cycles
     longest = alone.max(axis=0)  # warp of each block
     average = float(np.average(longest, weights=weights))
-    hops, answers = _block_waits(workload, scale)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
@@ -142,9 +143,8 @@ def demands(
         atomic_passes=passes,
         loop_cycles=workload.contention.loop_cycles * scale,
         missed_constants=workload.contention.missed_constants * scale,
-        hops=hops,
-        hop_answers=answers,
-        looks_back=_looks_back(workload),
+        chain=waiting,
+        fences=fences(steps, paths, weights),
         block_cycles=average * estimated.block_work,
         longest_block_cycles=_longest(average, float(longest.max()), growth) * estimated.block_work,
         most_scattered=_most_scattered(workload),
@@ -223,31 +223,3 @@ def _atomics(workload: Workload, gpu: Gpu, scale: float) -> tuple[float, float]:
     # if only atomics of one block contend, more blocks change nothing
     of_many = workload.blocks > 1 and together.max() > together.sum() / workload.blocks
     return hot * (scale if of_many else 1.0), float(passes.sum()) * scale
-
-
-def _block_waits(workload: Workload, scale: float) -> tuple[float, int]:
-    """Return the number of consecutive waits of blocks, and the L2 accesses per wait.
-
-    A wait takes one access for the flag and one per read or fence between two flags. If a block polls one other block,
-    these are all of the kernel; if it polls several, those of one loop iteration.
-    """
-    polled = workload.polled.distinct()
-    if not len(polled):
-        return 0.0, 0
-    at_once = workload.polled_together
-    hops = len(polled) * (scale if len(polled) > 1 else 1.0) / at_once
-    return hops, 1 + places_that_wait_for_l2(workload.program, inside_loops=at_once > 1)
-
-
-def _looks_back(workload: Workload) -> bool:
-    """Return True if blocks poll one other at a time, and two instructions write to most of the polled words.
-
-    The first one publishes the block's own sum, the second one that of all blocks up to it. Other blocks can use the
-    first sum, so they need not wait for the second.
-    """
-    if workload.polled_together != 1:
-        return False
-    published = workload.published.distinct() >> SITE_BITS  # once per instruction that writes there
-    published = published[np.isin(published, workload.polled.distinct())]
-    blocks = len(np.unique(published))
-    return blocks > 1 and len(published) > 1.5 * blocks

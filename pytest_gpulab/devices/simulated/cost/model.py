@@ -4,17 +4,18 @@ Each unit of the GPU needs a time for its part of the work. Pipes and memories o
 less. Norms of their times model this:
 
     busy = (sum over pipes and memories of t^8)^(1/8)
-    time = launch + (busy^3 + sum over all waits of t^3)^(1/3)
+    time = launch + (busy^3 + sum over all waits of t^3)^(1/3) + fences
 
-One unit alone costs its own time. A wait as long as the work adds a quarter. docs/cost-model.md has the formula of each
-unit, gpus.toml the constants with their sources. Every result is an estimate and is reported as one.
+One unit alone costs its own time. A wait as long as the work adds a quarter. At fences, everything stops.
+docs/cost-model.md has the formula of each unit, gpus.toml the constants with their sources. Every result is an estimate
+and is reported as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil, sqrt
+from math import ceil
 
 from pytest_gpulab.devices.hardware.occupancy import WARP, BlockNeeds, blocks_by_resource
 from pytest_gpulab.devices.protocol import KernelResources
@@ -80,8 +81,9 @@ def estimate(
     busy = {**pipes, **_shared_by_all(gpu, needs)}
     block_s = _norm(pipes.values(), BUSY_OVERLAP) / ceil(blocks / gpu.sms)
     waits = _waits(gpu, needs, blocks, max(resident, 1), block_s)
-    total_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP)
-    parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
+    fences_s = _fences(gpu, needs, blocks, max(resident, 1))
+    total_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP) + fences_s
+    parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits, "memory fences": fences_s}.items()}
     return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share, min(blocks / gpu.sms, 1.0))
 
 
@@ -138,14 +140,12 @@ def _waits(gpu: Gpu, needs: Demands, blocks: int, resident: int, block_s: float)
         "latency": max(alone * rounds, longest),
         "starting blocks": blocks * gpu.block_gap_ns * 1e-9,
         "atomics": max(needs.hot_atomics * gpu.atomic_gap_ns, needs.atomic_passes / gpu.atomics_per_ns) * 1e-9,
-        "waiting for other blocks": _hops(needs, gpu.sms * resident) * needs.hop_answers * gpu.l2_latency * cycle_s,
+        "waiting for other blocks": needs.chain.cycles(gpu.sms * resident) * cycle_s,
     }
 
 
-def _hops(needs: Demands, resident: int) -> float:
-    """Return the number of consecutive waits of blocks.
-
-    Blocks that look back pass one block per hop, until one knows its final sum. After t hops, the block that has passed
-    t others knows its own: so t more blocks know per hop, and the resident ones need sqrt(2 * resident) hops.
-    """
-    return needs.hops * min(1.0, sqrt(2 / resident)) if needs.looks_back else needs.hops
+def _fences(gpu: Gpu, needs: Demands, blocks: int, resident: int) -> float:
+    """Return the time of waiting at memory fences in seconds."""
+    rounds = max(blocks / (gpu.sms * resident), 1.0)
+    at_once = min(resident, blocks / gpu.sms)
+    return rounds * needs.fences.cycles(gpu, at_once) * 1e-9 / gpu.clock_ghz

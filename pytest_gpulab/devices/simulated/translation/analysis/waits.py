@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Imm, Instruction, Label, Statement, Sym
 from pytest_gpulab.devices.simulated.translation.control.graph import MBARRIER_TESTS, Block, defined_and_used
@@ -20,6 +21,16 @@ def is_strong_load(statement: Statement) -> bool:
 def is_fence(statement: Statement) -> bool:
     """Return whether a statement is a memory fence."""
     return isinstance(statement, Instruction) and statement.op[0] in FENCES
+
+
+def fence_scope(statement: Statement) -> str:
+    """Return the scope of a fence, or of an access that releases, if it is larger than a block; else empty."""
+    if not isinstance(statement, Instruction) or "proxy" in statement.op:
+        return ""
+    words = set(statement.op)
+    if not (is_fence(statement) or words & {"release", "acq_rel"}):
+        return ""
+    return "system" if "sys" in words else "gpu" if words & {"gl", "gpu"} else ""
 
 
 def polling_sites(program: Program) -> frozenset[int]:
@@ -47,23 +58,49 @@ def entries_of_waits(program: Program) -> list[tuple[int, int]]:
     return found
 
 
-def places_that_wait_for_l2(program: Program, inside_loops: bool) -> int:
-    """Count the source lines with a load that observes other threads' writes, or with a fence.
+@dataclass(frozen=True)
+class HopAccesses:
+    """The accesses of a block from the flag of another block to its own flag.
+
+    Attributes:
+        loads: loads that observe other threads' writes, with the one of the flag.
+        fences, system_fences: fences of the scope of the GPU and of the system.
+        waiting: basic blocks of loops that may wait.
+    """
+
+    loads: int
+    fences: float
+    system_fences: float
+    waiting: Sequence[int]
+
+
+def hop_accesses(program: Program, walks: bool) -> HopAccesses:
+    """Return the accesses of a hop.
 
     Args:
         program: the kernel.
-        inside_loops: True to count only those in loops that may wait.
+        walks: True if blocks walk over those before them, in a loop around the wait. They publish twice, before and
+            after the walk.
     """
-    loops = _loops(program.steps)
-    chosen = [i for i in range(len(program.steps)) if not inside_loops or any(i in loop for loop in loops)]
-    return len(set(_places(program.steps, chosen)))
+    steps, polls = program.steps, {program.sites[i].number for i in polling_sites(program)}
+    inside = sorted({i for loop in _loops(steps) for i in loop})
+    outside = [i for i in range(len(steps)) if i not in inside]
+    read = inside if walks else range(len(steps))
+    loads = {
+        (statement.number in polls, statement.where or statement.number)  # several at a line: copies of the compiler's
+        for i in read
+        for statement in steps[i].statements
+        if isinstance(statement, Instruction) and is_strong_load(statement)
+    }
+    share = 0.5 if walks else 1.0
+    of_gpu, of_system = (
+        _count(steps, inside, scope) + share * _count(steps, outside, scope) for scope in ("gpu", "system")
+    )
+    return HopAccesses(len(loads), of_gpu, of_system, inside)
 
 
-def _places(steps: Sequence[TranslatedBlock], chosen: Sequence[int]) -> Iterator[object]:
-    for i in chosen:
-        for number, statement in enumerate(steps[i].statements):
-            if is_fence(statement) or is_strong_load(statement):
-                yield is_fence(statement), getattr(statement, "where", None) or (i, number)
+def _count(steps: Sequence[TranslatedBlock], chosen: Sequence[int], scope: str) -> int:
+    return sum(fence_scope(statement) == scope for i in chosen for statement in steps[i].statements)
 
 
 def _loops(steps: Sequence[TranslatedBlock]) -> list[range]:

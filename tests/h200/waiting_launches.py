@@ -1,0 +1,104 @@
+"""The launches behind waiting_times.json; the kernels are in waiting_kernels.cu.
+
+They wait at memory fences, for other blocks, and for calls of functions that the compiler does not know.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from more_launches import GRID, SMS, F, Row, U, floats, zeros
+
+STREAM = 1 << 22
+CHAIN = 1024  # blocks
+SCOPES = "none", "block", "gpu", "system"
+
+
+def launches() -> Iterator[Row]:
+    for family in (loops, crowded_loops, streams, tickets, chains, look_back, calls):
+        yield from family()
+
+
+def loop(name, kernel, grid, block, lanes=32) -> Row:
+    return Row(name, "loops", f"loop_{kernel}", (grid,), (block,), (zeros(4 * grid * block, U), U(lanes)))
+
+
+def loops() -> Iterator[Row]:
+    """Yield launches of one warp per SM: latencies."""
+    for scope in SCOPES:
+        for kernel in ("alone", "store", "stores", "load"):
+            yield loop(f"{kernel}_{scope}_132_warps", f"{kernel}_{scope}", SMS, 32)
+    for kernel in ("alone", "store"):
+        yield loop(f"{kernel}_gpu_1_warp", f"{kernel}_gpu", 1, 32)
+        yield loop(f"{kernel}_gpu_1_lane", f"{kernel}_gpu", 1, 32, 1)
+
+
+def crowded_loops() -> Iterator[Row]:
+    """Yield launches of many warps per SM: throughputs."""
+    for scope in SCOPES:
+        for kernel in ("alone", "store", "load"):
+            yield loop(f"{kernel}_{scope}_8_warps", f"{kernel}_{scope}", SMS, 256)
+            yield loop(f"{kernel}_{scope}_64_warps", f"{kernel}_{scope}", GRID, 256)
+    yield loop("store_gpu_64_warps_1_lane", "store_gpu", GRID, 256, 1)
+    yield loop("store_gpu_2_rounds", "store_gpu", 2 * GRID, 256)
+
+
+def streams() -> Iterator[Row]:
+    source = floats(STREAM)
+
+    def stream(kernel, grid, count=STREAM):
+        return Row(f"{kernel}_{grid}", "streams", kernel, (grid,), (256,), (source, zeros(STREAM), U(count)))
+
+    for scope in SCOPES:
+        yield stream(f"stream_{scope}", GRID)
+        yield stream(f"stream_{scope}", STREAM // 256)
+        yield stream(f"stream_vectors_{scope}", GRID, STREAM // 4)
+        yield stream(f"stream_loads_{scope}", GRID)
+        yield stream(f"stream_four_{scope}", 1024)
+        yield stream(f"reduce_{scope}", GRID)
+        yield stream(f"reduce_{scope}", STREAM // 2048)
+
+
+def tickets() -> Iterator[Row]:
+    source = floats(STREAM)
+    for kernel in ("unfenced", "fence_of_all", "fence_of_one", "system_fence_of_one"):
+        for grid in (128, 1024, STREAM // 256):
+            args = (source, zeros(STREAM), zeros(1, U), U(STREAM))
+            yield Row(f"ticket_{kernel}_{grid}", "tickets", f"ticket_{kernel}", (grid,), (256,), args)
+
+
+def chains() -> Iterator[Row]:
+    def chain(kernel, *args, block=32, blocks=CHAIN):
+        return Row(f"chain_{kernel}_{blocks}", "chains", f"chain_{kernel}", (blocks,), (block,), (*args, zeros(1, U)))
+
+    variants = "unfenced fence_before_flag fence_after_wait two_fences system_fences acquire_release atomics"
+    for kernel in variants.split():
+        yield chain(kernel, zeros(CHAIN, U), zeros(CHAIN, U))
+    yield chain("two_fences", zeros(4 * CHAIN, U), zeros(4 * CHAIN, U), blocks=4 * CHAIN)
+    yield chain("packed", zeros(CHAIN, np.uint64))
+    yield chain("blocks", zeros(CHAIN, U), zeros(256 * CHAIN), block=256)
+
+
+def look_back() -> Iterator[Row]:
+    def walk(kernel, blocks, block, *words):
+        n = blocks * block
+        args = (floats(n), zeros(n), zeros(1, U), *words)
+        name = f"look_back_{kernel}"
+        return Row(f"{name}_{blocks}_{block}", "look back", name, (blocks,), (block,), args)
+
+    for blocks, block in ((1024, 256), (8192, 256), (8192, 32)):
+        for kernel in ("one_thread", "warp"):
+            yield walk(kernel, blocks, block, zeros(blocks, np.uint64))
+        for kernel in ("fences", "acquire_release"):
+            yield walk(kernel, blocks, block, zeros(blocks, U), zeros(blocks), zeros(blocks))
+
+
+def calls() -> Iterator[Row]:
+    counts = {"inlined": (1,), "direct": (1,), "indirect": (1, 2, 4, 8), "changing": (1, 8)}
+    counts |= {"virtual": (1, 2, 4), "switch": (1, 2, 4, 8)}
+    for kernel, targets in counts.items():
+        for count in targets:
+            args = (zeros(GRID * 256), F(0.9), U(count))
+            yield Row(f"call_{kernel}_{count}", "calls", f"call_{kernel}", (GRID,), (256,), args)
+    for kernel in ("direct", "indirect", "virtual"):
+        args = (zeros(SMS * 32), F(0.9), U(1))
+        yield Row(f"call_{kernel}_1_warp", "calls", f"call_{kernel}", (SMS,), (32,), args)
