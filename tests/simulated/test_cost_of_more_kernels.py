@@ -22,7 +22,6 @@ FOLDER = Path(__file__).parents[1] / "h200"
 TIMES = json.loads((FOLDER / "more_times.json").read_text())["rows"]
 LONG = {"chase_l2", "chase_l1"}  # tens of thousands of rounds of a single thread
 KNOWN_MISSES = {
-    "chain_fenced": "a fence costs more than an answer of the L2 cache",
     "sum_serial": "a single warp, the assembler unrolls its loop",
     "barriers_1_block": "less than 6 us",
     "nothing": "less than 2 us",
