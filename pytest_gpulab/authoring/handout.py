@@ -70,7 +70,7 @@ def write_handout(course: Path, out: Path) -> Handout:
 def _copy_exercises(catalogue: Catalogue, copy: Path, handout: Handout) -> None:
     calibrations = catalogue.folder / "calibration"
     if calibrations.is_dir():
-        shutil.copytree(calibrations, copy / "exercises" / "calibration", ignore=shutil.ignore_patterns("*.toml"))
+        shutil.copytree(calibrations, copy / "exercises" / "calibration", ignore=lambda _, names: _no_toml(names))
     hidden_points = {}
     for name in catalogue.names:
         loaded = _loaded(catalogue, name)
@@ -96,6 +96,10 @@ def _copy_exercises(catalogue: Catalogue, copy: Path, handout: Handout) -> None:
         shutil.rmtree(bytecode)
     for name, exercise in kernels.items():
         handout.notes += _traces(exercise, name, copy)
+
+
+def _no_toml(names: list[str]) -> list[str]:
+    return [name for name in names if not name.endswith(".toml")]
 
 
 def _loaded(catalogue: Catalogue, name: str) -> Loaded:

@@ -138,12 +138,7 @@ class Store:
                 row = connection.execute(_NEWEST, (key, self._counts_from)).fetchone()
                 if row is not None:
                     grade = _grade(row[0])
-                    standing = (
-                        _blob(submission),
-                        grade.exercise,
-                        grade.provenance.source_sha256,
-                        json.dumps(_points(grade)),
-                    )
+                    standing = (_blob(submission), grade.exercise, grade.provenance.source_sha256, _points_text(grade))
                     connection.execute("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", standing)
             if self._counts_from:
                 connection.execute("INSERT OR REPLACE INTO number VALUES ('regrading', 0)")
@@ -267,6 +262,10 @@ def _grade(text: str) -> Grade:
 
 def _points(grade: Grade) -> dict[str, float]:
     return {check.name: check.points for check in grade.checks}
+
+
+def _points_text(grade: Grade) -> str:
+    return json.dumps(_points(grade))
 
 
 def _blob(name: str) -> bytes:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # imported by files with host code, and by those with kernel 
     from .launched_instances import Instance
 
 _LINE_ENDS = re.compile("\r\n?")
-_MOVES_LINES = re.compile(r"line$|\d")
 _MARKED_LAMBDA = re.compile(r"[^]]\]\s*__(?:host|device)__")
 BYTE_ORDER_MARK = "\ufeff"
 MAX_CHARS = 1 << 17  # longer texts are left to the compiler
@@ -97,7 +96,7 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
     unread = [token for token in parsed.directives if is_unread(token, names, bool(dropped))]
     lines = _Lines(text)
     edits = [(token.start, token.end, instead_of(token, kept, text)) for token in unread]
-    edits += [(token.start, token.end, "") for token in parsed.directives if _MOVES_LINES.match(token.text)]
+    edits += [(token.start, token.end, "") for token in parsed.directives if _moves_lines(token)]
     if dropped:
         edits += _without_dropped(text, dropped, kept, parsed.directives, instances)
     for declaration in kept:
@@ -228,6 +227,10 @@ def _spread(words: set[str], more: Iterable[str], macros: Mapping[str, Macro]) -
         if word not in words:
             words.add(word)
             left += macros[word].words if word in macros else ()
+
+
+def _moves_lines(directive: Token) -> bool:
+    return directive.text == "line" or directive.text[:1].isdigit()
 
 
 def _blanked(start: int, end: int, directives: Iterable[Token], instances: Iterable[Instance] = ()) -> Iterator[Edit]:

@@ -228,7 +228,7 @@ class _Reader:
             name = self._substitution()
             return self._new(f"{name}<{self._template_arguments()}>") if self._text.startswith("I", self._at) else name
         if text == "T":
-            return self._new(self._one_of(self._arguments, self._numbered("T")))
+            return self._new(self._template_parameter())
         if text == "N":
             self._at += 1
             name, arguments = self._nested()
@@ -289,6 +289,9 @@ class _Reader:
             self._at += 2
             return _IN_STD[code]
         return self._one_of(self._known, self._numbered("S"))
+
+    def _template_parameter(self) -> str:
+        return self._one_of(self._arguments, self._numbered("T"))
 
     @staticmethod
     def _one_of(known: list[str], number: int) -> str:

@@ -48,7 +48,7 @@ def fma_f32(a: Value, b: Value, c: Value) -> Value:
     else:
         total = total + c
     if total.ndim == 0:
-        return odd(total, sum_error(a * b, c, total)).astype(F4)
+        return _sum_f32(a * b, c, total)
     rounded = total.astype(F4)
     # in a tie, only the first of the 29 dropped bits is set; shifted to the top, it is the smallest integer
     bits = total.view(I8)
@@ -83,6 +83,11 @@ def _repaired(a: Value, b: Value, c: Value, rounded: Value, dropped: Value) -> V
         doubtful &= (dropped == _TIE) | (_magnitudes(rounded) <= _LARGEST_SUBNORMAL)
         rounded[doubtful] = odd(total[doubtful], error[doubtful]).astype(F4)
     return rounded
+
+
+def _sum_f32(a: Value, b: Value, total: Value) -> Value:
+    """Round the exact a + b to float32; `total` is its rounding to float64."""
+    return odd(total, sum_error(a, b, total)).astype(F4)
 
 
 def rounded_f32(kind: str, mode: str, flush: bool, a: Value, b: Value = None, c: Value = None) -> Value:
@@ -162,9 +167,7 @@ def fma_f64(a: Value, b: Value, c: Value) -> Value:
     if not np.isfinite(result).all():
         result = _with_non_finite(a, b, c, np.asarray(result))
     if not np.asarray(result).all():
-        # a product that underflows keeps its sign
-        zero = select((c == 0) & (a != 0) & (b != 0), high, high + c)
-        result = select(result == 0, zero, result)
+        result = select(result == 0, _zero(a, b, c, high), result)
     involved = [(x, _distance(x)) for x in (a, b, c, high)]
     if any(np.maximum.reduce(distance, axis=None) > _SAFE_RANGE for _, distance in involved):
         rough = reduce(np.logical_or, ((distance > _SAFE_RANGE) & (x != 0) for x, distance in involved))
@@ -187,6 +190,11 @@ def _exactly(a: Value, b: Value, c: Value, result: Value, where: Value) -> Value
         at = tuple(index)
         result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
     return result
+
+
+def _zero(a: Value, b: Value, c: Value, product: Value) -> Value:
+    """Return a * b + c where it is zero; a product that underflows keeps its sign."""
+    return select((c == 0) & (a != 0) & (b != 0), product, product + c)
 
 
 def _with_non_finite(a: Value, b: Value, c: Value, result: Value) -> Value:

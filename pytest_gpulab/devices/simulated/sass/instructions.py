@@ -93,10 +93,14 @@ class MachineInstruction:
         """Return the target address of a jump or call, or None if it is not part of the instruction."""
         if self.operation not in (BRA, CALL, JMP) or self.word >> 9 & 7 not in (_IMMEDIATE, _UNIFORM):
             return None
-        offset = (((self.word >> 34) + (1 << 47) & (1 << 48) - 1) - (1 << 47)) * 4  # 48 bits with a sign
+        offset = _signed(self.word >> 34 & (1 << 48) - 1, 48) * 4
         if architecture >= 90:  # the lowest byte of the offset is in another field
             offset = (offset << 8) + (self.word >> 16 & 0xFF) * 4
         return self.address + NBYTES + offset
+
+
+def _signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def decode(code: bytes) -> list[MachineInstruction]:

@@ -31,14 +31,19 @@ def weight(statement: Statement) -> float:
     if "approx" in op or "wide" in op:
         return 1.0
     kind = op[-1] if op[-1][0] == "f" else op[-1].lstrip("bsu")
-    if kind == "64" and statement.number >= 0 and op == ("add", "s64"):
-        return 1.0  # an offset of a pointer: with the preceding multiplication, this is one instruction
+    if kind == "64" and statement.number >= 0 and _is_address(statement):
+        return 1.0
     return _EXPANDED.get((op[0], kind), 1.0)
 
 
 def _reads_special_register(statement: Instruction) -> bool:
     source = statement.operands[-1]
     return isinstance(source, Sym) and source.name.startswith("%")
+
+
+def _is_address(statement: Instruction) -> bool:
+    """Return whether it adds an offset to a pointer: with the preceding multiplication, this is one instruction."""
+    return statement.op == ("add", "s64")
 
 
 def is_corrected(statement: Instruction | Call) -> bool:
