@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -39,6 +40,27 @@ def test_an_honest_kernel_earns_all_correctness_points(path: Path, device: Simul
         "not even a harmless hazard"
     )
     assert sum(result.points for result in results) == sum(check.max_points for check in checks) > 0
+
+
+@pytest.mark.parametrize(
+    ("of", "block", "items"),
+    [
+        ("tests/honest/divergence/many_elements_per_thread.cu", 256, 32),
+        ("solutions/histogram/02_many_items.cu", 1024, 64),
+    ],
+    ids=["divergence", "histogram"],
+)
+def test_many_elements_per_thread_reach_the_required_speedup_in_estimates(
+    of: str, block: int, items: int, device: SimulatedDevice, tmp_path: Path
+) -> None:
+    """At the size of an estimate they have fewer blocks than the GPU has SMs, unlike at the size for a GPU."""
+    path = tmp_path / "many.cu"
+    source = re.sub(r"TUNABLE\(BLOCK_SIZE, \d+\)", f"TUNABLE(BLOCK_SIZE, {block})", (ROOT / of).read_text())
+    path.write_text(re.sub(r"TUNABLE\(ITEMS_PER_THREAD, \d+\)", f"TUNABLE(ITEMS_PER_THREAD, {items})", source))
+    loaded = CATALOGUE.load(Path(of).parent.name)
+    grader = Grader(loaded, path, device, seed=20)
+    checks = [check for check in checks_of(loaded.exercise) if check.kind == "speedup" and check.required]
+    assert [grader.run(check).verdict for check in checks] == ["passed"]
 
 
 def test_there_are_honest_kernels_for_each_exercise() -> None:
