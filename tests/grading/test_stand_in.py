@@ -1,4 +1,4 @@
-"""Launches at a small size stand for those at the size for a GPU."""
+"""Each launch at a small size has its counterpart at the size for a GPU."""
 
 from __future__ import annotations
 

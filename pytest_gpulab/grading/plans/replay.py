@@ -64,7 +64,7 @@ class Poison:
 
 @dataclass(frozen=True)
 class StandIn(Launch):
-    """A launch that stands for a larger one.
+    """A launch from which the time of a larger one is estimated.
 
     Attributes:
         larger: the launch at the size for a GPU.

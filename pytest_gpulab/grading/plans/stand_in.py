@@ -1,4 +1,4 @@
-"""Launches at a small size that stand for those at the size for a GPU, in estimates.
+"""Estimates of launches at the size for a GPU from launches at a small size.
 
 At a small size, a right kernel with many elements per thread may have fewer blocks than the GPU has SMs, and the launch
 itself may take longer than the work. Neither is so at the size at which a GPU is timed. The small launch shows the work
@@ -18,10 +18,10 @@ from .replay import StandIn
 
 
 def standing_in(plan: Plan, full: Plan) -> Plan:
-    """Return a plan with launches that stand for those of a larger plan.
+    """Return a plan with launches from which those of a larger plan are estimated.
 
-    A launch stands for the one of the same kernel and block with the same rank by number of blocks: the levels of a
-    recursion differ in nothing else. One without such a counterpart stands for itself.
+    The counterpart of a launch has the same kernel, block and rank by number of blocks: the levels of a recursion
+    differ in nothing else. A launch without a counterpart is estimated as it is.
 
     Args:
         plan: the plan at the small size.

@@ -61,7 +61,7 @@ def timed_size(tier: SpeedTier, device: Device) -> Size:
 
 
 def estimated_plan(exercise: Exercise, problem: Problem) -> Plan:
-    """Return the plan of an estimate: launches stand for those at the size on a GPU, the smallest if tiers differ."""
+    """Return the plan of an estimate, of launches at the size on a GPU: the smallest size if tiers differ."""
     plan = make_plan(exercise, problem)
     tiers = (tier for tier in exercise.speed if variant_key(tier.variant) == variant_key(problem.variant))
     size = min((tier.size for tier in tiers if tier.simulated_size == problem.size), key=np.prod, default=problem.size)

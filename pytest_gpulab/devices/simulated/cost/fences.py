@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from pytest_gpulab.devices.simulated.counting.paths import Rows
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.translation.analysis.waits import fence_scope
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 _QUEUE = 0.5  # fences that are under way when another one comes
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
