@@ -9,7 +9,6 @@
 - `mutants`, `mutator`: mutants of the solutions that pass all checks; small mistakes in a kernel.
 - `programs`: the checks of an exercise that asks for a whole program.
 - `readme`: the README's points table.
-- `scaffold`, `templates/`: a new exercise.
-- `shipped`: the shipped exercises and solutions, and a course with a copy of them.
+- `scaffold`, `templates/`: a new exercise, and a new course with a copy of the shipped exercises and solutions.
 - `handout`, `visible`: the students' copy of a course; an exercise's source without hidden cases.
 """

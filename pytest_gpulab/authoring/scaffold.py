@@ -1,11 +1,16 @@
-"""A new exercise from a template: it passes all checks, so that an instructor changes a working one."""
+"""A new exercise from a template, and a new course with a copy of the shipped exercises.
+
+Both pass all checks, so that an instructor changes working ones.
+"""
 
 from __future__ import annotations
 
+import shutil
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+import pytest_gpulab
 from pytest_gpulab.exercise import Exercise
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -39,6 +44,10 @@ EXPECTED = """# The points of each solution, and the checks that it must fail. A
 points = $points
 """
 
+FOLDERS = ("exercises", "solutions")
+FILES = {name: name for name in ("README.md", "INSTRUCTOR.md", "pyproject.toml")} | {"gitignore": ".gitignore"}
+"""Files of `templates/course` with their names in a course."""
+
 
 def scaffold(name: str, template: str, exercises: Path, solutions: Path) -> list[Path]:
     """Write an exercise and its solution; return the files.
@@ -71,3 +80,34 @@ def scaffold(name: str, template: str, exercises: Path, solutions: Path) -> list
     readme.write_text(Template(README).substitute(names, points=points_table(exercise)), encoding="utf-8")
     expected.write_text(Template(EXPECTED).substitute(points=100), encoding="utf-8")
     return [*targets.values(), readme, expected]
+
+
+def shipped(name: str) -> Path:
+    """Return the shipped folder `exercises` or `solutions`: in an installed package, else in the repository."""
+    package = Path(pytest_gpulab.__file__).parent
+    installed = package / "shipped" / name
+    return installed if installed.is_dir() else package.parent / name
+
+
+def write_course(folder: Path) -> list[Path]:
+    """Write a course repository: exercises, solutions, settings, READMEs. Return its files and folders.
+
+    Args:
+        folder: the course, which may exist. Its other files stay as they are.
+
+    Raises:
+        FileExistsError: one of the files or folders exists.
+    """
+    templates = Path(__file__).parent / "templates" / "course"
+    sources = {folder / name: shipped(name) for name in FOLDERS}
+    sources |= {folder / name: templates / template for template, name in FILES.items()}
+    for target in sources:
+        if target.exists():
+            raise FileExistsError(17, "exists already", str(target))
+    folder.mkdir(parents=True, exist_ok=True)
+    for target, source in sources.items():
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, target)
+    return list(sources)

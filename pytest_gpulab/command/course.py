@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the course and print its files and folders."""
-    from pytest_gpulab.authoring.shipped import write_course
+    from pytest_gpulab.authoring.scaffold import write_course
 
     try:
         written = write_course(arguments.folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mistaken import KERNEL, course
 
-from pytest_gpulab.authoring.shipped import shipped
+from pytest_gpulab.authoring.scaffold import shipped
 from pytest_gpulab.command import main
 from pytest_gpulab.grading.catalogue import Catalogue
 

@@ -26,7 +26,7 @@ sys.path += [str(Path(__file__).parents[1] / name) for name in ("course", "plugi
 from course import EXERCISE, NAIVE, RIGHT, SKELETON, WRONG
 from test_planted import MARK, PLANTS
 
-from pytest_gpulab.authoring.shipped import shipped
+from pytest_gpulab.authoring.scaffold import shipped
 from pytest_gpulab.command.main import main
 from pytest_gpulab.command.package import PLATFORMS
 from pytest_gpulab.deployment import package, wheel

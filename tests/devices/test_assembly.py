@@ -8,7 +8,7 @@ from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.compiler.sandbox import NOT_ENDED
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.ptx.messages import at_source_lines
+from pytest_gpulab.devices.simulated.ptx.source_lines import at_source_lines
 
 HEAD = '#include "paths.cuh"\n__global__ void f(int *x)\n{\n'
 PATHS = {"paths.cuh": "__device__ inline int twice(int x) { return 2 * x; }\n"}

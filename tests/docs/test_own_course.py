@@ -13,7 +13,7 @@ from doc_pages import ROOT, Block, blocks, commands, first_difference
 from hang_guard import HANG_S
 from test_samples import changed, environment
 
-from pytest_gpulab.authoring.shipped import shipped
+from pytest_gpulab.authoring.scaffold import shipped
 
 PAGE = ROOT / "docs" / "course.md"
 DIVIDER = "\x1e"

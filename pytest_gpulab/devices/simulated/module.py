@@ -110,7 +110,7 @@ class SimulatedModule:
         try:
             self._binary(self._device.gpu.architecture)
         except CompileError as error:
-            from .ptx.messages import at_source_lines
+            from .ptx.source_lines import at_source_lines
 
             raise CompileError(at_source_lines(error.diagnostics, ptx)) from None
 

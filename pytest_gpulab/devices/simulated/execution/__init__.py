@@ -3,7 +3,7 @@
 - `launching`, `cooperation`, `block_sampling`: the blocks of a launch, cooperative launches, and sampled blocks.
 - `launch_state`, `wave`: the state and the time limit that the waves of a launch share; blocks that run together.
 - `scheduler`: the order of groups.
-- `endless`: launches that do not end: the state that an endless loop repeats, and the faults.
+- `endless`: launches that do not end: the state that an endless loop repeats, the faults, and their source lines.
 - `barriers`, `named_barriers`, `mbarriers`: threads that wait for each other.
 - `convergence`: lanes that wait for their warp at `_sync` operations.
 - `stack`: recursive calls.

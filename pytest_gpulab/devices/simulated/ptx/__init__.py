@@ -2,6 +2,5 @@
 
 - `syntax`: modules, functions, variables, instructions.
 - `lexer`, `reader`: from text to this data.
-- `placing`: source lines of loads that the compiler moved.
-- `messages`: source lines of the assembler's messages.
+- `source_lines`: source lines of accesses that have none, and of the assembler's messages.
 """

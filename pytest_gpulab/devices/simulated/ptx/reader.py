@@ -15,7 +15,7 @@ from pytest_gpulab.devices.simulated.ptx.lexer import VARIABLE, immediate, varia
 from pytest_gpulab.devices.system.processes import without_collector
 
 from .lexer import parts, pieces, split, without_comments
-from .placing import Unplaced
+from .source_lines import Unplaced
 from .syntax import Address, Call, Function, Imm, Instruction, Label, Not, Operand, Pair, PtxModule, Reg, Sym, Vector
 
 _LABEL = re.compile(r"\s*([\w$%.]+)\s*:(?!:)\s*")

@@ -1,7 +1,6 @@
 """Analyses of a kernel's text, for the scheduler, the hazard checks and the cost model.
 
 - `waits`: loops that wait for other threads, or for a phase of an mbarrier.
-- `loop_lines`: source lines of loops.
 - `counted_loops`: iterations that are left of loops with a counter.
 - `loads`: loads that are checked by `atomicCAS`, decide a spin loop, or are only copied.
 - `data_flow`: additions of data, and reads with values that flow into memory.

@@ -1,4 +1,4 @@
-"""Source lines of memory accesses that the compiler leaves without one.
+"""Source lines of memory accesses that the compiler leaves without one, and of the assembler's messages.
 
 Where two branches begin with the same load, the compiler loads once before both, at line 0. The preceding line is often
 a barrier's, so the load gets the line of the first use of its value, where the source reads it. Where two branches end
@@ -8,6 +8,7 @@ gets the line where its value or address was computed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +20,9 @@ _LOADS = ("ld", "ldu", "atom")
 _STORES = ("st", "red", "atom")
 _BARRIERS = ("bar", "barrier")
 MAX_STATEMENTS = 1000  # searched backwards for the one that computes a store's value
+_MESSAGE = re.compile(r"^ptxas [^\n]*?, line (?P<line>\d+); (?:error|fatal) *: *(?P<text>[^\n]*)$", re.M)
+_PLACE = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)", re.M)
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.M)
 
 
 class Unplaced:
@@ -80,3 +84,23 @@ def _placed(store: Instruction, body: Sequence[Statement], barriers: set[SourceL
                 return replace(store, where=maker.where)
             relevant.update(registers_of(maker.operands[1:]))
     return store
+
+
+def at_source_lines(messages: str, ptx: str) -> str:
+    """Return the assembler's messages, with each error in the compiler's form: `file.cu(12): error: text`.
+
+    Args:
+        messages: the messages of ptxas, which name lines of the PTX.
+        ptx: the PTX, with line information. An error before its first source line keeps its form.
+    """
+    files = dict(_FILE.findall(ptx))
+    lines = ptx.splitlines(keepends=True)
+
+    def placed(message: re.Match[str]) -> str:
+        places = _PLACE.findall("".join(lines[: int(message["line"])]))
+        if not places:
+            return message[0]
+        file, line = places[-1]
+        return f"{files.get(file, file)}({line}): error: {message['text']}"
+
+    return _MESSAGE.sub(placed, messages)
