@@ -16,7 +16,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import ARENA_BASE, Allocation
 from .api import CudaError, Error
 from .device import ProgramDevice, ProgramModule
 from .outcome import CallSite, Leak, Outcome
-from .shared_memory import Unfinished
+from .shared_memory import SharedAllocation, Unfinished
 
 LAUNCH_LIMIT_S = 120.0
 DYNAMIC_SHARED_BYTES = 48 << 10  # without cudaFuncSetAttribute
@@ -166,7 +166,8 @@ class Session:
         """Add memory of the program. If the host may use it, too, the use by kernels is noted."""
         if memory.allocation.base not in self.memories:
             self.memories[memory.allocation.base] = memory
-            if self.options.check and memory.kind in SHARED_WITH_HOST:
+            is_watched = self.options.check and memory.kind in SHARED_WITH_HOST
+            if is_watched and isinstance(memory.allocation, SharedAllocation):
                 memory.allocation.watch_use()
 
     def add_work(self, work: CallSite, kernel: str = "") -> None:

@@ -19,9 +19,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_gpulab.devices.errors import OutOfMemory
-from pytest_gpulab.devices.simulated.memory.spaces import READ, SIGNAL, WRITTEN, Allocation, Arena
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .outcome import CallSite, EarlyAccess
 
@@ -34,12 +37,49 @@ WAITING = frozenset((
     "cudaLaunchHostFunc", "cudaStreamAddCallback", "cudaHostUnregister",
 ))  # fmt: skip
 """Calls that may wait for the device's work. Each counts as waiting for all of it: no correct program is reported."""
+READ, WRITTEN, SIGNAL = 1, 2, 4  # bits of `SharedAllocation.accessed`
 _MULTIPLE = 16  # an allocation's bytes are rounded up to multiples of this
 
 
 def whole_pages(nbytes: int) -> int:
     """Return a size rounded up to pages, at least one."""
     return -(-max(nbytes, 1) // PAGE) * PAGE
+
+
+class SharedAllocation(Allocation):
+    """An allocation in the shared file.
+
+    Attributes:
+        accessed: per word, bits of `READ`, `WRITTEN` and `SIGNAL` by kernels; empty if the host has no access to it.
+    """
+
+    def __init__(self, base: int, nbytes: int) -> None:
+        super().__init__(base, nbytes)
+        self.accessed: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def watch_use(self) -> None:
+        """Note the words that kernels use from now on."""
+        self.accessed = np.zeros(len(self.data) // 4, np.uint8)
+
+    @property
+    def use(self) -> int:
+        """The bits of all words."""
+        return int(np.bitwise_or.reduce(self.accessed))
+
+    def admit(self, lanes: Lanes, site: Site, offset: Value) -> None:
+        """Mark the words of an access. A write that other processors can wait for is a signal to the host, too."""
+        if not self.accessed.size:
+            return
+        is_signal = site.order != "weak" and bool(site.access == "write" or site.releases)
+        bits = np.uint8((WRITTEN if site.modifies else READ) | (SIGNAL if is_signal else 0))
+        first = (offset >> np.uint64(2)).view(np.intp)
+        for word in range(-(-site.nbytes // 4)):
+            self.accessed[first + word] |= bits
+
+    def release(self) -> None:
+        """Give the bytes back; see `Allocation.release`."""
+        super().release()
+        self.accessed = np.empty(0, np.uint8)
 
 
 class SharedArena(Arena):
@@ -69,10 +109,11 @@ class SharedArena(Arena):
         Raises:
             OutOfMemory: the file's capacity is exceeded.
         """
-        offset = self._reserved(_pages_for(nbytes)) if kind is Allocation else 0
-        allocation = super().allocate(nbytes, kind)
-        if kind is Allocation:
-            self._share(allocation, offset)
+        if kind is not Allocation:
+            return super().allocate(nbytes, kind)
+        offset = self._reserved(_pages_for(nbytes))
+        allocation = super().allocate(nbytes, SharedAllocation)
+        self._share(allocation, offset)
         return allocation
 
     def adopt(self, base: int, nbytes: int) -> Allocation:
@@ -83,7 +124,7 @@ class SharedArena(Arena):
         """
         inner = base % PAGE
         offset = self._reserved(_pages_for(nbytes, inner))
-        allocation = Allocation(base, nbytes)
+        allocation = SharedAllocation(base, nbytes)
         self._share(allocation, offset, inner)
         self._insert(allocation)
         return allocation
@@ -161,7 +202,7 @@ def _joined(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
 class _Use:
     """A use of an allocation: the call that has allocated it, the last work that uses it, and the kernel if any."""
 
-    allocation: Allocation
+    allocation: SharedAllocation
     memory: CallSite
     work: CallSite
     kernel: str
@@ -188,10 +229,10 @@ class Unfinished:
         """
         bits = 0
         for allocation, memory in allocations:
-            if allocation.accessed is not None and (mine := int(np.bitwise_or.reduce(allocation.accessed))):
+            if isinstance(allocation, SharedAllocation) and allocation.use:
                 self._uses[allocation.base] = _Use(allocation, memory, work, kernel)
                 self.generation += 1
-                bits |= mine
+                bits |= allocation.use
         if bits & SIGNAL:  # the host can wait for it
             self.finish()
 
@@ -203,22 +244,22 @@ class Unfinished:
     def forget(self, base: int) -> None:
         """Note that the memory at an address is not in use."""
         use = self._uses.pop(base, None)
-        if use is not None and use.allocation.accessed is not None:
+        if use is not None:
             use.allocation.accessed[:] = 0
             self.generation += 1
 
     def ranges(self) -> Iterator[tuple[Allocation, Literal[0, 1]]]:
         """Yield memory in use, each with 1 if the host may read it."""
         for use in self._uses.values():
-            assert use.allocation.accessed is not None
-            yield use.allocation, 0 if int(np.bitwise_or.reduce(use.allocation.accessed)) & WRITTEN else 1
+            yield use.allocation, 0 if use.allocation.use & WRITTEN else 1
 
     def accessed(self, allocation: Allocation, address: int, is_write: bool, at: CallSite) -> EarlyAccess | None:
         """Return an access by the host if it disturbs work; its memory then counts as no longer in use."""
         use = self._uses.get(allocation.base)
-        if use is None or allocation.accessed is None:
+        if use is None:
             return None
-        if not allocation.accessed[(address - allocation.base) // 4] & (READ | WRITTEN if is_write else WRITTEN):
+        bits = use.allocation.accessed[(address - allocation.base) // 4]
+        if not bits & (READ | WRITTEN if is_write else WRITTEN):
             return None
         self.forget(allocation.base)
         return EarlyAccess(at, is_write, use.memory, use.work, use.kernel)

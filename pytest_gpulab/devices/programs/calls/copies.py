@@ -15,7 +15,8 @@ import numpy.typing as npt
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.messages import Value
 from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall
-from pytest_gpulab.devices.simulated.memory.spaces import READ, WRITTEN, Allocation
+from pytest_gpulab.devices.programs.shared_memory import READ, WRITTEN, SharedAllocation
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 _DONE, _TO_DEVICE, _TO_HOST, _HOST_TO_HOST = range(4)
 _KINDS = ("host to host", "host to device", "device to host", "device to device", "default")  # enum cudaMemcpyKind
@@ -123,7 +124,7 @@ def _check_inside(found: Allocation, box: Box, what: str) -> None:
 
 
 def _mark_used(box: Box, memory: Allocation, bit: int) -> None:
-    if memory.accessed is not None and box.height * box.depth == 1:
+    if isinstance(memory, SharedAllocation) and box.height * box.depth == 1:
         start = box.address - memory.base
         memory.accessed[start // 4 : -(-(start + box.width) // 4)] |= bit
 

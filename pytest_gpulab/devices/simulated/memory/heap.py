@@ -75,7 +75,7 @@ class HeapPart(Allocation):
         self.data, self.written = np.zeros(0, np.uint8), None
         self._views.clear()
 
-    def check(self, lanes: Lanes, site: Site, offset: Value) -> None:
+    def admit(self, lanes: Lanes, site: Site, offset: Value) -> None:
         """Raise KernelFault for an access outside of all blocks."""
         bad = offset.astype(np.int64) + site.nbytes > self._ends[(offset // np.uint64(_UNIT)).astype(np.intp)]
         if np.any(bad):

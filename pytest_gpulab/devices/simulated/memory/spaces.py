@@ -21,7 +21,6 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 
 ARENA_BASE = 0x0010_0000_0000
 _GAP = 1 << 20  # between allocations, so that an overrun does not hit the next one
-READ, WRITTEN, SIGNAL = 1, 2, 4  # bits of `Allocation.accessed`
 NULL_BYTES = 4096  # the lowest addresses are never allocated: they are null pointers
 U64 = np.dtype(np.uint64)
 
@@ -66,7 +65,6 @@ class Allocation:
 
     Attributes:
         written: 1 per byte that was written, else 0; None if all count as written.
-        accessed: per word, bits of `READ`, `WRITTEN` and `SIGNAL` by kernels; None if the host has no access to it.
         is_set: True for a variable that the host has set.
         is_heap: True if threads allocate blocks from it.
     """
@@ -77,25 +75,15 @@ class Allocation:
         self.base, self.nbytes = base, nbytes
         self.data = np.zeros(-(-nbytes // 16) * 16, np.uint8)
         self.written: npt.NDArray[np.uint8] | None = None
-        self.accessed: npt.NDArray[np.uint8] | None = None
         self.is_set = False
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
 
-    def check(self, lanes: Lanes, site: Site, offset: Value) -> None:
-        """Raise KernelFault for an invalid access inside of the allocation; only a heap has such."""
+    def admit(self, lanes: Lanes, site: Site, offset: Value) -> None:
+        """Admit an access inside of the allocation. A heap checks it; memory that the host may use records it.
 
-    def mark_used(self, site: Site, offset: Value) -> None:
-        """Mark the words of an access. A write that other processors can wait for is a signal to the host, too."""
-        assert self.accessed is not None
-        is_signal = site.order != "weak" and bool(site.access == "write" or site.releases)
-        bits = np.uint8((WRITTEN if site.modifies else READ) | (SIGNAL if is_signal else 0))
-        first = (offset >> np.uint64(2)).view(np.intp)
-        for word in range(-(-site.nbytes // 4)):
-            self.accessed[first + word] |= bits
-
-    def watch_use(self) -> None:
-        """Note the words that kernels use from now on."""
-        self.accessed = np.zeros(len(self.data) // 4, np.uint8)
+        Raises:
+            KernelFault: it is outside of the heap's blocks.
+        """
 
     def mark_unwritten(self) -> None:
         """Mark all bytes as unwritten."""
@@ -103,7 +91,7 @@ class Allocation:
 
     def release(self) -> None:
         """Give the bytes back; the allocation is not used again."""
-        self.data, self.written, self.accessed = np.empty(0, np.uint8), None, None
+        self.data, self.written = np.empty(0, np.uint8), None
         self._views.clear()
 
     def report(
@@ -200,9 +188,7 @@ class Arena:
             if every_bit <= end or (only is None and int(np.maximum.reduce(offset, axis=None)) <= end):
                 if every_bit & (site.nbytes - 1):
                     misaligned(lanes, site, _space(site), offset)
-                allocation.check(lanes, site, offset)
-                if allocation.accessed is not None:
-                    allocation.mark_used(site, offset)
+                allocation.admit(lanes, site, offset)
                 yield None, allocation, offset
                 return
         yield from self._pieces(lanes, site, address)
@@ -228,9 +214,7 @@ class Arena:
             subset = lanes.subset(owner == which)
             inner = subset.take(np.ascontiguousarray(offset)).view(np.uint64)
             allocation = self._allocations[which]
-            allocation.check(subset.lanes, site, inner)
-            if allocation.accessed is not None:
-                allocation.mark_used(site, inner)
+            allocation.admit(subset.lanes, site, inner)
             yield subset, allocation, inner
 
     def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, bad: npt.NDArray[np.bool_]) -> NoReturn:
