@@ -30,6 +30,8 @@ EXERCISES_MISTAKE = "reference-mismatch"
 """The code of a finding on the exercise's own code or baseline."""
 PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
 """Codes of the simulated GPU that prove that a correct result on a real GPU is luck."""
+NEEDS_A_GPU = ("cannot-simulate", "missing-function")
+"""Codes of findings on a submission's own code that only a real GPU can run: they say nothing about its results."""
 NOT_ENABLED = "not-enabled"
 """The code of a finding on checks that need an option of the instructor."""
 OWN = "the exercise's own"

@@ -6,9 +6,9 @@ import hashlib
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
-from pytest_gpulab.grading.grade import Adjustment, CheckResult, Finding, Grade, Student
+from pytest_gpulab.grading.grade import NEEDS_A_GPU, Adjustment, CheckResult, Finding, Grade, Student
 
 from .context import Context, ReportError
 from .gradebook import Gradebook, natural_sort_key
@@ -19,7 +19,7 @@ NOT_GRADED = "not graded in this run"
 ONLY_SOME_CHECKS = "only some of the checks were graded"
 
 SMALL_SHARE = 0.1
-"""Share of an exercise's points: if more could not be graded there is no score, as students could choose them."""
+"""Share of an exercise's points: if the machine could not grade more there is no score."""
 
 _GRADERS_FAULTS = ("broken-exercise", "unreadable")
 _DIGITS = 4  # hides rounding errors of sums
@@ -92,22 +92,25 @@ class Points:
     Attributes:
         earned: points.
         graded: points that could be earned in the checks that could be graded.
-        ungraded: points of checks that the machine could not grade.
+        ungraded: points of checks that could not be graded.
+        chosen: those of `ungraded` that the submission's own code makes ungradable, so that students could choose them.
     """
 
     earned: float
     graded: float
     ungraded: float
+    chosen: float = 0.0
 
     @classmethod
     def of(cls, checks: Iterable[CheckResult]) -> Points:
         """Add up."""
         checks = list(checks)
         graded = [check for check in checks if check.verdict != "not gradable"]
+        ungraded = [check for check in checks if check.verdict == "not gradable"]
+        chosen = [check for check in ungraded if any(found.code in NEEDS_A_GPU for found in check.findings)]
         return cls(
             math.fsum(float(check.points) for check in graded),
-            math.fsum(float(check.max_points) for check in graded),
-            math.fsum(float(check.max_points) for check in checks if check.verdict == "not gradable"),
+            *(math.fsum(float(check.max_points) for check in part) for part in (graded, ungraded, chosen)),
         )
 
     @classmethod
@@ -128,16 +131,17 @@ class Points:
     def total(cls, parts: Iterable[Points]) -> Points:
         """Return the sum."""
         parts = list(parts)
-        return cls(*(math.fsum(getattr(part, name) for part in parts) for name in ("earned", "graded", "ungraded")))
+        return cls(*(math.fsum(getattr(part, each.name) for part in parts) for each in fields(cls)))
 
     def times(self, weight: float) -> Points:
         """Return the points multiplied."""
-        return Points(self.earned * weight, self.graded * weight, self.ungraded * weight)
+        return Points(self.earned * weight, self.graded * weight, self.ungraded * weight, self.chosen * weight)
 
     @property
     def is_score(self) -> bool:
-        """True if all but a small share of the points could be graded."""
-        return self.graded > 0 and self.ungraded <= SMALL_SHARE * (self.graded + self.ungraded)
+        """True if all but a small share of the points could be graded, and students could not choose that share."""
+        is_small = self.ungraded <= SMALL_SHARE * (self.graded + self.ungraded)
+        return self.graded > 0 and is_small and not self.chosen
 
     @property
     def share(self) -> float | None:

@@ -29,8 +29,8 @@ def findings(draw: st.DrawFn) -> Finding:
     evidence = tuple(draw(st.lists(TEXTS, max_size=3)))
     because = draw(st.sampled_from(["", "compile", "correct[0]", "correct[elsewhere]"]))
     hidden = draw(st.booleans())
-    return Finding(draw(st.sampled_from(["wrong-result", "race"])), draw(TEXTS), "a.cu:3", evidence, "Think.", because,
-                   hidden=hidden and because != "compile")  # fmt: skip
+    code = draw(st.sampled_from(["wrong-result", "race", "cannot-simulate"]))
+    return Finding(code, draw(TEXTS), "a.cu:3", evidence, "Think.", because, hidden=hidden and because != "compile")
 
 
 @st.composite

@@ -13,7 +13,8 @@ from pytest_gpulab.reports.gradebook import Gradebook
 WRONG = Finding(
     "wrong-result", "`out`: 2 of 1023 elements are wrong.", "scan.cu:7", ("out[3] is 1, expected 42",), "Think."
 )
-LOST = Finding("cannot-simulate", "The simulated GPU does not support redux.", "scan.cu:9")
+LOST = Finding("no-memory", "There is not enough memory to grade this check.")
+UNSUPPORTED = Finding("cannot-simulate", "The simulated GPU does not support redux.", "scan.cu:9")
 ENVIRONMENT = {
     "CLASSROOM": "gpu-2026",
     "ASSIGNMENT": "scan",

@@ -109,9 +109,12 @@ def test_any_class_makes_a_report_for_programs_that_know_strict_json_alone(book:
 
 
 def has_score(grade: Grade) -> bool:
-    """Return whether all but a small share of an exercise's points could be graded."""
-    lost = math.fsum(check.max_points for check in grade.checks if check.verdict == "not gradable")
-    return lost <= SMALL_SHARE * math.fsum(check.max_points for check in grade.checks)
+    """Return whether all but a small share of an exercise's points could be graded, and none of it was chosen."""
+    lost = [check for check in grade.checks if check.verdict == "not gradable" and check.max_points]
+    is_small = math.fsum(check.max_points for check in lost) <= SMALL_SHARE * math.fsum(
+        c.max_points for c in grade.checks
+    )
+    return is_small and all(found.code != "cannot-simulate" for check in lost for found in check.findings)
 
 
 @settings(max_examples=60, deadline=None)

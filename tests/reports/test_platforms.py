@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from any_grades import VERDICTS, book
-from examples import ENVIRONMENT, LOST, WRONG, check, grade, hidden, only
+from examples import ENVIRONMENT, LOST, UNSUPPORTED, WRONG, check, grade, hidden, only
 
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.reports import formats
@@ -152,10 +152,15 @@ def test_prairielearn_scores_the_share_of_what_could_be_graded(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", FOR_ONE_STUDENT)
-def test_a_submission_with_too_many_ungradable_checks_has_no_score(name: str, tmp_path: Path) -> None:
-    """A kernel may hold what a device does not know in all variants but one: that must not become full points."""
-    made = only(check("compile", points=3), *(check(f"c{i}", "not gradable", 20) for i in range(5)))
-    told = "100 of 103 points"
+@pytest.mark.parametrize(
+    ("graded", "lost", "told"), [(3, [LOST] * 5, "100 of 103 points"), (195, [UNSUPPORTED], "20 of 215 points")]
+)
+def test_a_submission_cannot_choose_checks_that_do_not_count(
+    graded: float, lost: list[Finding], told: str, name: str, tmp_path: Path
+) -> None:
+    """A kernel may hold what a device does not know in some variants: that must not become full points."""
+    ungraded = (check(f"c{i}", "not gradable", 20, findings=(found,)) for i, found in enumerate(lost))
+    made = only(check("compile", points=graded), *ungraded)
     if name == "prairielearn":
         data = written(name, made, tmp_path)
         assert data["gradable"] is False and data["format_errors"][0].startswith(f"{told} of scan could not be graded")
@@ -165,7 +170,7 @@ def test_a_submission_with_too_many_ungradable_checks_has_no_score(name: str, tm
 
 
 def test_prairielearn_charges_no_attempt_if_nothing_could_be_graded(tmp_path: Path) -> None:
-    data = written("prairielearn", only(check("<b>", "not gradable")), tmp_path)
+    data = written("prairielearn", only(check("<b>", "not gradable", findings=(UNSUPPORTED,))), tmp_path)
     said = "nothing of scan could be graded, by no fault of yours. No attempt is charged."
     assert data == {"gradable": False, "format_errors": [f"The grader failed (cannot-simulate): {said}"]}
 

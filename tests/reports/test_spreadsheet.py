@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from any_grades import book, class_books
-from examples import check, grade, hidden, only
+from examples import UNSUPPORTED, check, grade, hidden, only
 from hypothesis import given, settings
 
 from pytest_gpulab.grading.grade import Finding, Student
@@ -50,11 +50,13 @@ def test_checks_that_the_machine_cannot_grade_are_no_zero() -> None:
         grade(check("a", "not gradable"), check("b", "not gradable", 5), student="s1"),
         grade(check("a", points=45), check("b", "not gradable", 5), student="s2"),
         grade(check("a", points=44), check("b", "not gradable", 5), student="s3"),
+        grade(check("a", points=45), check("b", "not gradable", 5, findings=(UNSUPPORTED,)), student="s4"),
     )
     assert table(made)[1:] == [
         ["s1", "", "", "", "15", "scan: 15 points not gradable, so there is no score"],
         ["s2", "", "45", "45", "5", "scan: 5 points not gradable"],
         ["s3", "", "", "", "5", "scan: 5 points not gradable, so there is no score"],
+        ["s4", "", "", "", "5", "scan: 5 points not gradable, so there is no score"],
     ]
 
 
@@ -132,7 +134,7 @@ def test_of_two_submissions_to_one_exercise_the_better_one_counts() -> None:
 
 
 def test_the_details_have_a_row_a_check() -> None:
-    made = only(check("a"), hidden("b"), check("c", "not gradable", required=False))
+    made = only(check("a"), hidden("b"), check("c", "not gradable", required=False, findings=(UNSUPPORTED,)))
     made.ungraded["x.cu"] = Finding("no-exercise", "belongs to no exercise")
     assert [list(line)[4:] for line in check_lines(rows(made))] == [
         ["check", "hidden", "required", "verdict", "points", "max_points", "findings"],

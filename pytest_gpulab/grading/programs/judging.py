@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from pytest_gpulab.devices.programs.outcome import Outcome
 from pytest_gpulab.grading.findings import counted, finding
-from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.grade import NEEDS_A_GPU, Finding
 from pytest_gpulab.grading.plans.prepare import instructors_code
 from pytest_gpulab.program_exercise import Output, Program
 
@@ -15,8 +15,6 @@ from .runs import ProgramRun
 
 MAX_SHOWN = 80  # characters of a line of output
 CONCEPT = "concept"
-NEEDS_A_GPU = ("missing-function", "cannot-simulate")
-"""Codes of findings that say nothing about the program."""
 CODES_OF_KIND: Mapping[str, Sequence[str]] = {
     "memory": ("out-of-bounds", "misaligned", "host-access", "texture"),
     "barrier": ("barrier", "deadlock"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.findings import finding
-from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding, Measurement
+from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, NEEDS_A_GPU, Finding, Measurement
 
 from .statistics import Decision, Ratio, decide
 
@@ -81,9 +81,12 @@ def _times(measurement: Measurement) -> tuple[str, ...]:
 
 def unusable(baseline: str, blocked: BuildFailed) -> BuildFailed:
     """Return the failure of a baseline, which is not the submission's fault and makes the tier not gradable."""
+    cause = blocked.finding
+    if cause.code in NEEDS_A_GPU:
+        what = cause.what[0].lower() + cause.what[1:].removesuffix(".")
+        return not_timed(f"{what}, which the exercise's baseline {baseline} needs")
     if blocked.verdict == "not gradable":
         return blocked
-    cause = blocked.finding
     what = f"The exercise's baseline {baseline} cannot be used: {cause.what}"
     return BuildFailed("not gradable", finding(EXERCISES_MISTAKE, what, cause.where, cause.evidence))
 
