@@ -250,13 +250,6 @@ def test_a_very_long_name_is_reported(folder: Path) -> None:
     assert only_problem(folder).finding.what == "The name has 233 bytes; at most 200 are read."
 
 
-def test_the_name_that_a_platform_gives_a_file_may_be_unprintable_too(folder: Path) -> None:
-    write(folder, "Ada \u202e_4711_assignsubmission_file_scan.cu")
-    write(folder, "bob/scan.cu")
-    assert collected(folder).students == (r"Ada \u202e_4711_assignsubmission_file", "bob")
-    assert len(collected(folder).submissions) == 2
-
-
 def test_names_in_any_script_are_accepted(folder: Path) -> None:
     for name in ("Zoë Ångström", "李四", "محمد", "O'Neil; DROP"):
         write(folder, f"{name}/reduction.cu")
@@ -334,71 +327,6 @@ def test_archives_other_than_zip_are_reported_with_their_student(folder: Path, n
     assert [(each.student, each.finding.what) for each in found.problems] == [
         ("ada", "It is an archive, but not a ZIP.")
     ]
-
-
-def test_an_archive_other_than_zip_that_a_platform_names_is_reported_as_one(folder: Path) -> None:
-    names = ("Ada_1_assignsubmission_file_hw.tar.gz", "bob_102_815_hw.7z", "HW_cid_attempt_2026-03-01-12-00-00_hw.rar")
-    for name in (*names, "dora/hw.tgz"):
-        write(folder, name)
-    assert sorted(each.finding.what for each in collected(folder).problems) == [
-        f"hw.{ending} is an archive, but not a ZIP." for ending in ("7z", "rar", "tar.gz", "tgz")
-    ]
-
-
-def test_a_file_of_moodle_belongs_to_the_student_whose_name_it_begins_with(folder: Path) -> None:
-    write(folder, "Mallory_1_assignsubmission_file_Bob_2_assignsubmission_file_scan.cu")
-    write(folder, "Bob_2_assignsubmission_file_scan.cu")
-    found = collected(folder)
-    assert found.students == ("Bob_2_assignsubmission_file", "Mallory_1_assignsubmission_file")
-    assert [each.student for each in found.submissions] == ["Bob_2_assignsubmission_file"]
-
-
-def test_moodles_online_text_is_in_the_folder_of_the_same_students_files(folder: Path) -> None:
-    for student in ("Ada_1", "Bob_2"):
-        write(folder, f"{student}_assignsubmission_onlinetext_/onlinetext.html")
-    write(folder, "Ada_1_assignsubmission_file_/scan.cu")
-    found = collected(folder)
-    assert found.students == ("Ada_1_assignsubmission_file_", "Bob_2_assignsubmission_onlinetext_")
-    assert [each.student for each in found.submissions] == ["Ada_1_assignsubmission_file_"]
-    assert [(each.student, each.finding.what) for each in found.problems] == [
-        ("Bob_2_assignsubmission_onlinetext_", "There is no .cu file, but onlinetext.html.")
-    ]
-
-
-def test_the_last_attempt_counts_among_files_of_blackboard(folder: Path) -> None:
-    for time in ("2026-03-01-12-00-00", "2026-03-02-08-30-00"):
-        write(folder, f"Scan of floats_alovelace_attempt_{time}_scan.cu", time)
-    write(folder, "Scan of floats_alovelace_attempt_2026-13-99-00-00-00_reduction.cu")
-    write(folder, "Scan of floats_alovelace_attempt_2026-03-02-08-30-00.txt")
-    found = collected(folder)
-    assert found.students == ("alovelace",)
-    assert {each.exercise: each.read() for each in found.submissions}["scan"] == b"2026-03-02-08-30-00"
-    assert len(found.submissions) == 2
-
-
-def test_a_file_of_blackboard_belongs_to_the_student_whose_attempt_is_named_first(folder: Path) -> None:
-    write(folder, "HW_mallory_attempt_2026-03-01-12-00-00_x_bob_attempt_2026-03-02-12-00-00_scan.cu")
-    write(folder, "HW_bob_attempt_2026-03-01-12-00-00_scan.cu")
-    found = collected(folder)
-    assert found.students == ("bob", "mallory")
-    assert [(each.student, each.note) for each in found.submissions] == [("bob", "")]
-
-
-@pytest.mark.parametrize(
-    ("heads", "students"),
-    [
-        (("HW 1_ada_l", "HW 1_bob_l", "HW 1_cid"), ("ada_l", "bob_l", "cid")),
-        (("My_HW_ada", "My_HW_bob", "Other_HW_ada", "Other_HW_bob"), ("ada", "bob")),
-        (("Scan_ada", "Reduction_ada"), ("ada",)),
-    ],
-    ids=["underscores in names", "underscores in assignments", "two assignments"],
-)
-def test_the_username_in_a_name_of_blackboard_is_recognised(
-    folder: Path, heads: tuple[str, ...], students: tuple[str, ...]
-) -> None:
-    for head in heads:
-        write(folder, f"{head}_attempt_2026-03-01-12-00-00_scan.cu")
-    assert collected(folder).students == students
 
 
 def test_a_folder_without_students_is_refused(folder: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from places import Run, marked
-from test_racecheck import ALL_OF_A_BLOCK, CHECKED, KERNEL, LAST_BLOCK, check, races
+from test_last_blocks import ALL_OF_A_BLOCK, LAST_BLOCK
+from test_racecheck import CHECKED, KERNEL, check, races
 
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.hazards.accesses import numbered
