@@ -54,6 +54,13 @@ def test_with_headers_nvrtc_knows_what_nvcc_knows() -> None:
     assert accepted(by_nvrtc, STATEMENTS, INCLUDES) - set(KNOWN_DIFFERENCES) == expected
 
 
+def test_templates_of_libcuxx_are_unrolled_as_by_nvcc() -> None:
+    name = "cuda/std/__type_traits/type_list.h"
+    texts = [path.read_text() for folder in nvrtc.include_folders() if (path := folder / name).is_file()]
+    (limit,) = re.findall(r"#\s*if _CCCL_CUDA_COMPILER\(NVCC\).*\n#\s*define _CCCL_META_UNROLL_LIMIT (\d+)\n", texts[0])
+    assert not by_nvrtc(f"#include <{name}>\nstatic_assert(_CCCL_META_UNROLL_LIMIT == {limit});\n")
+
+
 @needs_nvcc
 def test_the_record_is_what_nvcc_says(tmp_path: Path) -> None:
     def said(source: str) -> str:
