@@ -110,18 +110,24 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Lane:
-    """One thread of a launch: block and thread indices as (x, y, z)."""
+    """One thread of a launch.
+
+    Attributes:
+        block, thread: their indices as (x, y, z).
+        axes: the numbers of axes of the grid and of the block.
+    """
 
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
+    axes: tuple[int, int] = (1, 1)
 
     def __str__(self) -> str:
-        return f"block {_short(self.block)} thread {_short(self.thread)}"
+        of_grid, of_block = self.axes
+        return f"block {_short(self.block, of_grid)} thread {_short(self.thread, of_block)}"
 
 
-def _short(index: tuple[int, int, int]) -> str:
-    x, y, z = index
-    return str(x) if (y, z) == (0, 0) else f"({with_axes(index[::-1] if z else (y, x))})"
+def _short(index: tuple[int, int, int], axes: int) -> str:
+    return str(index[0]) if axes == 1 else f"({with_axes(index[:axes][::-1])})"
 
 
 def with_axes(index: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from pytest_gpulab.grading.time_limits import CASE_S, LATER_CASE_S
 pytestmark = pytest.mark.unit
 
 
-LANE = Lane((2, 0, 0), (1, 3, 0))
+LANE = Lane((2, 0, 0), (1, 3, 0), axes=(1, 2))
 PLACE = SourceLine("student.cu", 9)
 
 

@@ -310,6 +310,7 @@ def test_bank_conflicts_are_counted() -> None:
 def test_a_transposed_tile_is_drawn_with_its_padding() -> None:
     (figure,) = draw("solutions/transpose/02_padded_tile.cu").figures
     given, tile, out = figure.rows
+    assert figure.title == "transpose, block 0 of 1, thread number = x + 4*y"
     assert (given.array.shape, tile.array.shape, out.array.shape) == ((4, 4), (4, 5), (4, 4))
     assert not tile.known.reshape(4, 5)[:, 4].any() and tile.known.reshape(4, 5)[:, :4].all()
     assert (out.values.reshape(4, 4) == given.values.reshape(4, 4).T).all()

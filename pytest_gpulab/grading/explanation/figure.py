@@ -116,7 +116,7 @@ def _figure(traced: Traced, number: int, launch: LaunchTrace, block: int) -> Fig
     threads = prod(launch.block)
     warps = (tuple(line_runs(launch, block, warp)) for warp in range(min(MAX_WARPS, -(-threads // 32))))
     return Figure(
-        f"{plan.launches[number].kernel}{of}, block {block} of {prod(launch.grid)}",
+        f"{plan.launches[number].kernel}{of}, block {block} of {prod(launch.grid)}{_numbering(launch.block)}",
         tuple(rows),
         _captions(traced, launch, rows),
         tuple(dict.fromkeys(_marks(traced, number, launch, block, rows))),
@@ -125,6 +125,13 @@ def _figure(traced: Traced, number: int, launch: LaunchTrace, block: int) -> Fig
         tuple(warps),
         (*warp_accesses(launch, block, "shared"), *warp_accesses(launch, block, "global")),
     )
+
+
+def _numbering(block: tuple[int, int, int]) -> str:
+    """Return how the threads of a block with several axes are numbered."""
+    x, y, z = block
+    of_z = f" + {x * y}*z" if z > 1 else ""
+    return f", thread number = x + {x}*y{of_z}" if y > 1 or z > 1 else ""
 
 
 def _captions(traced: Traced, launch: LaunchTrace, rows: list[Row]) -> tuple[str, ...]:

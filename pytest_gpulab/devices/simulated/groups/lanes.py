@@ -368,7 +368,11 @@ def lane_at(lanes: Lanes, flat_index: int) -> Lane:
 
 def lane_of(wave: Shape, block: int, thread: int) -> Lane:
     """Return block and thread from the linear indices of a block and of a thread in it."""
-    return Lane(_unflatten(block, wave.grid), _unflatten(thread, wave.block))
+    return Lane(_unflatten(block, wave.grid), _unflatten(thread, wave.block), (_axes(wave.grid), _axes(wave.block)))
+
+
+def _axes(extents: tuple[int, int, int]) -> int:
+    return max((axis for axis, extent in enumerate(extents, start=1) if extent > 1), default=1)
 
 
 def _unflattened(linear: IndexArray, extents: tuple[int, int, int]) -> Indices:
