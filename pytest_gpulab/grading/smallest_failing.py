@@ -17,8 +17,8 @@ from .grade import CheckResult, Finding
 from .grader import Grader
 from .time_limits import TIME_LIMIT, TimeLimits
 
-SEARCHED = CaseLimits(TimeLimits(case_s=1.0, file_s=5.0), smallest="later", ahead=True)
-"""Limits of `smallest_failing`: cases of kernels that end take 0.3 s at most."""
+SEARCHED = CaseLimits(TimeLimits(case_s=3.0, file_s=9.0, is_verdict=False), smallest="later", ahead=True)
+"""Limits of `smallest_failing`: inputs of kernels that end take 0.3 s, and on a busy machine five times as long."""
 
 
 def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int, case: str = "") -> Finding | None:

@@ -40,15 +40,22 @@ LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes a fe
 SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
 LEAST_OWN_S = 2.0  # for the exercise's own functions: with a shorter limit of checks, the whole process ends
 TIME_LIMIT = "time-limit"
+NO_VERDICT = f"this is no verdict, because a grading allows {CASE_S:g} s per case"
 ITS_CLASSES = str(Path(__file__).parents[1] / "exercise.py")
 
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits of kernels: per input pattern of a case, count or cost estimate, and per file."""
+    """Time limits of kernels: per input pattern of a case, count or cost estimate, and per file.
+
+    Attributes:
+        case_s, file_s: the limits.
+        is_verdict: False for searches and figures, where a kernel that reaches a limit may still pass a grading.
+    """
 
     case_s: float = CASE_S
     file_s: float = FILE_S
+    is_verdict: bool = True
 
     @classmethod
     def within(cls, check_s: float) -> TimeLimits:
@@ -127,10 +134,12 @@ class TimeBudget:
 
     def _reason(self, remains: str) -> str:
         if remains:
-            return f"time limit: the kernel cannot end within {min(self._case_s, self._file_left_s):.3g} s: {remains}"
-        if self._case_left_s < self._file_left_s:
-            return f"time limit: the kernel had not ended after {self._case_s:g} s"
-        return f"time limit: the kernels of this file have run for {self._limits.file_s:g} s in total"
+            what = f"the kernel cannot end within {min(self._case_s, self._file_left_s):.3g} s: {remains}"
+        elif self._case_left_s < self._file_left_s:
+            what = f"the kernel had not ended after {self._case_s:g} s"
+        else:
+            what = f"the kernels of this file have run for {self._limits.file_s:g} s in total"
+        return f"time limit: {what}" if self._limits.is_verdict else f"time limit: {what}; {NO_VERDICT}"
 
 
 class LimitedModule:

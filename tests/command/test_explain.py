@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from pytest_gpulab.command import main
 from pytest_gpulab.grading import smallest_failing
 from pytest_gpulab.grading.correctness import shrinking
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
+from pytest_gpulab.grading.explanation import drawing
 from pytest_gpulab.grading.time_limits import TimeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,15 +74,25 @@ def test_a_hazard_of_a_right_result_is_a_mistake(capsys: pytest.CaptureFixture[s
     assert code == 1 and "as it should be barrier: Divergent threads in block" in printed
 
 
-def test_a_file_that_reaches_a_time_limit_is_not_right(
+def test_a_file_that_reaches_a_time_limit_of_the_search_is_neither_right_nor_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(smallest_failing, "SEARCHED", CaseLimits(TimeLimits(case_s=0.0, file_s=0.0), smallest="later"))
+    limits = TimeLimits(case_s=0.0, file_s=0.0, is_verdict=smallest_failing.SEARCHED.time.is_verdict)
+    monkeypatch.setattr(smallest_failing, "SEARCHED", CaseLimits(limits, smallest="later"))
     page = tmp_path / "page.html"
     assert main.main(["explain", str(RIGHT), "--output", str(page)]) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "out is [528], as it should be time-limit: correct[n=1]: Time limit: " in printed
-    assert "time-limit: correct[n=1]" in page.read_text()
+    assert "in total; this is no verdict, because a grading allows 20 s per case" in printed
+    assert "this is no verdict" in page.read_text()
+
+
+def test_so_is_a_chosen_input_that_reaches_the_limit_of_figures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "LIMITS", replace(drawing.LIMITS, case_s=0.0))
+    code, printed = explain(capsys, RIGHT, "--in", "1,2")
+    assert code == 1 and "after 0 s; this is no verdict, because a grading allows 20 s per case" in printed
 
 
 def test_a_failure_without_a_small_input_is_shown(

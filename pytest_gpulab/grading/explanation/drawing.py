@@ -36,7 +36,7 @@ SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 
 MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 MAX_RECORDED = 16  # blocks of a grid that is recorded as a whole
-LIMITS = TimeLimits(case_s=1.0, file_s=1.0)  # a figure is of a small input
+LIMITS = TimeLimits(case_s=1.0, file_s=1.0, is_verdict=False)  # a figure is of a small input
 
 Search = Callable[..., "Finding | None"]
 """See `smallest_failing`."""
