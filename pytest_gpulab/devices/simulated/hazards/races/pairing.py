@@ -8,7 +8,8 @@ between is compared with one before it and one after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,17 @@ from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray
 from pytest_gpulab.devices.simulated.hazards.accesses import AccessPiece, MemoryAccess, pieces_of, unit_of
 from pytest_gpulab.devices.simulated.hazards.classes import Accessors, Classes
 from pytest_gpulab.devices.simulated.hazards.reporting import Pairs
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 MAX_PAIRS = 1 << 22
 """The maximum of pairs of weak reads and strong writes in some words; further words are skipped."""
 _Marks = npt.NDArray[np.bool_]
+Scope = Literal["grid", "block", "warp"]
+_IS_WEAK: dict[Scope, Callable[[Site], bool]] = {
+    "grid": lambda site: site.is_weak_between_blocks,
+    "block": lambda site: site.is_weak,
+    "warp": lambda site: not site.is_strong,  # within a warp, `volatile` orders nothing
+}
 
 
 class Pairing:
@@ -33,28 +41,27 @@ class Pairing:
         pieces: the pieces.
         unit_bytes: size of a word.
         classes: the classes of accesses.
-        across_blocks: True for pairs of different blocks, False for pairs of threads of one block.
+        scope: `grid` for pairs of different blocks, `block` or `warp` for pairs of threads of one block or warp.
     """
 
-    def __init__(
-        self, pieces: Sequence[AccessPiece], unit_bytes: int, classes: Classes, across_blocks: bool = True
-    ) -> None:
-        self.is_complete, self._across = True, across_blocks
+    def __init__(self, pieces: Sequence[AccessPiece], unit_bytes: int, classes: Classes, scope: Scope = "grid") -> None:
+        self.is_complete, self._across = True, scope == "grid"
         self._pieces, self._classes = pieces, classes
-        unit = np.concatenate([piece.unit for piece in pieces])
-        if not across_blocks:  # each block has words of its own
-            unit = unit * pieces[0].access.lanes.wave.columns + np.concatenate([piece.column for piece in pieces])
+        unit, thread = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("unit", "thread"))
+        wave = pieces[0].access.lanes.wave
+        if not self._across:  # each block has words of its own
+            unit = unit * wave.columns + np.concatenate([piece.column for piece in pieces])
+        if scope == "warp":
+            unit = unit * wave.warps + thread // WARP
         order = np.argsort(unit, kind="stable")
         self._word, self._piece = unit[order], np.repeat(np.arange(len(pieces)), [len(p.unit) for p in pieces])[order]
-        block = np.concatenate([piece.access.lanes.wave.block_ids[piece.column] for piece in pieces])
-        thread = np.concatenate([piece.thread for piece in pieces])
+        block = np.concatenate([wave.block_ids[piece.column] for piece in pieces])
         time = np.array([piece.access.time for piece in pieces])[self._piece]
         self._accessors = Accessors(block[order], thread[order], time)
         self._bits = np.concatenate([_bits(piece, unit_bytes) for piece in pieces])[order]
         sites = [piece.access.site for piece in pieces]
         self._writes = np.array([site.modifies for site in sites])[self._piece]
-        weak = [site.is_weak_between_blocks if across_blocks else site.is_weak for site in sites]
-        self._weak = np.array(weak)[self._piece]
+        self._weak = np.array(list(map(_IS_WEAK[scope], sites)))[self._piece]
         self._site = np.array([site.index for site in sites])[self._piece]
         self._number()
 

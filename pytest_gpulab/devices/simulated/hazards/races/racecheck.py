@@ -228,13 +228,10 @@ class Racecheck:
         return is_clean
 
     def _only_fences_order(self, suspects: list[AccessPiece], events: list[Event]) -> bool:
-        """Return True if nothing but fences orders threads, and no access counts as weak in some pairs only."""
+        """Return True if nothing but fences orders threads."""
         is_global = suspects[0].access.memory is not None
         return (
-            self.reporter.fences is not None
-            and is_global
-            and all(isinstance(event, MemoryAccess) for event in events)
-            and not any(piece.access.site.is_volatile for piece in suspects)
+            self.reporter.fences is not None and is_global and all(isinstance(event, MemoryAccess) for event in events)
         )
 
     def _is_ordered(self, suspects: list[AccessPiece], unit: int) -> bool:
@@ -242,9 +239,14 @@ class Racecheck:
         from .pairing import Pairing
 
         assert self.reporter.fences is not None
-        is_clean = True
-        for pieces in in_batches(suspects, MAX_WORDS):
-            pairing = Pairing(pieces, unit, self.reporter.fences.classes(), across_blocks=False)
+        is_clean, classes = True, self.reporter.fences.classes()
+        pairings = [Pairing(pieces, unit, classes, "block") for pieces in in_batches(suspects, MAX_WORDS)]
+        # See `_PermittedPairs`: the pairs of volatile accesses that need an order are those within a warp.
+        sites = ((piece, piece.access.site) for piece in suspects)
+        in_warps = [piece for piece, site in sites if not (site.is_weak or site.is_awaited)]
+        if any(not piece.access.site.is_strong for piece in in_warps):
+            pairings += [Pairing(pieces, unit, classes, "warp") for pieces in in_batches(in_warps, MAX_WORDS)]
+        for pairing in pairings:
             for pairs in pairing.pairs():
                 self.reporter.pairs(pairs)
                 is_clean = False
