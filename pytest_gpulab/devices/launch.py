@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -59,6 +60,7 @@ class LaunchProfile:
         instruction_source: the source of the counts of issued instructions: the compiler's machine code, `rules` if it
             cannot be read or followed, `rules for large code` if it is too large; empty if nothing was counted.
         counted_share: the share of the grid's blocks that were counted.
+        work: what `LaunchOptions.complete_within` limits, scaled up from the blocks that ran; infinite if unknown.
         representative: True if the counted blocks issued as many instructions per block as all blocks on average.
         order_free: True if no order of warps can change the results: a check (`LaunchOptions.check`) found no hazards,
             and threads share memory by plain accesses and block barriers only.
@@ -88,6 +90,7 @@ class LaunchProfile:
     read_per_thread: Mapping[int, float] = field(default_factory=dict)
     unchecked: tuple[str, ...] = ()
     counted_share: float = 1.0
+    work: float = math.inf
     representative: bool = True
 
 

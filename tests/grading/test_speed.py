@@ -216,15 +216,15 @@ def test_a_correct_result_without_its_memory_traffic_fails(bench: Bench, share: 
     assert unknown.verdict == "passed"
 
 
-def sampled(write: Any, share: float = 1.0) -> Program:
-    """Write at the timed size only what a sample does that is so large a share of the blocks."""
+def sampled(write: Any, share: float = 1.0, work: float = math.inf) -> Program:
+    """Write at the timed size only what a sample does that is so large a share of the blocks, with so much work."""
 
     def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
         if n < 2**20:
             out.values[...] = 2 * source.values
         else:
             write(source.values, out.values)
-        return {"estimated_ms": 1.0, "counted_share": share}
+        return {"estimated_ms": 1.0, "counted_share": share, "work": work}
 
     return program(too_large(twice))
 
@@ -297,6 +297,31 @@ def test_a_sample_must_write_its_share_of_an_output(bench: Bench, share: float, 
             (
                 "not-written",
                 "At the timed size 2^20: `out`: a sample of the blocks wrote 32768 elements; it should write 65536.",
+            )
+        ]
+
+
+def all_elements(source: Any, out: Any) -> None:
+    out[...] = 2 * source
+
+
+@pytest.mark.parametrize(
+    ("make_plan", "work", "verdict"),
+    [(plan, 0.1, "failed"), (plan, 0.2, "passed"), (launched_twice, 0.7, "failed"), (launched_twice, 0.8, "passed")],
+)
+def test_a_sample_with_less_work_than_all_blocks_earns_nothing(
+    bench: Bench, make_plan: Any, work: float, verdict: str
+) -> None:
+    """Blocks may count each other, and leave out work if they are few."""
+    made = sampled(all_elements, work=work * checked_launches.LONG_WORK)
+    result = bench.result("speedup[1.5x]", made, speed=LARGE, plan=make_plan)
+    assert result.verdict == verdict
+    if verdict == "failed":
+        assert [(found.code, found.what) for found in result.findings] == [
+            (
+                "not-compared",
+                "At the timed size 2^20: all blocks together have more than 240,000,000 warp instructions, but a "
+                "sample of the blocks has fewer. The outputs cannot be compared, so this run earns nothing.",
             )
         ]
 

@@ -146,6 +146,13 @@ def test_a_launch_that_would_take_too_long_is_not_completed() -> None:
         complete("lengthy", seed=1, limit=10_000)
 
 
+def test_a_sample_shows_the_work_of_all_blocks_unless_the_blocks_know_that_they_are_few() -> None:
+    shown = {
+        kernel: counted(kernel).work / complete(kernel, seed=1)[0].work for kernel in ("even", "idle_for_the_first")
+    }
+    assert shown["even"] >= 1 and shown["idle_for_the_first"] < 0.7
+
+
 def test_threads_that_retry_are_more_work_than_their_instructions() -> None:
     """Each block has 128 x 129 / 2 compare-and-swaps of a lane."""
     with pytest.raises(TooMuchWork):

@@ -295,6 +295,7 @@ class SimulatedModule:
             unset=program.unset_lines if options.check else (),
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
             counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_is_representative(launch, ran),
+            work=launch.work,
         )  # fmt: skip
         if counters is None:
             return profile

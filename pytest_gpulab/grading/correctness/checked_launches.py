@@ -3,7 +3,8 @@
 The outputs of every counted or costed launch are compared. If all blocks of a plan run in reasonable time, all of them
 run, and some are counted. A kernel cannot know which: the choice differs between submissions and between runs.
 Otherwise only a sample of blocks runs, and the elements that it must have written are compared. If they do not show
-that the outputs are right, all blocks may take longer: a kernel could have more work only to be sampled.
+that the outputs are right, all blocks may take longer: a kernel could have more work only to be sampled. And if all
+blocks have much more work than the sample, it stands for nothing: its blocks may know that they are few.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ COMPLETE_WORK = 60_000_000
 # The limit where a sample does not show all outputs: sums over all blocks, or later launches without complete input.
 LONG_WORK = 4 * COMPLETE_WORK
 WRITTEN_SHARE = 0.75  # part of its share of an output that a sample must write
+SHOWN_WORK = 0.8  # part of a limit that a sample, scaled up, must reach if all blocks exceed the limit
 
 SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
 
@@ -47,12 +49,14 @@ class CostedRun:
         plan, inputs: the plan and the inputs of the replay.
         run: its result, with the outputs.
         is_complete: True if all blocks ran.
+        hidden_work: the limit of warp instructions that all blocks exceed, but a sample, scaled up, does not; else 0.
     """
 
     plan: Plan
     inputs: Mapping[str, Array]
     run: Run
     is_complete: bool
+    hidden_work: int = 0
 
 
 def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
@@ -83,7 +87,11 @@ def _complete_or_sampled(
         if not isinstance(run.error, TooMuchWork):
             return CostedRun(plan, inputs, run, True)
         sampled = run_sampled(device, build, plan, inputs, seed)
-        if sampled.is_complete or (is_shown and _wrote_its_share(sampled.run)):
+        if sampled.is_complete:
+            break
+        if max(profile.work for profile in sampled.run.profiles) < SHOWN_WORK * limit:
+            sampled = replace(sampled, hidden_work=limit)
+        elif is_shown and _wrote_its_share(sampled.run):
             break
     return sampled
 
@@ -208,6 +216,12 @@ def wrong_outputs(exercise: Exercise, problem: Problem, costed: CostedRun) -> tu
         InstructorsMistake: the exercise's own reference is wrong.
     """
     plan, run = costed.plan, costed.run
+    if costed.hidden_work:
+        what = (
+            f"all blocks together have more than {costed.hidden_work:,} warp instructions, but a sample of the blocks "
+            "has fewer. The outputs cannot be compared, so this run earns nothing."
+        )
+        return (finding("not-compared", what),)
     if not costed.is_complete and len(plan.launches) > 1:
         return overwritten(run)
     expected = expected_of(exercise, problem, plan, costed.inputs)

@@ -198,6 +198,7 @@ class LaunchState:
         bounds: range of shared memory that an instruction may access, by its number.
         checker: the check for races and uninitialised reads; None if the launch runs without it.
         tally: instructions of the waves that are not counted.
+        work: the work of all blocks, see `LaunchProfile`; known at the end.
         longest: largest `Wave.length` of the waves that are counted, and of the others.
         trace, line_recorder: the trace of this launch and the recorder of its lines; None without a trace.
     """
@@ -221,6 +222,7 @@ class LaunchState:
     bounds: dict[int, Range] = field(init=False)
     checker: LaunchHazardChecker | None = field(init=False)
     tally: Tally = field(init=False)
+    work: float = math.inf
     longest: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     trace: LaunchTrace | None = None
     line_recorder: LineRecorder | None = None

@@ -161,6 +161,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
                     workload.end_batch()
             if launch.checker is not None:
                 launch.checker.end()
+            launch.work = effort.of_all(prod(launch.grid))
     except TimeIsUp:  # raised by the hazard check, outside of the waves
         what = f"time limit: the kernel had not ended after {launch.deadline.limit_s:.3g} s"
         raise KernelFault("time-limit", what, output=launch.output) from None
@@ -214,7 +215,7 @@ class Effort:
     def __init__(self, launch: LaunchState, waves: int) -> None:
         self._launch, self._waves = launch, waves
         self._statements = [len(step.statements) for step in launch.program.steps]
-        self._overhead = self._ended = self._done = 0
+        self._overhead = self._ended = self._done = self._blocks = 0
         self._least: float = math.inf  # work of a wave
         self.running: Sequence[Scheduler] = ()
         if launch.options.sample_blocks is None and launch.options.complete_within is not None:
@@ -232,6 +233,11 @@ class Effort:
         counted = sum(map(mul, counters.warps, self._statements))
         return int(counted) + self._launch.tally.issued + self._overhead
 
+    def of_all(self, blocks: int) -> float:
+        """Return the work of this number of blocks, from those that have ended; infinite if it is not counted."""
+        counters = self._launch.counters
+        return math.inf if counters is None else self._counted(counters) * blocks / self._blocks
+
     def end_wave(self, wave: Wave) -> None:
         """Record the end of a wave.
 
@@ -243,6 +249,7 @@ class Effort:
         """
         self._overhead += _overhead(wave)
         self._ended += 1
+        self._blocks += wave.shape.columns
         limit, counters = self._launch.options.complete_within, self._launch.counters
         if limit is None or counters is None:
             return
