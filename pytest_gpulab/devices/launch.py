@@ -215,5 +215,10 @@ class LaunchOptions:
     print_limit: int = PRINT_LIMIT
     trace: Trace | None = None
 
+    @property
+    def is_estimated(self) -> bool:
+        """True if the launch is counted and its time is estimated."""
+        return self.estimate or self.sample_blocks is not None
+
 
 DEFAULT_OPTIONS = LaunchOptions()

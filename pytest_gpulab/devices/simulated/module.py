@@ -267,41 +267,52 @@ class SimulatedModule:
         is_clustered = options.clustered or self._entry(kernel).name in self._clustered
         if is_clustered and (needing := program.needs_cluster) is not None:
             raise CannotSimulate("thread block clusters", needing.where)
-        grid3, block3 = three_extents(grid), three_extents(block)
-        if shared_bytes < 0:
-            raise LaunchError(
-                f"{kernel}: {shared_bytes} bytes of dynamic shared memory; the number must not be negative"
-            )
-        self._check_extents(kernel, grid3, block3, program.static_shared - program.reserved_shared + shared_bytes)
-        total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
-        declared = total - program.reserved_shared
-        estimated = options.estimate or options.sample_blocks is not None
-        counters = self._counters(kernel, estimated) if options.count or estimated else None
-        launch = LaunchState(
-            program, self._device, grid3, block3, pack(program.parameters, kernel, args), total, options,
-            counters, Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
-            Surroundings(self._device.gpu.sms, grid3, block3, options.schedule, options.fill),
-        )  # fmt: skip
+        launch = self._launch_state(kernel, three_extents(grid), three_extents(block), args, shared_bytes, options)
         try:
             with prepared(launch, self._device.gpu.sms):
                 ran = run_blocks(launch, self._device.gpu.sms)
         except KernelFault as fault:
             fault.read_per_thread = launch.read_per_thread(args)
             raise
+        declared = launch.shared_bytes - program.reserved_shared
         profile = LaunchProfile(
-            kernel, grid3, block3, resources=KernelResources(shared_bytes=declared),
+            kernel, launch.grid, launch.block, resources=KernelResources(shared_bytes=declared),
             hazards=tuple(launch.hazards.values()), output=launch.output,
             order_free=launch.is_order_free, garbage_free=launch.is_garbage_free,
             unset=program.unset_lines if options.check else (),
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
-            counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_is_representative(launch, ran),
-            work=launch.work,
+            counted_share=ran / prod(launch.grid), representative=_is_representative(launch, ran), work=launch.work,
         )  # fmt: skip
-        if counters is None:
+        if launch.counters is None:
             return profile
-        counted = self._counted(profile, counters, ran, declared)
-        larger = options.larger or LargerLaunch(prod(grid3))
-        return self._estimated(counted, counters, declared, larger) if estimated else counted
+        counted = self._counted(profile, launch.counters, ran, declared)
+        larger = options.larger or LargerLaunch(prod(launch.grid))
+        return self._estimated(counted, launch.counters, declared, larger) if options.is_estimated else counted
+
+    def _launch_state(
+        self,
+        kernel: str,
+        grid: Extents,
+        block: Extents,
+        args: Sequence[Memory | np.generic],
+        shared_bytes: int,
+        options: LaunchOptions,
+    ) -> LaunchState:
+        """Return a launch that is ready to run, or raise LaunchError if the kernel or the device does not allow it."""
+        program = self.program(kernel)
+        if shared_bytes < 0:
+            raise LaunchError(
+                f"{kernel}: {shared_bytes} bytes of dynamic shared memory; the number must not be negative"
+            )
+        self._check_extents(kernel, grid, block, program.static_shared - program.reserved_shared + shared_bytes)
+        total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
+        is_counted = options.count or options.is_estimated
+        return LaunchState(
+            program, self._device, grid, block, pack(program.parameters, kernel, args), total, options,
+            self._counters(kernel, options.is_estimated) if is_counted else None,
+            Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
+            Surroundings(self._device.gpu.sms, grid, block, options.schedule, options.fill),
+        )  # fmt: skip
 
     def _counters(self, kernel: str, estimated: bool) -> Counters:
         from pytest_gpulab.devices.simulated.counting.counters import Counters

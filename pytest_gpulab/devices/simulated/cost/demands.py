@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,46 +114,57 @@ def demands(
     scale = grown * blocks / workload.blocks
     local = workload.local_traffic if resident.local_bytes else LocalTraffic()
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
-    l1_missed, fetched, memory_bytes = local_missed, 0.0, local_moved
-    for touched in workload.footprint.touched(arena):
-        missed, read_bytes, written_bytes = _of_array(touched, scale, grown, gpu)
-        l1_missed += missed
-        fetched += read_bytes
-        memory_bytes += read_bytes + written_bytes
-    steps = counters.program.steps
-    cycles = step_cycles(steps, gpu)
-    block_ids, paths, weights = workload.paths.kept()
-    waiting = chain(workload, cycles, gpu, scale)
-    paths = waiting.alone(paths)
-    waits = workload.waits(block_ids, paths.shape[1])
-    wait_cycles = _wait_cycles(gpu, fetched, (waits * weights).sum() * scale)
-    alone = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * wait_cycles
-    longest = alone.max(axis=0)  # warp of each block
-    average = float(np.average(longest, weights=weights))
+    missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
+    waiting, fenced, average, longest = _of_paths(counters, workload, gpu, scale, fetched)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
         global_passes=(workload.passes + local.passes) * scale,
         stored_lines=(workload.stored_lines + local.stored_lines) * scale,
         local_accesses=(local.passes + local.stored_lines) * scale,
-        l2_bytes=(l1_missed + workload.written_sectors * scale) * SECTOR_BYTES,
+        l2_bytes=(local_missed + missed + workload.written_sectors * scale) * SECTOR_BYTES,
         local_l2_bytes=local_missed * SECTOR_BYTES,
-        memory_bytes=memory_bytes,
+        memory_bytes=local_moved + fetched + written,
         hot_atomics=hot,
         atomic_passes=passes,
         loop_cycles=workload.contention.loop_cycles * scale,
         missed_constants=workload.contention.missed_constants * scale,
         chain=waiting,
-        fences=fences(steps, paths, weights),
+        fences=fenced,
         block_cycles=average * estimated.block_work,
-        longest_block_cycles=_longest(average, float(longest.max()), growth) * estimated.block_work,
+        longest_block_cycles=_longest(average, longest, growth) * estimated.block_work,
         most_scattered=_most_scattered(workload),
     )
+
+
+def _of_paths(
+    counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float
+) -> tuple[Chain, Fences, float, float]:
+    """Return the chain of waiting blocks, the fences of a block, and average and longest critical path of a block."""
+    steps = counters.program.steps
+    cycles = step_cycles(steps, gpu)
+    block_ids, paths, weights = workload.paths.kept()
+    waiting = chain(workload, cycles, gpu, scale)
+    paths = waiting.alone(paths)
+    waits = workload.waits(block_ids, paths.shape[1])
+    wait_cycles = _wait_cycles(gpu, fetched_bytes, (waits * weights).sum() * scale)
+    of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * wait_cycles
+    longest = of_warps.max(axis=0)  # of each block
+    return waiting, fences(steps, paths, weights), float(np.average(longest, weights=weights)), float(longest.max())
 
 
 def _longest(average: float, longest: float, growth: float) -> float:
     """Return the longest critical path in a launch with more blocks: one that has work of others becomes longer."""
     return longest + max(longest - LONG * average, 0.0) * (growth - 1)
+
+
+def _of_arrays(arrays: Iterable[Touched], scale: float, grown: float, gpu: Gpu) -> tuple[float, float, float]:
+    """Return sectors that miss L1, and bytes of memory read and written, for all arrays."""
+    missed = read_bytes = written_bytes = 0.0
+    for touched in arrays:
+        of_one = _of_array(touched, scale, grown, gpu)
+        missed, read_bytes, written_bytes = missed + of_one[0], read_bytes + of_one[1], written_bytes + of_one[2]
+    return missed, read_bytes, written_bytes
 
 
 def _of_array(touched: Touched, scale: float, grown: float, gpu: Gpu) -> tuple[float, float, float]:
