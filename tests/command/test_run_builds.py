@@ -374,4 +374,4 @@ def test_other_systems_are_one_line(
 
 def test_ptxas_of_a_toolkit_is_beside_nvcc_and_not_beside_the_headers(tmp_path: Path) -> None:
     kernel = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry empty() { ret; }\n"
-    assert assemble(write_toolkit(tmp_path / "cuda-13.0"), kernel, "sm_90").cubin[:4] == b"\x7fELF"
+    assert assemble(write_toolkit(tmp_path / "cuda-13.0"), kernel, "sm_90", lambda folder: ()).cubin[:4] == b"\x7fELF"

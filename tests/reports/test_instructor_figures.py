@@ -280,7 +280,7 @@ def test_students_are_listed_by_name_and_searchable_by_result() -> None:
     made = book(one, *two, roster=(Student("s1", "Ada"),), owners={"s9/odd.cu": "s9"})
     made.ungraded["s9/odd.cu"] = Finding("no-exercise", "No exercise is called odd.")
     found = flags(book(duplicates=(SimilarPair("scan", (one.submission, "other.cu"), 0.9),)), [])
-    persons = people(standings(made, made.grades), ["scan", "sum"], found, ())
+    persons = people(standings(made, made.grades), ["scan", "sum"], found, (), interrupted=False)
     assert [person.called for person in persons] == ["x", "y", "Ada", "s9"]
     assert [person.flags for person in persons] == [(), (), tuple(found), ()]
     assert [person.words for person in persons] == [

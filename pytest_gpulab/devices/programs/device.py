@@ -110,7 +110,7 @@ class ProgramModule(SimulatedModule):
         return self._binaries[architecture]
 
 
-def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within = _unconfined) -> MachineBinary:
+def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within) -> MachineBinary:
     """Return the machine code of PTX, which may come from the cache.
 
     Args:

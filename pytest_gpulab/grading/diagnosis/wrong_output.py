@@ -23,7 +23,7 @@ MAX_ELEMENTS_SHOWN = 5
 MAX_EXAMINED = 1 << 22  # elements to search for a pattern in their values; more would take seconds and gigabytes
 
 
-def never_written(output: WrongValue, is_certain: bool = True) -> Finding:
+def never_written(output: WrongValue, is_certain: bool) -> Finding:
     """Return the finding of elements that no thread wrote.
 
     Args:

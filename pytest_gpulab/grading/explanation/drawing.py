@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -38,8 +39,14 @@ MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 MAX_RECORDED = 16  # blocks of a grid that is recorded as a whole
 LIMITS = TimeLimits(case_s=1.0, file_s=1.0, is_verdict=False)  # a figure is of a small input
 
-Search = Callable[..., "Finding | None"]
-"""See `smallest_failing`."""
+
+class Search(Protocol):
+    """A search for the first failure of a file, such as `smallest_failing`."""
+
+    def __call__(
+        self, exercise: LoadedExercise, path: Path, device: Device, seed: int, case: str = ""
+    ) -> Finding | None:
+        """Return the failure; None if none is found."""
 
 
 @dataclass(frozen=True)

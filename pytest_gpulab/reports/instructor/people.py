@@ -58,7 +58,7 @@ def people(
     exercises: Sequence[str],
     found: Iterable[Flag],
     expected: Collection[tuple[str, str]],
-    interrupted: bool = False,
+    interrupted: bool,
 ) -> list[Person]:
     """Return the rows of the table.
 

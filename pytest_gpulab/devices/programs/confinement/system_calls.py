@@ -34,9 +34,9 @@ REFUSED: Mapping[str, tuple[int, Mapping[str, int]]] = {
 """By machine: its number (`linux/audit.h`), and the refused calls by name, with their numbers."""
 
 
-def system_call_filter(machine: str = "") -> bytes | None:
-    """Return the filter for a machine, this one if empty; None if its numbers are unknown."""
-    architecture, refused = REFUSED.get(machine or platform.machine(), (0, {}))
+def system_call_filter() -> bytes | None:
+    """Return the filter for this machine; None if its numbers are unknown."""
+    architecture, refused = REFUSED.get(platform.machine(), (0, {}))
     if not refused:
         return None
     numbers = sorted(refused.values())

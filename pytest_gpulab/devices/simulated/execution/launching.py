@@ -54,7 +54,7 @@ def check_extents(
     block: Extents,
     shared_bytes: int,
     largest_shared_bytes: int,
-    most_threads: int | None = None,
+    most_threads: int | None,
 ) -> None:
     """Check a launch against CUDA's limits and launch bounds. Only the limit of shared memory differs between GPUs.
 

@@ -218,7 +218,7 @@ def _filled(spec: str, value: Any) -> str:
     return str(spec % value)
 
 
-def hexadecimal(value: float, digits: int | None, sign: str = "") -> str:
+def hexadecimal(value: float, digits: int | None, sign: str) -> str:
     """Return a double in the format of C's `%a`: the shortest exact fraction, or `digits` hex digits."""
     if not np.isfinite(value):
         return ("-" if value < 0 else sign) + ("nan" if np.isnan(value) else "inf")

@@ -47,7 +47,7 @@ def translate(
     kernel: Function,
     addresses: dict[str, int],
     runtime_builtins: Callable[[CodeType], Mapping[str, Any]],
-    frame_bytes: Callable[[], Mapping[str, int]] = dict,
+    frame_bytes: Callable[[], Mapping[str, int]],
 ) -> Program:
     """Translate a kernel.
 
