@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.reports.gradebook import Drawing, Drawings
     from pytest_gpulab.reports.pages.explained_page import Explained
 
-MAX_S = 30.0  # no figure begins later
+MAX_S = 30.0  # after this time, no further figure is begun
 MAX_STOPPED_S = 3.0  # after Ctrl-C or -x
 MAX_BYTES = 1_900_000  # of all sections: a page has at most 2 MB
 MAX_NAMED = 3  # checks in a title

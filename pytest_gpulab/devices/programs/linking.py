@@ -36,8 +36,8 @@ class _Item(NamedTuple):
 def link(texts: Sequence[str]) -> str:
     """Return the PTX of all files as one text.
 
-    Each file's own names and source files get numbers. Of equal names that all files share the first definition stays:
-    it is a template or an inline function, or else the host's linker has refused the program.
+    Names that only one file sees, and source files, get distinct names and numbers. If several files define a shared
+    name, the first definition stays: it is a template or an inline function, as the host's linker refuses others.
     """
     if len(texts) == 1:
         return texts[0]
@@ -57,9 +57,10 @@ def link(texts: Sequence[str]) -> str:
 
 
 def _declaration(text: str, defined: _Item | None) -> str:
-    """Return a declaration in the form that its definition permits; none for a variable, which stands before its use.
+    """Return a declaration with the linkage of its definition; empty for a variable that is defined.
 
-    Functions need theirs: variables may hold their addresses.
+    Definitions of variables stand before all functions. They may hold addresses of functions, which are declared
+    before them.
     """
     if defined is None:
         return text
@@ -67,7 +68,7 @@ def _declaration(text: str, defined: _Item | None) -> str:
 
 
 def _numbered(text: str, number: int) -> str:
-    """Return a text with its own numbers for source files, and its own names for what other files cannot see."""
+    """Return a text with numbers of source files, and names of local functions and variables, that no other has."""
     first = 1000 * number
     text = _FILE.sub(lambda match: f"{match[1]}{first + int(match[2])}{match[3]}", text)
     text = _FILE_NUMBER.sub(lambda match: str(first + int(match[0])), text)

@@ -106,7 +106,7 @@ class LaunchFailure:
 
 @dataclass(frozen=True)
 class HostFault:
-    """An invalid access by the host, which the program has died of.
+    """An invalid access by the host that ended the program.
 
     Attributes:
         at: the place of the access.

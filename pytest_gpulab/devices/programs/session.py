@@ -1,4 +1,4 @@
-"""The state of a program's run on the simulated GPU: memory, modules, kernels, streams, the fault that ended it all."""
+"""The state of a program's run on the simulated GPU: memory, modules, kernels, streams, and a kernel's fault."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Session:
         freed: sites of the calls that freed memory, with the extent, by address.
         kernels: kernels by their number.
         arrays: CUDA arrays by handle; see `calls.arrays`.
-        stream_ms: by stream, the estimated time at which it has done its work; 0 is the default stream.
+        stream_ms: by stream, the estimated time at which its work ends; stream 0 is the default stream.
         event_ms: by event, the time of its last record; None before it.
         fault: the error of a kernel that broke the device, until it is reset.
         running: the kernel that runs; empty if none does.

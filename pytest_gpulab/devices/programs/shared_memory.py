@@ -4,9 +4,9 @@ A file in memory has a stretch of pages per allocation. The program cannot shrin
 (managed and pinned memory) are mapped in the program at their device address. Others are not: the program reaches them
 through copies only, and an access by the host ends in a segmentation fault, as on hardware.
 
-Here a launch has ended when it returns. On a GPU it has hardly begun, and an asynchronous copy neither. So the program
-cannot access mapped memory that they use until it synchronises: its first access is recorded, then allowed. It may
-read what they only read.
+Here a launch has ended when its call returns. On a GPU, it may not have begun, nor may an asynchronous copy. So until
+the program synchronises, it cannot access mapped memory that they write, and cannot write to memory that they read. Its
+first such access is recorded, then allowed.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ def header_of(directive: Token) -> str:
 
 
 def instead_of(directive: Token, kept: Iterable[Declaration], text: str) -> str:
-    """Return the include of a header in place of one without device code, if device code may depend on it.
+    """Return an include to put in place of one of a header without device code; empty if device code needs none.
 
-    `cstdint` stands for a header that includes it. `cuda.h` defines a macro that conditions test.
+    Device code may use the types of `cstdint`, which headers of the host include, or test `cuda.h`'s CUDA_VERSION.
     """
     if header_of(directive) == "cuda.h":
         return "#include <cuda.h>" if "CUDA_VERSION" in text else ""
@@ -63,10 +63,10 @@ def instead_of(directive: Token, kept: Iterable[Declaration], text: str) -> str:
 
 
 def is_unread(directive: Token, given: Iterable[str], has_host_code: bool) -> bool:
-    """Return whether a directive includes a header without use for device code; paths are left to the compiler.
+    """Return whether a directive includes a header that device code cannot use, so that it is left out.
 
-    A quoted file that does not exist may declare device code, so the compiler must report it: a `.cuh` or `.cu` always,
-    others if the file has no host code that could need them.
+    Absolute and relative paths are left to the compiler. So are quoted names of unknown files, which the compiler
+    reports as missing: always if they end in `.cuh` or `.cu`, others if the file has no host code that may need them.
     """
     operand = directive.within[1:2]
     if directive.text != "include" or not operand or not (operand[0].text == "<" or operand[0].kind == "string"):

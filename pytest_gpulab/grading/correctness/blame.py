@@ -35,7 +35,7 @@ class Blame:
     """The failures of one submission, compared with those of the exercise's baseline on the same device."""
 
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, limits: CaseLimits) -> None:
-        """Keep references; the baseline is compiled for the first failure.
+        """Compile nothing yet: the first failure needs the baseline.
 
         Args:
             loaded: the exercise.
@@ -61,14 +61,14 @@ class Blame:
     def of_case(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
         """Return the outcome to report for a failed case.
 
-        After a failure of its own, a submission is not compared again: so it costs one case of the baseline.
+        After a failure that the baseline does not share, later ones are not compared: a wrong submission costs one run.
         """
         pattern, found = outcome.pattern or case.patterns[0], outcome.findings[0]
         if self._has_own_failure or not self._is_comparable(found):
             return outcome
         own = self._of_baseline(case, pattern)
         mistake = _shared_failure(found, own) if own is not None and own.verdict == "failed" else None
-        mistake = mistake or self._shared.get(found.code)  # in other cases, the baseline's blocks may hide it
+        mistake = mistake or self._shared.get(found.code)  # the baseline's block size may hide it in this case
         self._has_own_failure = mistake is None
         if mistake is None:
             return outcome
@@ -132,8 +132,8 @@ class Blame:
     def _is_comparable(self, found: Finding) -> bool:
         """Return whether the baseline may run for a comparison with a failure.
 
-        A real GPU does not survive faults: the simulated one beside it compares those. That one leaves results that
-        are merely wrong to the GPU, because the simulator could be wrong.
+        Faults are compared only on the simulated GPU, because they break a real one. If a real GPU runs the cases, too,
+        wrong results are compared only there, because the simulator could be wrong.
         """
         if found.code == TIME_LIMIT:
             return False
@@ -176,6 +176,6 @@ def _why_not_built(builds: Builds, variant: Variant) -> Finding | None:
 
 
 def _reason(found: Finding) -> str:
-    if found.code in UNFIT:  # the plan may fit each of the files in another way
+    if found.code in UNFIT:  # each file may differ from the plan in its own way
         return UNFIT[0]
     return found.what if found.code == "compile-error" else found.code

@@ -20,10 +20,10 @@ Wrong = tuple[int, int, str]
 
 
 def departures(traced: Traced, launch: int, block: int, rows: Sequence[Row]) -> list[Wrong]:
-    """Return the wrong elements of the first row with one.
+    """Return the wrong elements of the first row that has any.
 
-    The right run is, in this order, one of the same kernel with another order of warps, one of the baseline with the
-    same plan, or the reference.
+    They are compared with a right run: one of the same kernel with another order of warps, else one of the baseline
+    with the same plan, else the reference.
     """
     if traced.run.error is not None or not traced.trial.wrong(traced.run):
         return []
@@ -40,7 +40,7 @@ def _words(row: Row, index: int, right: Any) -> str:
 
 
 def _against_steps(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Wrong]:
-    """Yield elements with another first, second or later value than in the other run."""
+    """Yield elements with another first, second or later value than the same element has in the other run."""
     history: dict[tuple[str, int], list[Any]] = {}
     for row in others:
         for index in row.writers:

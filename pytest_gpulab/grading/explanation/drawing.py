@@ -33,7 +33,7 @@ from .figure import Figure, figures_of
 from .tracing import Traced, traced
 
 SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
-"""Parts of a tunable's name to the smallest values to draw: of a single warp, and of two, as races may need them."""
+"""The smallest values to draw, by a part of the tunable's name: for one warp, and for two, which some races need."""
 
 MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 MAX_RECORDED = 16  # blocks of a grid that is recorded as a whole
@@ -54,7 +54,7 @@ class Drawn:
     """A trial with its figures.
 
     Attributes:
-        trial: with the declared block size if its input is the one of the figures.
+        trial: with the declared block size if it has the same input as the figures; else the one of the figures.
         note: what differs from the submission.
         hidden: what the outputs do not show: hazards of a right result, or the failure of a larger case.
     """

@@ -70,7 +70,7 @@ class Figure:
         return bool(self.marks) or any(row.missed for row in self.rows)
 
     def mistakes(self, row: int) -> list[str]:
-        """Return the marks of a row and the barriers missed after it in words, equal but for numbers as one line."""
+        """Return the marks of a row and the barriers missed after it, in words; one line if only numbers differ."""
         alike: dict[str, list[str]] = {}
         for mark in self.marks:
             if mark.row == row:
@@ -180,7 +180,7 @@ def _marks(traced: Traced, number: int, launch: LaunchTrace, block: int, rows: l
 
 
 def _unwritten(rows: list[Row], is_uninitialised: bool) -> Iterator[Mark]:
-    """Mark reads of unwritten elements; without a hazard, another block has written those of a global array."""
+    """Mark reads of unwritten elements. Without a hazard, those of a global array were written by another block."""
     for number, row in enumerate(rows):
         if row.array.buffer and not is_uninitialised:
             continue
@@ -286,7 +286,7 @@ def _missing(traced: Traced, number: int) -> dict[tuple[str, int], list[tuple[in
 
 
 def _lost(traced: Traced, rows: list[Row]) -> Iterator[Mark]:
-    """Mark the elements of inputs that reach no wrong output, unless values pass between threads in registers."""
+    """Mark elements of inputs that reach no output, if the result is wrong and values pass through arrays only."""
     wrong, launch = traced.trial.wrong(traced.run), traced.launches[-1]
     is_hidden = len(traced.launches) > 1 or any(word in traced.source for word in HIDDEN_FLOWS)
     if not wrong or is_hidden or not traced.blocks.issuperset(range(prod(launch.grid))):
@@ -294,7 +294,7 @@ def _lost(traced: Traced, rows: list[Row]) -> Iterator[Mark]:
     reached: set[tuple[str, int]] = set()
     for block in sorted(traced.blocks):
         own = rows_of(launch, traced.arrays[-1], block)
-        if len(own) == MAX_ROWS:  # further ones are left out
+        if len(own) == MAX_ROWS:  # there may be more rows
             return
         reached |= {(own[number].array.buffer, index) for number, index in _reached(own) if not own[number].writers}
     for number, row in enumerate(rows):
@@ -311,7 +311,7 @@ def _reached(rows: list[Row]) -> set[tuple[int, int]]:
         row = rows[number]
         reached |= {(a.source.row, a.source.index) for a in row.arrows if (number, a.index) in reached}
         below = next((n for n in range(number - 1, -1, -1) if rows[n].array is row.array), None)
-        if below is not None:  # elements that a row only carries on
+        if below is not None:  # elements that the row has not written
             reached |= {(below, i) for n, i in reached if n == number and i not in row.writers}
     return reached
 

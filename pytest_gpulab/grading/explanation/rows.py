@@ -213,7 +213,7 @@ class _Rows:
             if write.thread not in writers:
                 writers.append(write.thread)
             sources = write.sources
-            if len(by_epoch[write.thread, write.epoch]) > 1:
+            if len(by_epoch[write.thread, write.epoch]) > 1:  # a zero that is no copy is a constant, such as padding
                 sources = self._copied_from(write) or (sources if any(write.bits) else ())
             row.arrows += [Arrow(source, write.index, write.thread) for _, source in sources]
         for key, number in first_of.items():
@@ -229,10 +229,7 @@ class _Rows:
         return Row(array, self._step, self._contents[key], self._known[key], line=line, unordered=self._conflict)
 
     def _copied_from(self, write: _Write) -> tuple[tuple[Key, Source], ...]:
-        """Return the one source that a write of several copies unchanged, if there is one.
-
-        A zero of several writes that is no copy is a constant, such as the padding of a tile.
-        """
+        """Return the one source that a write copies unchanged; empty if there is none."""
         for key, source in write.sources:
             value = self.rows[source.row].values[source.index]
             if value.tobytes() == write.bits and (key, source.index) != (write.key, write.index):

@@ -88,7 +88,7 @@ class Traced:
         run: the run that was traced.
         source: the compiled text.
         blocks: the recorded blocks of each launch.
-        order: the order of warps, to follow "wrong"; empty if all warps run in step.
+        order: the order of warps, as the end of a sentence "The result is wrong ..."; empty if all warps run in step.
         right: a run of the same plan with right results: in another order, or of a baseline. None if none is known.
     """
 
@@ -105,7 +105,7 @@ class Traced:
 def traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int]) -> Traced:
     """Run a trial's plan and record the blocks with these linear indices.
 
-    All warps run in step; if that result is right and that of another order is not, in the other order.
+    All warps run in step, unless only another order of warps gives a wrong result.
     """
     first = _traced(device, build, trial, blocks, FIRST)
     if trial.outcome.verdict == "failed" and first.run.error is None and not trial.wrong(first.run):

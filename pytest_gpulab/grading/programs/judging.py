@@ -39,7 +39,7 @@ HINTS: Mapping[str, str] = {
 
 
 def ungradable(run: ProgramRun) -> tuple[Finding, ...]:
-    """Return the findings for which the run says nothing about the program: it needs a real GPU."""
+    """Return the findings of features that need a real GPU; with one, the run says nothing about the program."""
     return tuple(found for found in run.findings if found.code in NEEDS_A_GPU)
 
 
@@ -58,7 +58,7 @@ def problems(run: ProgramRun) -> tuple[Finding, ...]:
 
 
 def _early(run: ProgramRun) -> list[Finding]:
-    """Return the accesses by the host that came too early: on a GPU it finds anything there."""
+    """Return the accesses by the host that came too early: on a GPU, it may find any value there."""
     return [found for found in run.findings if found.code == "host-race"]
 
 

@@ -1,18 +1,18 @@
 """The share of reads from constant or shared memory that the outputs depend on.
 
-A kernel can read such memory for show, and take the values from elsewhere. So some reads, chosen at random, give
-other values, one per run: first a larger one, then a smaller one. If the kernel uses the values, an output changes.
+A kernel can read such memory for show, and take the values from elsewhere. So some reads, chosen at random, are
+disturbed, one per run: they give first a larger value, then a smaller one. If the kernel uses it, an output changes.
 
-A value that is read twice, added and subtracted, does not count either: if the write is changed instead, both reads
-return the changed value, and no output changes. Of constant memory, the value itself is changed: some output must
-become the same then.
+A value that is read twice, added and subtracted, does not count either. So the write of the value is disturbed, too:
+then both reads return the changed value, and no output changes. Constant memory has no writes; there the value itself
+is changed, and some output must become the same as with the disturbed read.
 
 Values that are only compared do not count, unless the exercise is about comparisons: a kernel can compare them with
 what it takes from elsewhere, and spoil its output if they differ.
 
-Shared memory is for values that other threads need. So reads of a thread's own values count as far as a tree needs
-them: it reads one own value with each of another thread. And a kernel does not use constant memory if it reads the
-variables past the constant cache.
+Shared memory is for values that other threads need. So reads of a thread's own values count only as far as a tree
+needs them: one per read of another thread's value. Constant memory is for its cache: reads of the variables that do not
+pass through the constant cache are no use of it.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ COUNTERS: Mapping[DisturbedSpace, tuple[str, ...]] = {
 """Counters that count only as far as the reads of a memory are used: without such reads, writes are useless, too."""
 READS = 12  # to disturb
 ENOUGH = 0.75  # enough of them: other reads may be of threads without an element, or cancel out
-# Also enough: half of the runs of an honest kernel. By one of the two, a kernel passes that uses half of its reads once
-# in 11 times, one that uses a quarter once in 770 times.
+# Also enough if all of them are used, which halves the runs of an honest kernel. By this or by `ENOUGH`, a kernel that
+# uses half of its reads passes once in 11 times; one that uses a quarter, once in 770 times.
 ALL_OF_THE_FIRST = 5
-# Fewer count for nothing: most reads are for show, and chance would decide how many of the others are tried.
+# Below this share, no read counts: most are for show, and chance would decide how many of the others are tried.
 LEAST = 1 / 3
 UNCLEAR, MORE_READS = 1 / 6, 36
 """From this share on, more reads decide. A kernel that uses an eighth of its reads has a third of 12 once in 20 times,
 of 36 once in 1,000 times."""
 PROPER: Mapping[DisturbedSpace, float] = {"constant": 0.9, "shared": 0.5}
-"""Enough reads that the memory is for; if there are fewer, only a part of all reads counts."""
-LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # time limit per run, in undisturbed runs: the value may end a loop
+"""The required share of proper reads, for which the memory is meant; with fewer, only a part of all reads counts."""
+# Time limit of a disturbed run: seconds, and undisturbed runs. The disturbed value may be what ends a loop.
+LIMIT_S, LIMIT_TIMES = 1.0, 2.0
 SLOWER = 1.2  # a limit that grows by this factor is worth another try
 
 
@@ -76,7 +77,7 @@ class UsedReads:
     Attributes:
         used: the number of reads that the outputs depend on.
         tried: the number of reads that were tried.
-        proper: the share that the memory is for, see `DisturbedRead`.
+        proper: the share of reads for which the memory is meant, see `DisturbedRead`.
     """
 
     space: DisturbedSpace
@@ -147,7 +148,7 @@ class _Runs:
 
     Args:
         replayed: device, build, plan and inputs, as in `replay`.
-        none: a read that changes nothing; the undisturbed run counts the reads in it.
+        none: a disturbed read that changes nothing; the undisturbed run stores its counts of reads in it.
         masks: flipped bits, see `_masks`.
     """
 
@@ -211,9 +212,9 @@ class _Runs:
 
 
 def _masks(rng: np.random.Generator) -> tuple[int, ...]:
-    """Return two masks of flipped bits: most values grow by the one and fall by the other, whatever their size.
+    """Return two masks of bits to flip, for values of any size: with the first most values grow, with the second fall.
 
-    So a maximum changes as well as a minimum.
+    So a result that is a maximum changes, and one that is a minimum.
     """
     low = rng.integers(1, 64, 8, np.uint8)
     return tuple(int.from_bytes((low | top).tobytes(), "little") for top in (0x40, 0xC0))
@@ -227,9 +228,9 @@ def _differ(one: Run, other: Run) -> bool:
 
 
 def _agree_somewhere(undisturbed: Run, read: Run, memory: Run) -> bool:
-    """Return True if some output changes alike, whether one read of a value changes or the value itself.
+    """Return True if some output changes in the same way, whether one read of a value is changed or the value itself.
 
-    A value that is combined with a copy of it does not change outputs alike. Values that lead to a fault do so in both.
+    With a value that is combined with a copy of itself, no output does. A value that leads to a fault does so in both.
     """
     if memory.error is not None:
         return True

@@ -225,7 +225,7 @@ class _Layout:
         return f"<title>{_text(f'{row.array.element(index)} = {exact}{who}' + (f'; {bad}' if bad else ''))}</title>"
 
     def _threads(self, row: Row, number: int, index: int) -> str:
-        """Return the thread that writes a cell; in a grid, it may be the one that reads it."""
+        """Return the number of the thread that writes a cell; in a grid without a writer, of the one that reads it."""
         writers = row.writers.get(index, [])
         if self._is_grid(row):
             threads = writers or self._readers(number, index)

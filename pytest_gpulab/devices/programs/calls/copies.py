@@ -42,7 +42,7 @@ class Box(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The distance from its first to behind its last byte."""
+        """The number of bytes from its first to its last one."""
         return (self.depth - 1) * self.slice + (self.height - 1) * self.pitch + self.width
 
     def view(self, data: npt.NDArray[np.uint8], base: int) -> npt.NDArray[np.uint8]:
@@ -54,7 +54,7 @@ class Box(NamedTuple):
 
 
 def _box(address: int, pitch: int, slice: int, width: int, height: int, depth: int) -> Box:
-    """Return a box with a byte at least; a single row or slice needs no distance to the next.
+    """Return a box of at least one byte; the pitch of a single row or slice does not matter.
 
     Raises:
         CudaError: rows or slices overlap.
@@ -156,7 +156,7 @@ def fill(call: Call, to: int, pitch: int, value: int, width: int, rows: int) -> 
 
 @api("host_pointer", form="tu")
 def invalid_host_pointer(call: Call, function: str, address: int) -> None:
-    """Answer for a copy that has found no memory at a host address."""
+    """Note a copy that the program could not make because a host address is invalid; return its error."""
     site = CallSite(function, call.site.address)
     why = f"the host's memory at {address:#x} cannot be accessed"
     call.session.outcome.add_failed_call(FailedCall(site, Error.INVALID_VALUE, why))

@@ -21,7 +21,7 @@ from pytest_gpulab.devices.programs.toolchain import Toolchain
 from pytest_gpulab.devices.simulated.translation.calls.inline import DEVICE_RUNTIME
 
 MOST_LAUNCHES = 2048  # per kernel: device.cu has as many records
-MAX_DEPTH = 2048  # of kernels that launch kernels, as measured on an H100: each waits for the next one
+MAX_DEPTH = 2048  # of launches within launches, as measured on an H100
 _SOURCE = SOURCES / "device.cu"
 _RECORD = np.dtype(
     {

@@ -141,7 +141,7 @@ def _options(session: Session, how: int) -> LaunchOptions:
 
 
 def _with_host_pointer(session: Session, fault: KernelFault) -> None:
-    """Say of an access outside of all device memory what the pointer is."""
+    """Add a description of the pointer to the fault of an access outside of all device memory."""
     missed = fault.__context__
     address = getattr(missed, "address", None)
     if fault.location is None and getattr(missed, "space", "") == "global" and address is not None:

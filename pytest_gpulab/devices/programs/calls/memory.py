@@ -106,7 +106,7 @@ def unregister(call: Call, address: int) -> None:
 
 @api("cudaHostGetDevicePointer", form="u")
 def device_pointer(call: Call, address: int) -> Sequence[Value]:
-    """Return the device's address of pinned memory: the same."""
+    """Return the device's address of pinned memory, which is that of the host."""
     found = call.session.find(address)
     if found is None:
         raise CudaError(Error.INVALID_VALUE, f"the pointer is {call.session.described(address)}")

@@ -82,7 +82,7 @@ def get_limit(call: Call, limit: int) -> Sequence[Value]:
 
 @api("fault", form="u")
 def host_fault(call: Call, address: int) -> None:
-    """Note the address of an invalid access by the host, which the program dies of."""
+    """Note the address of an invalid access by the host that ends the program."""
     session = call.session
     found = session.find(address)
     memory = None if found is None else session.memories.get(found.base)

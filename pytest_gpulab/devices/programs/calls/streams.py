@@ -25,7 +25,7 @@ def create_stream(call: Call) -> Sequence[Value]:
 
 @api("cudaStreamDestroy", form="u")
 def destroy_stream(call: Call, stream: int) -> None:
-    """Remove a stream; its work counts on."""
+    """Remove a stream; the default stream still waits for its work."""
     if stream in LEGACY_STREAMS or stream not in call.session.stream_ms:
         raise CudaError(Error.INVALID_RESOURCE_HANDLE)
     times = call.session.stream_ms
