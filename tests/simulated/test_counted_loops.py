@@ -66,6 +66,12 @@ COUNTED = {
         "", "for (long long k = 0; k < 7ll * n; k += 7) // HERE\n s = s * 3 + k;", 4_000_000_000 - AT - 1,
     ),
     "down": ("", "for (long long k = n; k >= 0; --k) // HERE\n s = s * 3 + k;", 4_000_000_000 - AT),
+    "fewer, of many instructions": (
+        "", """for (unsigned k = 0; k < n / 128; ++k) { // HERE
+            #pragma unroll
+            for (unsigned j = 0; j < 64; ++j) s = s * 3 + (k ^ j);
+        }""", 4_000_000_000 // 128 - AT - 1,
+    ),
     "with fences": (
         "", "for (unsigned k = 0; k < n; ++k) { // HERE\n x[threadIdx.x] += k; __threadfence(); }",
         4_000_000_000 - AT - 1,

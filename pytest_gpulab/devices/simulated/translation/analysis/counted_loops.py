@@ -42,6 +42,7 @@ class CountedLoop:
         signed, bits: the type of the comparison and of the bound.
         counter_signed, counter_bits: the type of the counter, which may be widened for the comparison.
         moves_on: True if it accesses memory at addresses that may grow with the counter, beyond the end of any array.
+        instructions: the number of instructions that each iteration executes, without moves and branches; at least.
     """
 
     counter: Sum
@@ -53,6 +54,7 @@ class CountedLoop:
     counter_signed: bool
     counter_bits: int
     moves_on: bool
+    instructions: int = 0
 
     @property
     def registers(self) -> set[str]:
@@ -137,10 +139,12 @@ class _Iteration:
         self._exit, self._loop = steps[exit_block], loop
         self._at_exit: Test | None = None
         self._statements = [s for i in loop for s in steps[i].statements if isinstance(s, Instruction)]
+        self._instructions = 0
         for i in loop:
             for statement in steps[i].statements:
                 assert isinstance(statement, Instruction)
                 self._execute(statement, is_known=i in once)
+                self._instructions += i in once and statement.op[0] not in ("mov", "bra")
             if i == exit_block:
                 guard = steps[i].statements[-1].guard
                 self._at_exit = self._tests.get(guard[0].name) if guard is not None else None
@@ -184,7 +188,8 @@ class _Iteration:
             comparison = _OPPOSITE[comparison]
         signed, bits = kind[0] == "s" and word not in _UNSIGNED, int(kind[1:])
         narrow = (its_kind[0] == "s", int(its_kind[1:])) if its_kind else (signed, bits)
-        return CountedLoop(counter, step, bound, comparison, signed, bits, *narrow, moves_on=self._moves_on())
+        moves_on, instructions = self._moves_on(), self._instructions
+        return CountedLoop(counter, step, bound, comparison, signed, bits, *narrow, moves_on, instructions)
 
     def _change(self, total: Sum | None) -> Sum | None:
         """Return the change of a sum per iteration, if it is a sum of registers that the loop does not change."""
