@@ -11,7 +11,9 @@ from places import Run, marked
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, Schedule
 from pytest_gpulab.devices.simulated.execution import endless, scheduler
+from pytest_gpulab.devices.simulated.translation.analysis import float_counters
 from pytest_gpulab.devices.simulated.translation.analysis.counted_loops import CountedLoop
+from pytest_gpulab.devices.simulated.translation.analysis.float_counters import FloatCounter
 
 BITS = 8
 COMPARE = {
@@ -121,6 +123,45 @@ def test_barriers_in_a_counted_loop_do_not_hide_it(run: Run, monkeypatch: pytest
     with pytest.raises(KernelFault, match="cannot end within 20 s") as caught:
         run(source, np.zeros(64, np.uint32), np.uint32(4_000_000_000), block=(64,), options=_limited())
     assert caught.value.where == marked(source)
+
+
+FLOATS = {
+    "never equal": "for (float v = 0; v != 1; v += 0.1f) // HERE\n s = s * 3 + v;",
+    "never equal, other operands": "for (float v = 0; 1 != v; v = y + v) // HERE\n s = s * 3 + v;",
+    "stays the same": "float v = 0; do v += 1; while (v < 3e7f); // HERE\n s = v;",
+    "stays the same, at least": "float v = 0; do v += 1; while (!(v > 3e7f)); // HERE\n s = v;",
+    "down": "for (double v = -9007199254700000.; v >= -1e17; v -= 1) // HERE\n s = s * 3 + v;",
+}
+
+
+@pytest.mark.parametrize("loop", FLOATS.values(), ids=FLOATS.keys())
+def test_a_rounded_counter_that_never_meets_its_bound_is_endless(
+    run: Run, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "CHECKED_ITERATIONS", AT)
+    source = f"__global__ void f(float *x, float y) {{ float s = 0;\n{loop}\nx[threadIdx.x] = s; }}"
+    with pytest.raises(KernelFault, match="the counter of this loop never meets its bound") as caught:
+        run(source, np.zeros(64, np.float32), np.float32(0.1), block=(64,), options=_limited())
+    assert (caught.value.code, caught.value.where) == ("endless-loop", marked(source))
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("comparison", ["eq", "neu", "lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("adds_first", [True, False])
+def test_the_iterations_left_of_a_rounded_counter_are_those_that_a_loop_executes(
+    comparison: str, adds_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(float_counters, "MOST_ITERATIONS", 300)
+    rng, compare = random.Random(0), COMPARE[comparison.removesuffix("u")]
+    for _ in range(60):
+        counter, bound, step = (np.float32(rng.randrange(-40, 40) / 8) for _ in range(3))
+        goes_on = rng.random() < 0.5
+        loop = FloatCounter("a", "d", float(bound), comparison, goes_on, "f32", adds_first, False, 3)
+        done, value = 0, counter
+        while done < 300 and compare(*(int(8 * each) for each in (value + step * adds_first, bound))) == goes_on:
+            done, value = done + 1, value + step
+        left = loop.iterations_left({"a": float(counter), "d": float(step)})
+        assert left == done if done < 300 else left >= 300
 
 
 OTHERS = {

@@ -25,7 +25,7 @@ NO_CHANGE, NO_WAY_OUT = "this loop changes nothing", "nothing in this loop can e
 PAST_BOUND = "the counter of this loop never meets its bound"
 CHECKED_IF_MOVING = 1 << 16  # iterations of a loop that moves on in memory: it may run past the end of an array
 LEAST_ITERATION_S = 5e-7  # usual ones take 40 us, an empty one 2.2 us
-LEAST_INSTRUCTION_S = 2e-8  # the fastest operations of NumPy take 100 ns
+LEAST_INSTRUCTION_S = 2e-8  # the fastest operations of NumPy take 100 ns; moves and jumps take no time
 
 
 class WaveState:
@@ -104,6 +104,8 @@ class EndlessFaults:
         program, limit_s = self._of.launch.program, self._of.launch.deadline.limit_s
         loop = program.counted_loop(block)
         if loop is None or (loop.moves_on and iteration % CHECKED_IF_MOVING != 0):
+            return
+        if loop.takes_long and iteration & (iteration - 1):  # no power of two
             return
         numbers = program.register_numbers
         for index in {0, group.lanes.n - 1}:

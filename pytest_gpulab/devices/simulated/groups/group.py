@@ -68,10 +68,10 @@ class Group:
         value = self.regs[register]
         return self.fetch(register) if value is None else value
 
-    def value_at(self, register: int, index: int) -> int:
-        """Return an integer register's value in one lane, by its index in the flattened shape of the lanes."""
+    def value_at(self, register: int, index: int) -> Any:
+        """Return the number that a register holds in one lane, by its index in the flattened shape of the lanes."""
         value = self.get(register)
-        return int(value if value.ndim == 0 else np.broadcast_to(value, self.lanes.shape).flat[index])
+        return (value if value.ndim == 0 else np.broadcast_to(value, self.lanes.shape).flat[index]).item()
 
     def diverge(self, subsets: Iterable[Subset], live: Iterable[int]) -> list[Group]:
         """Split into disjoint subsets that make up the group; `live` has the live registers of each as a bit set."""

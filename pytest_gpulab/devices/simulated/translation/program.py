@@ -17,6 +17,7 @@ from pytest_gpulab.devices.simulated.translation.sites import Origins, Site, Tar
 
 if TYPE_CHECKING:  # needed for kernels that copy structs
     from pytest_gpulab.devices.simulated.translation.analysis.counted_loops import CountedLoop
+    from pytest_gpulab.devices.simulated.translation.analysis.float_counters import FloatCounter
     from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried
 
 
@@ -98,11 +99,11 @@ class Program:
         return frozenset(range(len(self.steps))) - ending
 
     @cached_property
-    def counted_loops(self) -> dict[int, CountedLoop | None]:
+    def counted_loops(self) -> dict[int, CountedLoop | FloatCounter | None]:
         """Cache of `counted_loop`."""
         return {}
 
-    def counted_loop(self, block: int) -> CountedLoop | None:
+    def counted_loop(self, block: int) -> CountedLoop | FloatCounter | None:
         """Return the loop that begins at a basic block, if it ends only when a counter meets a bound."""
         if block not in self.counted_loops:
             from pytest_gpulab.devices.simulated.translation.analysis.counted_loops import counted_loop

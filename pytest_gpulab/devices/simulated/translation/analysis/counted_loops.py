@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Reg
 from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
+
+    from .float_counters import FloatCounter
 
 Sum = Mapping[str, int]
 """Factors of registers, with their values at the start of an iteration; the constant has the key `CONSTANT`."""
@@ -42,9 +44,11 @@ class CountedLoop:
         signed, bits: the type of the comparison and of the bound.
         counter_signed, counter_bits: the type of the counter, which may be widened for the comparison.
         moves_on: True if it accesses memory at addresses that may grow with the counter, beyond the end of any array.
-        instructions: the number of instructions that each iteration executes, without moves and branches; at least.
+        instructions: the least number of instructions that each iteration executes.
+        takes_long: True if `iterations_left` takes long for many of them.
     """
 
+    takes_long: ClassVar[bool] = False
     counter: Sum
     step: Sum
     bound: Sum
@@ -108,7 +112,7 @@ def _meeting(distance: int, step: int, bits: int) -> float:
     return distance // common * pow(step // common, -1, modulus) % modulus
 
 
-def counted_loop(steps: Sequence[TranslatedBlock], start: int) -> CountedLoop | None:
+def counted_loop(steps: Sequence[TranslatedBlock], start: int) -> CountedLoop | FloatCounter | None:
     """Return the outermost loop that begins at a basic block, if it ends only when a counter meets a bound."""
     end = max((i for i, step in enumerate(steps) if i >= start and start in step.targets), default=-1)
     loop = range(start, end + 1)
@@ -118,7 +122,8 @@ def counted_loop(steps: Sequence[TranslatedBlock], start: int) -> CountedLoop | 
     once = _executed_once(steps, loop)
     if len(leaving) != 1 or leaving[0] not in once or steps[leaving[0]].end != "branch":  # at least 1 target is inside
         return None
-    return _Iteration(steps, loop, once, leaving[0]).counted()
+    iteration = _Iteration(steps, loop, once, leaving[0])
+    return iteration.counted() or iteration.float_counter()
 
 
 def _executed_once(steps: Sequence[TranslatedBlock], loop: range) -> frozenset[int]:
@@ -138,13 +143,13 @@ class _Iteration:
         self._values: dict[str, Sum | None] = {}  # of the registers that the loop changes; None if unknown
         self._exit, self._loop = steps[exit_block], loop
         self._at_exit: Test | None = None
-        self._statements = [s for i in loop for s in steps[i].statements if isinstance(s, Instruction)]
-        self._instructions = 0
+        self._once: list[Instruction] = []  # the instructions that each iteration executes once
+        self._others: list[Instruction] = []
         for i in loop:
             for statement in steps[i].statements:
                 assert isinstance(statement, Instruction)
                 self._execute(statement, is_known=i in once)
-                self._instructions += i in once and statement.op[0] not in ("mov", "bra")
+                (self._once if i in once else self._others).append(statement)
             if i == exit_block:
                 guard = steps[i].statements[-1].guard
                 self._at_exit = self._tests.get(guard[0].name) if guard is not None else None
@@ -188,8 +193,14 @@ class _Iteration:
             comparison = _OPPOSITE[comparison]
         signed, bits = kind[0] == "s" and word not in _UNSIGNED, int(kind[1:])
         narrow = (its_kind[0] == "s", int(its_kind[1:])) if its_kind else (signed, bits)
-        moves_on, instructions = self._moves_on(), self._instructions
-        return CountedLoop(counter, step, bound, comparison, signed, bits, *narrow, moves_on, instructions)
+        return CountedLoop(counter, step, bound, comparison, signed, bits, *narrow, self._moves_on(), len(self._once))
+
+    def float_counter(self) -> FloatCounter | None:
+        """Return the loop, if the comparison of a floating-point counter decides whether it ends."""
+        from .float_counters import float_counter
+
+        jump = next(at for at, each in enumerate(self._once) if each is self._exit.statements[-1])
+        return float_counter(self._once, self._others, jump, self._exit.targets[0] in self._loop, self._moves_on())
 
     def _change(self, total: Sum | None) -> Sum | None:
         """Return the change of a sum per iteration, if it is a sum of registers that the loop does not change."""
@@ -205,11 +216,12 @@ class _Iteration:
     def _moves_on(self) -> bool:
         """Return whether the address of a memory access may grow with each iteration."""
         growing = {name for name in self._values if self._change({name: 1})}
-        for statement in self._statements:
+        statements = (*self._once, *self._others)
+        for statement in statements:
             written, used = defined_and_used(statement, {})
             if not growing.isdisjoint(used) and statement.op[0] in _LINEAR:
                 growing.update(written)
-        bases = (operand.base for s in self._statements for operand in s.operands if type(operand) is Address)
+        bases = (operand.base for s in statements for operand in s.operands if type(operand) is Address)
         return any(type(base) is Reg and base.name in growing for base in bases)
 
 
