@@ -76,6 +76,10 @@ KERNELS = {
         out[i] = a;""",
     "many blocks: starting them takes SHARE": """
         if (t == 0) out[blockIdx.x] = i;""",
+    "calls: returns, calls through pointers and jumps of `switch` take SHARE": """
+        float x = t; float (*call)(float) = t & 1 ? twice : half;
+        for (int k = 0; k < 64; k++) x = call(x);
+        out[i] = x;""",
     "fences: warps wait until their writes are visible to other blocks, which takes SHARE": """
         for (int k = 0; k < 16; k++) { out[i] = k; __threadfence(); }""",
     "local memory: accesses to threads' own arrays take SHARE": """
@@ -91,7 +95,8 @@ KERNELS = {
 
 
 def limit(body: str, grid: int = 1 << 15, block: int = 256) -> str:
-    head = "__constant__ float table[64]; __global__ void kernel(const float *in, float *out) {"
+    called = "__device__ float half(float x) { return x / 2; } __device__ float twice(float x) { return x * 2; }"
+    head = f"__constant__ float table[64]; {called} __global__ void kernel(const float *in, float *out) {{"
     threads = " unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;"
     device = SimulatedDevice()
     module = device.compile(f"{head}{threads}{body}\n}}", "kernel.cu")

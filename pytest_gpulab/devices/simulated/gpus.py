@@ -48,6 +48,9 @@ class Gpu:
         loop_wide_factor: cost of such a loop on 8 bytes, relative to 4 bytes.
         constant_cache_bytes, constant_cache_sets, constant_line_bytes: geometry of the SM's constant cache.
         barrier_cycles: SM cycles per warp at a barrier.
+        jump_cycles, jump_latency: SM cycles per warp and latency of a jump to an address in a register: of a `switch`,
+            through a pointer to a function, and back from a function.
+        block_fence_cycles: SM cycles per warp at a fence of the block's scope.
         fence_latency, system_fence_latency: latency of a fence of the scope of the GPU and of the system.
         system_fence_cycles: SM cycles per warp at a fence of the system's scope.
         block_gap_ns: time between the starts of two blocks on the GPU.
@@ -90,6 +93,9 @@ class Gpu:
     shuffle_latency: float
     shared_latency: float
     barrier_latency: float
+    jump_cycles: float
+    jump_latency: float
+    block_fence_cycles: float
     fence_latency: float
     system_fence_latency: float
     system_fence_cycles: float

@@ -26,6 +26,7 @@ QUESTIONS: Mapping[str, str] = {
     "fences": "Which threads publish values for other blocks, and could one thread's fence serve the whole block?",
     "waiting for blocks": "Which value does a block wait for, and how early could another block publish it?",
     "memory bandwidth": "Is every byte read and written only once?",
+    "calls": "Which functions could be inlined, and do the lanes of a warp call the same one?",
     "local memory": "Which of these arrays could be in registers or in shared memory, and how large must they be?",
 }
 

@@ -16,7 +16,7 @@ from .model import Estimate
 KINDS = (
     "shared memory", "global memory", "constant memory", "idle lanes", "instructions", "special functions",
     "arithmetic", "barriers", "atomics", "latency", "few blocks", "many blocks", "waiting for blocks",
-    "memory bandwidth", "local memory", "fences",
+    "memory bandwidth", "local memory", "fences", "calls",
 )  # fmt: skip
 """The first words of the sentences."""
 
@@ -156,6 +156,7 @@ _PLAIN: Mapping[str, str] = {
     "barriers": "barriers: executing them takes {share}, most{at}",
     "atomics": "atomics: updates of the same words, one after the other{at}, take {share}",
     "starting blocks": "many blocks: starting them takes {share}",
+    "calls": "calls: returns, calls through pointers and jumps of `switch` take {share}",
     "memory fences": "fences: warps wait until their writes are visible to other blocks, which takes {share}",
     "waiting for other blocks": "waiting for blocks: each block waits for the one before, which takes {share}",
 }

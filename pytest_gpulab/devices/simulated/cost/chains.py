@@ -74,8 +74,9 @@ def chain(workload: Workload, cycles: Sequence[float], gpu: Gpu, scale: float) -
     walks = looks_back or together > 1
     found = hop_accesses(workload.program, walks)
     fences = found.fences * gpu.fence_latency + found.system_fences * gpu.system_fence_latency
-    answers = 1 + found.loads + together / (together + 1)
-    hop = answers * gpu.l2_latency + fences + sum(cycles[i] for i in found.waiting if walks)
+    late = 1 - 1 / (together + (not looks_back))
+    step = sum(cycles[i] for i in found.waiting) if walks else found.loads * gpu.l2_latency
+    hop = (1 + late) * gpu.l2_latency + step + fences
     return Chain(len(polled) * (scale if len(polled) > 1 else 1.0), together, looks_back, hop, found.waiting)
 
 

@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Statement
 from pytest_gpulab.devices.simulated.translation.analysis.regions import regions
+from pytest_gpulab.devices.simulated.translation.analysis.waits import is_strong_load
 from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import weight
+
+from .pipes import JUMP, pipes
 
 _FREE = {"mov", "cvta"}
 _WARP_WIDE = {"shfl", "vote", "match", "redux"}
@@ -29,7 +32,7 @@ def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
 
     Args:
         steps: basic blocks of the program, in order.
-        gpu: the modelled GPU; all loads are assumed to hit L1.
+        gpu: the modelled GPU; all loads hit L1, but for those that observe other threads' writes.
     """
     cycles = [0.0] * len(steps)
     late: dict[int, dict[str, float]] = defaultdict(dict)
@@ -64,9 +67,9 @@ def _run(
         for statement in steps[i].statements:
             defined, used = _registers(statement)
             start = max((ready.get(name, 0.0) for name in used), default=0.0)
-            waited = max(waited, start)
             issued += weight(statement)
             ready.update(dict.fromkeys(defined, start + latency(statement, gpu)))
+            waited = max(waited, start) + pipes(statement).get(JUMP, 0.0) * gpu.jump_latency
             if statement.number in slept:
                 waited = max(issued, waited) + slept[statement.number]
         if steps[i].end == "barrier":
@@ -121,7 +124,7 @@ def latency(statement: Statement, gpu: Gpu) -> float:
     if name in ("ld", "ldu"):
         space = space_of(statement)
         if space == "global":
-            return gpu.l1_latency
+            return gpu.l2_latency if is_strong_load(statement) else gpu.l1_latency
         return {"param": 0.0, "local": gpu.l1_latency}.get(space, gpu.shared_latency)
     if name == "atom":
         return gpu.shared_latency if space_of(statement) == "shared" else gpu.l2_latency

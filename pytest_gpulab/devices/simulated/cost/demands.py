@@ -17,7 +17,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import Arena
 from .chains import Chain, chain
 from .critical_path import step_cycles
 from .fences import Fences, fences
-from .pipes import pipes
+from .pipes import JUMP, pipes
 
 L1_SHARE = 0.5  # share of L1 and shared memory together, for data that all blocks read
 LONG = 2.0  # critical path over that of the average block, from which a block has work of others
@@ -115,6 +115,7 @@ def demands(
     local = workload.local_traffic if resident.local_bytes else LocalTraffic()
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
+    missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
     waiting, fenced, average, longest = _of_paths(counters, workload, gpu, scale, fetched)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
@@ -213,10 +214,12 @@ def _wait_cycles(gpu: Gpu, fetched_bytes: float, waits: float) -> float:
 
 def _pipes(counters: Counters, scale: float) -> dict[str, float]:
     result: dict[str, float] = {}
-    for step, warps in zip(counters.program.steps, counters.warps, strict=True):
+    for i, (step, warps) in enumerate(zip(counters.program.steps, counters.warps, strict=True)):
         for statement in step.statements if warps else ():
             for pipe, count in pipes(statement).items():
                 result[pipe] = result.get(pipe, 0.0) + warps * count * scale
+        if step.end == "switch":  # a warp jumps once to each of its lanes' targets
+            result[JUMP] = result.get(JUMP, 0.0) + counters.divergent[i] * scale
     return result
 
 

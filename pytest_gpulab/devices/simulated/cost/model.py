@@ -22,7 +22,7 @@ from pytest_gpulab.devices.protocol import KernelResources
 from pytest_gpulab.devices.simulated.gpus import Gpu
 
 from .demands import Demands
-from .pipes import DOUBLE, FLOAT, MULTIPLY, SHUFFLE, SPECIAL
+from .pipes import BLOCK_FENCE, DOUBLE, FLOAT, JUMP, MULTIPLY, SHUFFLE, SPECIAL
 
 BUSY_OVERLAP, OVERLAP = 8.0, 3.0
 SCHEDULERS = 4  # per SM; each issues one warp instruction per cycle
@@ -108,7 +108,9 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         + needs.loop_cycles
         + needs.global_passes
         + needs.stored_lines * gpu.store_cycles
-        + needs.pipes.get(SHUFFLE, 0.0),
+        + needs.pipes.get(SHUFFLE, 0.0)
+        + needs.pipes.get(BLOCK_FENCE, 0.0) * gpu.block_fence_cycles,
+        "calls": needs.pipes.get(JUMP, 0.0) * gpu.jump_cycles,
         "constant memory": counters["idc__requests.sum"] * gpu.constant_cycles
         + needs.missed_constants * gpu.constant_miss_cycles,
         "barriers": counters["gpulab__barriers.sum"] * gpu.barrier_cycles,

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from math import prod
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
+from pytest_gpulab.devices.simulated.translation.analysis.waits import is_fence
+from pytest_gpulab.devices.simulated.translation.calls.inline import INDIRECT_RETURN_JUMP, RETURN_JUMP
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
 SPECIAL, DOUBLE, FLOAT, MULTIPLY, SHUFFLE = "special", "fp64", "fp32", "int_multiply", "shuffle"
+BLOCK_FENCE, JUMP = "fence of a block", "jump to a register"
 _LANES = 32  # per warp
 _NOTHING: Mapping[str, float] = {}
 _APPROXIMATED = {"ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "rcp", "sqrt", "div"}
@@ -22,6 +25,9 @@ _FLOATS = {"f32", "f16", "f16x2", "bf16", "bf16x2"}
 _MOVES = {"mov", "ld", "st", "ldu", "atom", "red", "selp", "cvta"}
 _SHUFFLED: Mapping[str, float] = {SHUFFLE: 1.0}
 _ALWAYS = dict.fromkeys(_MOVES, _NOTHING) | dict.fromkeys(("shfl", "redux", "match"), _SHUFFLED)
+_JUMPS = {  # to an address in a register: of a `switch`, back from a function, through a pointer and back
+    ("brx", "idx"): {JUMP: 1.0}, RETURN_JUMP: {JUMP: 1.0}, INDIRECT_RETURN_JUMP: {JUMP: 2.0},
+}  # fmt: skip
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _AT_ONCE = {"f64": 2.0, "tf32": 8.0, "s8": 32.0, "u8": 32.0}
 """Speedup of a tensor core over the same SM's ordinary pipe at the same clock, by type; 16 for 16-bit floats.
@@ -41,8 +47,8 @@ def pipes(statement: Statement) -> Mapping[str, float]:
     name, kind = statement.op[0], statement.op[-1]
     if name == "mma" or statement.op[:2] == ("wmma", "mma"):
         return _matrix_product(statement)
-    if name in _ALWAYS:
-        return _ALWAYS[name]
+    if (always := _of_any_type(statement)) is not None:
+        return always
     if name == "cvt":
         return _conversion(statement)
     if kind == "f64":
@@ -56,6 +62,13 @@ def pipes(statement: Statement) -> Mapping[str, float]:
     if kind in _FLOATS:
         return {FLOAT: 1.0} if name in ("add", "sub", "mul", "fma", "mad") else _NOTHING
     return {MULTIPLY: 1.0} if name in ("mul", "mad") else _NOTHING
+
+
+def _of_any_type(statement: Instruction) -> Mapping[str, float] | None:
+    """Return the pipes of an instruction that do not depend on its type; None if they do."""
+    if is_fence(statement):
+        return {BLOCK_FENCE: 1.0} if "cta" in statement.op else _NOTHING
+    return _JUMPS.get(statement.op, _ALWAYS.get(statement.op[0]))
 
 
 def _matrix_product(statement: Instruction) -> Mapping[str, float]:

@@ -66,6 +66,7 @@ class Workload:
     Attributes:
         paths: paths of the warps that ran.
         passes: passes of global loads through L1.
+        uncached_sectors: sectors of loads that observe other threads' writes, so L1 does not keep them.
         written_sectors, stored_lines: sectors and lines of global stores and atomics.
         local_traffic: traffic of local memory.
         contention: costs of contention within an SM.
@@ -79,7 +80,7 @@ class Workload:
     def __init__(self, program: Program, gpu: Gpu) -> None:
         self.program = program
         self.paths = Paths(program)
-        self.written_sectors = self.stored_lines = self.passes = 0
+        self.written_sectors = self.stored_lines = self.passes = self.uncached_sectors = 0
         self.local_traffic = LocalTraffic()
         self.by_site: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.footprint = Footprint()
@@ -145,14 +146,17 @@ class Workload:
         counts[1] += requested.total(requested.sectors)
         self._sectors += requested.total(requested.sectors)
         counts[2] += lanes.n * site.nbytes
-        if site.modifies:
+        polls = site.index in self._polling
+        if site.modifies and not polls:
             self.written_sectors += requested.total(requested.sectors)
             self.stored_lines += requested.total(requested.lines)
         else:
             self.passes += requested.total(requested.passes)
-        if site.access == "atomic":
+            if site.order != "weak" and not polls:
+                self.uncached_sectors += requested.total(requested.sectors)
+        if site.access == "atomic" and not polls:
             self.footprint.atomics(requested.rows, requested.repeat, site.kind == "float")
-        if site.index in self._polling:
+        if polls:
             self._poll(requested.rows)
         elif self._polling and site.modifies and not site.is_weak:
             addresses = requested.rows[requested.rows >= 0].astype(np.uint64)

@@ -10,12 +10,24 @@ from pytest_gpulab.devices.simulated.translation.control.graph import MBARRIER_T
 from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
 
 FENCES = {"membar", "fence"}
+_NEUTRAL = ("add", 0), ("or", 0), ("xor", 0), ("and", -1), ("and", 0xFFFFFFFF)
+"""Atomic operations with the values that change nothing."""
 _STRONG = {"volatile", "relaxed", "acquire"}
 
 
 def is_strong_load(statement: Statement) -> bool:
     """Return whether a statement is a load that observes writes of other threads."""
     return isinstance(statement, Instruction) and statement.op[0] == "ld" and bool(_STRONG & set(statement.op))
+
+
+def _observes(statement: Statement) -> bool:
+    """Return whether a statement only observes writes of other threads, such as `atomicAdd(p, 0)`."""
+    if not isinstance(statement, Instruction) or statement.op[0] != "atom":
+        return is_strong_load(statement)
+    value = statement.operands[2:]
+    if "cas" in statement.op:
+        return value[0] == value[1]
+    return isinstance(value[0], Imm) and any(value[0].value == same for op, same in _NEUTRAL if op in statement.op)
 
 
 def is_fence(statement: Statement) -> bool:
@@ -34,13 +46,16 @@ def fence_scope(statement: Statement) -> str:
 
 
 def polling_sites(program: Program) -> frozenset[int]:
-    """Return the loads, by the index of their sites, with values that end an innermost loop that may wait."""
+    """Return the loads, by the index of their sites, with values that end an innermost loop that may wait.
+
+    An atomic that changes nothing is such a load, too.
+    """
     strong = {
         statement.number
         for loop in _innermost_loops(program.steps)
         for i in loop
         for statement in program.steps[i].statements
-        if isinstance(statement, Instruction) and is_strong_load(statement)
+        if isinstance(statement, Instruction) and _observes(statement)
     }
     sites = (site for site in program.sites if site.is_awaited and site.space != "shared")
     return frozenset(site.index for site in sites if site.number in strong)
@@ -90,7 +105,7 @@ def hop_accesses(program: Program, walks: bool) -> HopAccesses:
         (statement.number in polls, statement.where or statement.number)  # several at a line: copies of the compiler's
         for i in read
         for statement in steps[i].statements
-        if isinstance(statement, Instruction) and is_strong_load(statement)
+        if isinstance(statement, Instruction) and _observes(statement)
     }
     share = 0.5 if walks else 1.0
     of_gpu, of_system = (

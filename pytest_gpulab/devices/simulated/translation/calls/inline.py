@@ -35,6 +35,8 @@ from pytest_gpulab.devices.source.names import unmangle
 if TYPE_CHECKING:  # imported for kernels with functions
     from .recursion import Frame, StackCall
 
+RETURN_JUMP, INDIRECT_RETURN_JUMP = ("bra", "ret"), ("bra", "call", "ret")
+"""Opcodes of jumps in place of returns: from a function, and from one that was called through a pointer."""
 BUILT_IN = ("vprintf", "__assertfail", "malloc", "free")
 DEVICE_RUNTIME = "__cudaCDP2"  # replaces `cuda` in the names of the runtime library's functions in kernels
 MAX_DEPTH = 32
@@ -105,7 +107,7 @@ class _Inliner:
         self.open: list[str] = []  # the functions that are being inlined, the outermost first
 
     def run(self, frame_bytes: Callable[[], Mapping[str, int]]) -> tuple[Function, list[StackCall]]:
-        self._expand(self.kernel, "", {}, "")
+        self._expand(self.kernel, "", {}, None)
         done = 0
         while done < len(self.frames):
             self._copy(list(self.frames.values())[done])
@@ -127,11 +129,18 @@ class _Inliner:
         self.made += len(self.body)
         self.body = frame.body
         own = {variable.name: variable.name + frame.suffix for variable in _formals(frame.function)}
-        self._expand(frame.function, frame.suffix, own, frame.end)
+        self._expand(frame.function, frame.suffix, own, Instruction(("bra",), (Sym(frame.end),)))
         self.body.append(Label(frame.end))
 
-    def _expand(self, function: Function, suffix: str, bound: dict[str, str], end: str) -> None:
-        """Append a function's statements; `bound` maps its parameters to the caller's scratch names."""
+    def _expand(self, function: Function, suffix: str, bound: dict[str, str], back: Instruction | None) -> None:
+        """Append a function's statements.
+
+        Args:
+            function: the function.
+            suffix: suffix of its names in this copy.
+            bound: the caller's scratch names for its parameters.
+            back: the jump that its returns become; None for the kernel.
+        """
         self.result.registers.update({name + suffix: kind for name, kind in function.registers.items()})
         for variable in function.variables.values():
             # each inlined copy has its own local variables; shared variables are common to all copies
@@ -148,27 +157,27 @@ class _Inliner:
                 self.body += function.body  # the kernel's own statements keep their names
             else:
                 for statement in function.body:
-                    self._statement(statement, names, end)
+                    self._statement(statement, names, back)
         except MALFORMED:
             raise refusal(statement) from None
         self.open.pop()
 
-    def _statement(self, statement: Statement, names: _Names, end: str) -> None:
+    def _statement(self, statement: Statement, names: _Names, back: Instruction | None) -> None:
         if isinstance(statement, Label):
             self.body.append(Label(statement.name + names.suffix))
         elif isinstance(statement, Call):
             self._call(statement, names)
         elif names.suffix:
-            self._instruction(statement, names, end)
+            self._instruction(statement, names, back)
         else:  # the kernel's own statements keep their names
             self.body.append(statement)
 
-    def _instruction(self, instruction: Instruction, names: _Names, end: str) -> None:
+    def _instruction(self, instruction: Instruction, names: _Names, back: Instruction | None) -> None:
         operands = tuple(names.operand(operand) for operand in instruction.operands)
         guard = names.guard(instruction.guard)
         op = instruction.op
-        if op[0] in ("ret", "exit") and end and op[0] == "ret":
-            op, operands = ("bra",), (Sym(end),)
+        if op[0] == "ret" and back is not None:
+            op, operands = back.op, back.operands
         elif op[:2] == ("ld", "param") and not names.function.entry and _through_register(operands):
             # an address of the function's own parameter: `passing` puts such a parameter into local memory
             op = ("ld", "local", *op[2:])
@@ -184,7 +193,7 @@ class _Inliner:
         if isinstance(call.callee, Reg):
             self._indirect(call, names, results, arguments, after)
         else:
-            self._direct(call.callee.name, results, arguments, after, call)
+            self._direct(call.callee.name, results, arguments, Instruction(RETURN_JUMP, (Sym(after),)), call)
         self.body.append(Label(after))
 
     def _direct(
@@ -192,7 +201,7 @@ class _Inliner:
         name: str,
         results: tuple[str, ...],
         arguments: tuple[str, ...],
-        after: str,
+        back: Instruction,
         call: Call,
     ) -> None:
         callee = self.module.functions.get(name)
@@ -211,7 +220,7 @@ class _Inliner:
         else:
             formals = [parameter.name for parameter in _formals(callee)]
             bound = dict(zip(formals, (*results, *arguments), strict=True))
-            self._expand(callee, f"~{next(self.serial)}", bound, after)
+            self._expand(callee, f"~{next(self.serial)}", bound, back)
 
     def _reason_to_refuse(self, name: str) -> str | None:
         """Return the reason why a call is not inlined, if there is one."""
@@ -239,7 +248,7 @@ class _Inliner:
             compare = Instruction(("setp", "ne", "u64"), (Reg(predicate), pointer, address), None, call.where)
             jump = Instruction(("bra",), (Sym(skip),), (Reg(predicate), False), call.where)
             self.body += [compare, jump]
-            self._direct(name, results, arguments, after, call)
+            self._direct(name, results, arguments, Instruction(INDIRECT_RETURN_JUMP, (Sym(after),)), call)
             self.body += [Instruction(("bra",), (Sym(after),), None, call.where), Label(skip)]
         self.body.append(Instruction(("trap",), (), None, call.where))
 
