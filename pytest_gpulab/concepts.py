@@ -26,8 +26,9 @@ INSTRUCTIONS, WORKING_LANES = "smsp__inst_executed.sum", "smsp__thread_inst_exec
 FLOAT_ADDITIONS = tuple(
     f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "ffma", "dadd", "dfma")
 )
-ADDITIONS = *FLOAT_ADDITIONS, "gpulab__integer_additions.sum"
+ADDITIONS = *FLOAT_ADDITIONS, "gpulab__data_additions.sum"
 BARRIERS, WARPS = ("gpulab__barriers.sum", "gpulab__waits.sum"), "gpulab__warps.sum"
+WARPS_AT_BARRIERS = "gpulab__warps_at_barriers.sum"
 SECTOR_BYTES, LANES = 32, 32
 
 
@@ -174,7 +175,8 @@ def global_traffic(at_most: float) -> Bound:
 def additions(at_most: float) -> Bound:
     """A maximum of additions of data per element, over all threads: a work-efficient algorithm needs few.
 
-    Additions of floats, of doubles and of integers that come from memory count, and fused multiply-adds.
+    Additions of floats, of doubles and of integers that come from memory count, fused multiply-adds, and those of
+    tensor cores.
     """
 
     def measure(usage: Usage) -> float:
@@ -185,10 +187,14 @@ def additions(at_most: float) -> Bound:
 
 
 def barriers(at_most: float) -> Bound:
-    """A maximum of barriers per warp. A loop that waits for other threads counts as one."""
+    """A maximum of barriers per warp. A loop that waits for other threads counts as one.
+
+    Warps that pass no block barrier, or few, do not lower the average of the others.
+    """
 
     def measure(usage: Usage) -> float:
-        return _ratio(_total(usage.counters, BARRIERS), usage.counters[WARPS])
+        warps = usage.counters[WARPS]
+        return _ratio(_total(usage.counters, BARRIERS), min(usage.counters.get(WARPS_AT_BARRIERS) or warps, warps))
 
     hint = "Which barriers separate threads of different warps, and which only threads of one warp?"
     return Bound("per warp", measure, at_most=at_most, hint=hint, title="Too many barriers", none_is_good=True)

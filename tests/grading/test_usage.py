@@ -265,6 +265,12 @@ def test_the_usual_bounds_measure_their_concepts(bound: Bound, value: float) -> 
     assert bound.measure(USAGE) == value
 
 
+@pytest.mark.parametrize(("sharing", "value"), [(2.5, 20), (10, 5), (20, 5), (0, 5)])
+def test_warps_without_barriers_do_not_lower_the_average(sharing: float, value: float) -> None:
+    counters = {**USAGE.counters, concepts.WARPS_AT_BARRIERS: sharing}
+    assert concepts.barriers(4).measure(replace(USAGE, counters=counters)) == value
+
+
 @pytest.mark.parametrize(
     ("value", "limit", "said"),
     [(9.0, 4, "9"), (3.87, 28, "3.9"), (27.96, 28, "27.96"), (0.104, 0.1, "0.104"), (1234.5, 4, "1234"), (0.0, 3, "0")],

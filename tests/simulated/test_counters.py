@@ -255,7 +255,7 @@ def test_the_counters_are_the_same_with_an_estimate(further: Counted) -> None:
 
 
 def test_lines_add_up_to_the_launch(profiles: dict[str, LaunchProfile]) -> None:
-    once_a_launch = {"gpulab__touched_sectors.sum", "gpulab__warps.sum"}  # all others that are sums
+    once_a_launch = {"gpulab__touched_sectors.sum", "gpulab__warps.sum", "gpulab__warps_at_barriers.sum"}
     for profile in profiles.values():
         for name, total in profile.counters.items():
             if name.endswith(".sum") and name not in once_a_launch:
@@ -296,3 +296,37 @@ def test_addresses_all_over_the_place_are_a_fault_while_counting_too(device: Sim
     with pytest.raises(KernelFault, match="invalid __global__ read of size 4 bytes"):
         device.compile(source).launch("f", (128,), (256,), (out,), options=COUNT)
     out.free()
+
+
+IDLE = """
+__global__ void f(int *x) {
+    __syncthreads();
+    if (threadIdx.x >= 64) return;
+    for (int k = 0; k < 9; k++) asm volatile("bar.sync 1, 64;");
+}"""
+PRODUCT = """
+__global__ void f(int *x) {
+    double a = x[threadIdx.x], d;
+    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, _}, {%1}, {%1}, {%1, %1};" : "=d"(d) : "d"(a));
+    x[threadIdx.x] = d;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("source", "counter", "value"),
+    [
+        (IDLE, "gpulab__barriers.sum", 2 * 10 + 6),
+        (IDLE, "gpulab__warps_at_barriers.sum", 26**2 / (2 * 10**2 + 6)),
+        ("__global__ void f(int *x) { __syncthreads(); }", "gpulab__warps_at_barriers.sum", 8),
+        ("__global__ void f(int *x) {}", "gpulab__warps_at_barriers.sum", 0),
+        (PRODUCT, "gpulab__data_additions.sum", 8 * 8 * 4 * 8),
+        ("__global__ void f(int *x) { x[threadIdx.x] *= x[threadIdx.x + 1]; }", "gpulab__data_additions.sum", 256),
+        ("__global__ void f(int *x) { x[threadIdx.x] *= threadIdx.x; }", "gpulab__data_additions.sum", 0),
+    ],
+)
+def test_what_is_done_in_other_words_is_counted(
+    device: SimulatedDevice, source: str, counter: str, value: float
+) -> None:
+    x = device.array(np.ones(512, np.int32))
+    profile = device.compile(source).launch("f", (1,), (256,), (x,), options=LaunchOptions(count=True))
+    assert profile.counters[counter] == pytest.approx(value)

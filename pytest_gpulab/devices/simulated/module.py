@@ -344,6 +344,7 @@ class SimulatedModule:
         accounts = Accounts(counters, self._machine_kernel(profile.kernel), ran * threads)
         totals = accounts.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
+        totals["gpulab__warps_at_barriers.sum"] = counters.spread.warps * blocks / ran
         if (error := counters.sampling_error(blocks)) is not None:
             totals["gpulab__sampling_error.pct"] = 100 * error
         found = self._occupancy(profile.kernel, threads, shared_bytes)

@@ -29,7 +29,7 @@ _BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum
 _COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
 _TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]
 _BARRIERS, _WAITS = _COLUMN["gpulab__barriers.sum"], _COLUMN["gpulab__waits.sum"]
-_ADDITIONS = _COLUMN["gpulab__integer_additions.sum"]
+_ADDITIONS = _COLUMN["gpulab__data_additions.sum"]
 MAX_CACHED = 64  # launches per kernel
 
 
@@ -63,11 +63,11 @@ class Accounts:
         """Add the exact counts: memory traffic, barriers and additions of data."""
         program = counters.program
         per_warp = (*program.barrier_rows, *program.wait_rows)
-        rows = [row for _, row in (*per_warp, *program.addition_rows)]
+        rows = [row for _, row, *_ in (*per_warp, *program.addition_rows)]
         columns = [_BARRIERS] * len(program.barrier_rows) + [_WAITS] * len(program.wait_rows)
         columns += [_ADDITIONS] * len(program.addition_rows)
         values = [counters.warps[block] for block, _ in per_warp]
-        values += [counters.lanes[block] for block, _ in program.addition_rows]
+        values += [counters.lanes[block] * count for block, _, count in program.addition_rows]
         for (index, space), traffic in counters.traffic.items():
             touched = _traffic_columns(space, program.sites[index].op)
             columns += touched

@@ -22,6 +22,7 @@ from .banks import fresh, least_wavefronts, wavefronts, word_passes
 from .footprint import Seen
 from .joining import Joiner, SharedAccess
 from .requests import Requests, Traffic, Waiting
+from .spread import BarrierSpread
 from .workload import GlobalAccess, Workload
 
 _WORD, _SECTOR, _LINE = np.int64(2), np.int64(5), np.int64(7)  # address bits within a word, a sector, a line
@@ -50,6 +51,7 @@ class Counters:
         warps, lanes: executions of each basic block, by warps and by lanes.
         divergent: divergent warps at the branch at the end of each basic block.
         traffic: traffic by memory instruction (`Site.index`) and memory space.
+        spread: the warps that pass block barriers.
     """
 
     def __init__(self, program: Program, workload: Workload | None, joined: Joined) -> None:
@@ -59,7 +61,7 @@ class Counters:
         self.lanes = [0] * len(program.steps)
         self.divergent = [0] * len(program.steps)
         self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
-        self.joiner = Joiner(joined.widths)
+        self.joiner, self.spread = Joiner(joined.widths), BarrierSpread()
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
         self._waiting_constant = Waiting(_words_of)
         self._wide: dict[int, list[tuple[Traffic, Rows, int]]] = defaultdict(list)
@@ -68,6 +70,8 @@ class Counters:
         """Count an execution of a basic block."""
         self.warps[block] += lanes.warp_count
         self.lanes[block] += lanes.n
+        if self.program.steps[block].barrier is not None:
+            self.spread.step(lanes)
         if self.workload is not None:
             self.workload.step(block, lanes)
         if not self.joiner.is_empty:
@@ -75,6 +79,7 @@ class Counters:
 
     def end_wave(self, wave: Shape) -> None:
         """Note that all lanes of a wave have exited."""
+        self.spread.end(wave)
         if self.workload is not None:
             self.workload.paths.end(wave)
 

@@ -191,13 +191,17 @@ class Program:
         ]
 
     @cached_property
-    def addition_rows(self) -> list[tuple[int, int]]:
-        """The basic block and the row in `places` of each integer addition of data; see `data_flow`."""
-        from pytest_gpulab.devices.simulated.translation.analysis.data_flow import integer_additions
+    def addition_rows(self) -> list[tuple[int, int, int]]:
+        """The basic block, the row in `places` and the additions per thread of each statement in `data_flow`."""
+        from pytest_gpulab.devices.simulated.translation.analysis.data_flow import additions
 
         statements = [(block, each) for block, step in enumerate(self.steps) for each in step.statements]
-        found = integer_additions(each for _, each in statements)
-        return [(block, self.places.row[each.where]) for block, each in statements if each.number in found]
+        found = additions(each for _, each in statements)
+        return [
+            (block, self.places.row[each.where], found[each.number])
+            for block, each in statements
+            if each.number in found
+        ]
 
     @cached_property
     def wait_rows(self) -> list[tuple[int, int]]:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from math import prod
 
+from pytest_gpulab.devices.simulated.groups.lanes import WARP
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Operand, registers_of
 from pytest_gpulab.devices.simulated.translation.control.graph import has_result
 
 _CONDITIONS = {"setp", "set", "testp", "vote", "bar", "barrier"}  # what they read decides, and is no data
 _STORES = {"st", "red", "atom", "cp", "stmatrix", "sust"}
 _ON_CHIP = ("shared", "local")
-_ADDS = {"add", "addc", "sub", "subc", "mad", "madc", "sad", "dp4a", "dp2a"}
+_ADDS = {"add", "addc", "sub", "subc", "mad", "madc", "fma", "sad", "dp4a", "dp2a", "mul"}
+_EXTENTS = re.compile(r"m(\d+)n(\d+)k(\d+)")  # of matrices
 _FETCHES = {"ld", "ldu", "atom", "shfl"}
 _NO_DATA = {"param", "const"}
 
 
-def integer_additions(statements: Iterable[Instruction | Call]) -> frozenset[int]:
-    """Return the integer additions of two values that come from memory or other threads, by number.
+def additions(statements: Iterable[Instruction | Call]) -> dict[int, int]:
+    """Return the additions per thread that are no instruction of its own in machine code, by number of the statement.
 
-    An address or index is computed from one such value at most. An atomic adds a value to another one in memory;
-    shared memory has no addition of floats, so that a loop of the machine code has it.
+    They are additions of two integers or half floats that come from memory or other threads: an address or index is
+    computed from one such value at most. A product of two integers may hide an addition of their upper halves. An
+    atomic adds a value to another one in memory; shared memory has no addition of floats, so that a loop of the machine
+    code has it. Threads share the additions of a matrix product.
     """
     instructions = [statement for statement in statements if isinstance(statement, Instruction) and statement.operands]
     data = _data(instructions)
-    return frozenset(each.number for each in instructions if _adds(each, data))
+    found = {each.number: _in_matrices(each) or int(_adds(each, data)) for each in instructions}
+    return {number: count for number, count in found.items() if count}
 
 
 def _data(instructions: Iterable[Instruction]) -> set[str]:
@@ -85,12 +92,22 @@ def _values(instruction: Instruction) -> Iterator[Operand]:
     yield from operands[1:3] if op[0] in ("selp", "slct") else operands[1:]
 
 
+def _in_matrices(instruction: Instruction) -> int:
+    """Return the additions per thread of a matrix product on tensor cores; 0 for other instructions."""
+    op = instruction.op
+    if op[0] != "mma" and op[:2] != ("wmma", "mma"):
+        return 0
+    extents = next((found for word in op if (found := _EXTENTS.fullmatch(word))), None)
+    return prod(map(int, extents.groups())) // WARP if extents is not None else 0
+
+
 def _adds(instruction: Instruction, data: set[str]) -> bool:
     op, operands = instruction.op, instruction.operands
     if op[0] in ("atom", "red"):
         is_counted = op[-1][0] in "us" or "global" in op
         return "add" in op and is_counted and not data.isdisjoint(registers_of(operands[-1:]))
-    if op[0] not in _ADDS or op[-1][0] not in "bus":
+    is_half = op[-1].lstrip("bf") in ("16", "16x2")
+    if op[0] not in _ADDS or (op[-1][0] not in "bus" and not is_half) or (op[0] == "mul" and is_half):
         return False
     factors, addend = operands[1:-1], operands[-1:]
     return all(not data.isdisjoint(registers_of(part)) for part in (factors, addend))

@@ -1,0 +1,41 @@
+"""The warps among which a launch's block barriers are spread: warps without barriers must not lower the average."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape
+
+_Counts = npt.NDArray[np.int64]
+
+
+class BarrierSpread:
+    """The barriers of each warp, b, as the number of warps that would have as many, evenly: sum(b)^2 / sum(b^2)."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, tuple[Shape, _Counts]] = {}  # references to waves, so that ids stay unique
+        self._barriers = self._squares = 0
+
+    def step(self, lanes: Lanes) -> None:
+        """Count a barrier of the warps that have these lanes."""
+        wave = lanes.wave
+        if id(wave) not in self._running:
+            self._running[id(wave)] = wave, np.zeros((wave.warps, wave.columns), np.int64)
+        counts = self._running[id(wave)][1]
+        if lanes.full:
+            counts += 1
+        else:
+            counts.reshape(-1)[lanes.warp_cells] += 1
+
+    def end(self, wave: Shape) -> None:
+        """Add the barriers of a wave that has ended."""
+        if id(wave) in self._running:
+            _, counts = self._running.pop(id(wave))
+            self._barriers += int(counts.sum())
+            self._squares += int((counts**2).sum())
+
+    @property
+    def warps(self) -> float:
+        """The number of warps; 0 without barriers."""
+        return self._barriers**2 / self._squares if self._squares else 0.0
