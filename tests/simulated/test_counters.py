@@ -324,7 +324,7 @@ __global__ void f(int *x) {
         ("__global__ void f(int *x) { x[threadIdx.x] *= threadIdx.x; }", "gpulab__data_additions.sum", 0),
     ],
 )
-def test_what_is_done_in_other_words_is_counted(
+def test_barriers_of_few_warps_and_additions_of_other_kinds_are_counted(
     device: SimulatedDevice, source: str, counter: str, value: float
 ) -> None:
     x = device.array(np.ones(512, np.int32))
