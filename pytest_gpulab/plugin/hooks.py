@@ -93,6 +93,7 @@ class GradingHooks:
         self.started = datetime.now(timezone.utc)
         self.is_worker = hasattr(config, "workerinput")
         self.is_at_end = False
+        self._not_begun: list[str] = []  # submissions without a result, because the run was stopped
         self.running: dict[str, None] = {}  # ids of checks that have begun and not ended, in order
         self.exercises_mistakes = 0  # checks that are not gradable because of the exercise
         self.gradebook = Gradebook(root=config.rootpath)
@@ -293,6 +294,10 @@ class GradingHooks:
             # Otherwise nothing was graded, and the reports of the last run are kept.
             self.files.write(self.session, self.config.rootpath, interrupted, self._located(session.items))
         session.exitstatus = self._exit_status(session.exitstatus)
+        if interrupted:
+            graded = {grade.submission for grade in self.gradebook.grades}
+            labels = dict.fromkeys(item.parent.label for item in session.items if isinstance(item, CheckItem))
+            self._not_begun = [label for label in labels if label not in graded]
         if session.testsfailed:
             from .summary import hide_explained
 
@@ -363,9 +368,14 @@ class GradingHooks:
             terminalreporter.line(line)
 
     def _last_words(self) -> Iterator[str]:
-        """Yield the checks that a stopped run has left unfinished, and the seed to repeat a run with checks."""
+        """Yield the checks that a stopped run has left out, and the seed to repeat a run with checks."""
+        from pytest_gpulab.reports.terminal.reasons import MAX_NAMED
+        from pytest_gpulab.reports.terminal.text import abridged
+
         if self.running:
             yield f"The run was stopped in {', '.join(self.running)}: no result."
+        elif self._not_begun and self.gradebook.grades:
+            yield f"The run was stopped before {abridged(self._not_begun, MAX_NAMED)}."
         if self.gradebook.grades or self.gradebook.ungraded or self.running:
             yield f"Repeat this run with --gpulab-seed={self.session.settings.seed}."
 

@@ -112,7 +112,8 @@ def test_stop_at_the_first_failure(two: Course) -> None:
     result = two.grade("submissions/bob", "submissions/alice", "-x")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes()["failed"] == 1
-    result.stdout.fnmatch_lines(["*gpulab: twice*", "*gpulab: findings*"])
+    last = "The run was stopped before submissions/alice/twice.cu."
+    result.stdout.fnmatch_lines(["*gpulab: twice*", "*gpulab: findings*", last])
 
 
 def test_collect_only_grades_nothing(two: Course) -> None:
