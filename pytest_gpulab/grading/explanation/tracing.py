@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.devices.protocol import Device, LaunchProfile, Memory, Module
 from pytest_gpulab.devices.trace_events import LaunchTrace, ShuffleEvent, Trace
+from pytest_gpulab.exercise import Launch, Plan, Problem
 from pytest_gpulab.grading.compilation.builds import Build
 from pytest_gpulab.grading.correctness.trials import Trial
 from pytest_gpulab.grading.plans.replay import (
@@ -21,6 +22,7 @@ from pytest_gpulab.grading.plans.replay import (
     FIRST_WARP_FIRST,
     LAST_WARP_FIRST,
     Arrays,
+    Poison,
     Repetition,
     Run,
     allocated,
@@ -124,42 +126,45 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
         addresses = {name: int(getattr(memory, "address", 0)) for name, memory in memories.items()}
         recording = replace(repetition, options=replace(repetition.options, check=True, trace=trace))
         snapshots = _Snapshots(build.module, memories, trace)
-        run = replay(
-            device,
-            snapshots,
-            plan,
-            inputs,
-            recording,
-            arrays=arrays,
-            scene=build.scene,
-        )
+        run = replay(device, snapshots, plan, inputs, recording, arrays=arrays, scene=build.scene)
     finally:
         arrays.free()
-    buffers = {buffer.name: buffer for buffer in allocated(plan)}
+    likely = np.dtype(plan.buffers[0].dtype)
     found = []
     for launch, each, before in zip(plan.launches, snapshots.launches, snapshots.before, strict=False):
-        names = build.parameters.get(launch.kernel, ())
         known: dict[tuple[str, int], TracedArray] = {}
-        for position, argument in enumerate(launch.args):
-            if isinstance(argument, str):
-                buffer = buffers[argument]
-                name = names[position] if len(names) == len(launch.args) else argument
-                contents = before[argument]
-                unwritten = is_poisoned(buffer) and repetition.poison.remaining(contents)
-                array = TracedArray(name, np.dtype(buffer.dtype), buffer.shape, contents, unwritten, buffer.name)
-                known["global", addresses[argument]] = array
-        types = _shared_types(build.source, trial.problem.variant.defines)
-        likely = np.dtype(plan.buffers[0].dtype)
+        for buffer, array in _of_buffers(plan, launch, build, before, repetition.poison):
+            known["global", addresses[buffer]] = array
         for name, (start, nbytes) in each.shared.items():
-            dtype, lanes = types.get(name, (likely, 1))
-            shape = _declared_shape(name, build.source, trial.problem.tunables)
-            is_scalar = bool(name) and not re.search(rf"\b{re.escape(name)}\s*\[", build.source)
-            if prod(shape) != nbytes // dtype.itemsize or not (shape or is_scalar):
-                shape = _shared_shape(nbytes // dtype.itemsize, each.block)
-            known["shared", start] = TracedArray(name or "shared", dtype, shape, None, True, lanes=lanes)
-        known |= _registers(each, build.source, likely)
-        found.append(known)
+            known["shared", start] = _shared(name, nbytes, each.block, build.source, trial.problem, likely)
+        found.append(known | _registers(each, build.source, likely))
     return Traced(trial, tuple(snapshots.launches), tuple(found), run, build.source, blocks)
+
+
+def _of_buffers(
+    plan: Plan, launch: Launch, build: Build, before: Mapping[str, Array], poison: Poison
+) -> Iterator[tuple[str, TracedArray]]:
+    """Yield the buffers that a launch takes, each with its array."""
+    buffers = {buffer.name: buffer for buffer in allocated(plan)}
+    names = build.parameters.get(launch.kernel, ())
+    for position, argument in enumerate(launch.args):
+        if isinstance(argument, str):
+            buffer, contents = buffers[argument], before[argument]
+            name = names[position] if len(names) == len(launch.args) else argument
+            unwritten = is_poisoned(buffer) and poison.remaining(contents)
+            yield argument, TracedArray(name, np.dtype(buffer.dtype), buffer.shape, contents, unwritten, buffer.name)
+
+
+def _shared(
+    name: str, nbytes: int, block: tuple[int, int, int], source: str, problem: Problem, likely: np.dtype[Any]
+) -> TracedArray:
+    """Return an array in shared memory: of its declared type and shape, or else of likely ones."""
+    dtype, lanes = _shared_types(source, problem.variant.defines).get(name, (likely, 1))
+    shape = _declared_shape(name, source, problem.tunables)
+    is_scalar = bool(name) and not re.search(rf"\b{re.escape(name)}\s*\[", source)
+    if prod(shape) != nbytes // dtype.itemsize or not (shape or is_scalar):
+        shape = _shared_shape(nbytes // dtype.itemsize, block)
+    return TracedArray(name or "shared", dtype, shape, None, True, lanes=lanes)
 
 
 def _registers(trace: LaunchTrace, source: str, dtype: np.dtype[Any]) -> dict[tuple[str, int], TracedArray]:
