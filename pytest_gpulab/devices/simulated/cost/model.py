@@ -6,7 +6,8 @@ less. Norms of their times model this:
     busy = (sum over pipes and memories of t^8)^(1/8)
     time = launch + (busy^3 + sum over all waits of t^3)^(1/3) + fences
 
-One unit alone costs its own time. A wait as long as the work adds a quarter. At fences, everything stops.
+One unit alone costs its own time. A wait as long as the work adds a quarter. At fences, everything stops. Waiting for
+other blocks overlaps with nothing in the first round of blocks, see `_with_chain`.
 docs/cost-model.md has the formula of each unit, gpus.toml the constants with their sources. Every result is an estimate
 and is reported as one.
 """
@@ -82,13 +83,25 @@ def estimate(
     block_s = _norm(pipes.values(), BUSY_OVERLAP) / ceil(blocks / gpu.sms)
     waits = _waits(gpu, needs, blocks, max(resident, 1), block_s)
     fences_s = _fences(gpu, needs, blocks, max(resident, 1))
-    total_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP) + fences_s
-    parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits, "memory fences": fences_s}.items()}
+    chain_s = needs.chain.cycles(gpu.sms * max(resident, 1)) * 1e-9 / gpu.clock_ghz
+    without_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP)
+    total_s = _with_chain(without_s, chain_s, blocks / (gpu.sms * max(resident, 1))) + fences_s
+    waits |= {"waiting for other blocks": chain_s, "memory fences": fences_s}
+    parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
     return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share, min(blocks / gpu.sms, 1.0))
 
 
 def _norm(values: object, power: float) -> float:
     return float(sum(value**power for value in values) ** (1 / power))  # type: ignore[attr-defined]
+
+
+def _with_chain(without_s: float, chain_s: float, rounds: float) -> float:
+    """Return the time with the waiting for other blocks.
+
+    In the first round, all blocks load, wait and store in step, so nothing overlaps with the waiting.
+    """
+    in_step = 1 / max(rounds, 1.0)
+    return in_step * (without_s + chain_s) + (1 - in_step) * _norm([without_s, chain_s], OVERLAP)
 
 
 def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int) -> dict[str, float]:
@@ -142,7 +155,6 @@ def _waits(gpu: Gpu, needs: Demands, blocks: int, resident: int, block_s: float)
         "latency": max(alone * rounds, longest),
         "starting blocks": blocks * gpu.block_gap_ns * 1e-9,
         "atomics": max(needs.hot_atomics * gpu.atomic_gap_ns, needs.atomic_passes / gpu.atomics_per_ns) * 1e-9,
-        "waiting for other blocks": needs.chain.cycles(gpu.sms * resident) * cycle_s,
     }
 
 
