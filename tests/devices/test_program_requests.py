@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hang_guard import HANG_S
 
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.programs.api import CALLS
@@ -32,6 +33,7 @@ SMALL = (0, 1, 2, 3, 4, 8, 32)
 LARGE = (128, 512, 4096, *(2**power + more for power in (31, 32, 40, 63, 64) for more in (-1, 0) if power + more < 64))
 TEXTS = (b"", b"\0", b"put", b"counter", b"\xff" * 40, PTX)
 LAUNCH = "u" * 10 + "b"
+ANSWER = struct.Struct("<iIIII")  # the error, whether it stays, the count of unfinished work, and two lengths
 
 
 def bytes_of(data: bytes) -> bytes:
@@ -76,7 +78,7 @@ def hostile(connection: socket.socket, seed: int) -> None:
             if given is None or count > 1:
                 given = arguments(CALLS[name][0], chance, known)
             connection.sendall(packed(name, given))
-            error, _, output, body = struct.unpack("<iIII", received(connection, 16))
+            error, _, _, output, body = ANSWER.unpack(received(connection, ANSWER.size))
             answer = received(connection, output + body)[output:]
             if not error and len(answer) >= 8 and name.startswith("cudaM"):
                 known.append(int.from_bytes(answer[:8], "little"))
@@ -92,6 +94,8 @@ def session() -> Iterator[Session]:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_calls_get_an_answer_or_are_invalid(session: Session, seed: int) -> None:
     ours, theirs = socket.socketpair()
+    ours.settimeout(HANG_S)
+    theirs.settimeout(HANG_S)
     program = threading.Thread(target=hostile, args=(theirs, seed))
     program.start()
     with ours, suppress(InvalidRequest):
