@@ -6,7 +6,7 @@ import pytest
 
 from pytest_gpulab.devices.errors import Hazard
 from pytest_gpulab.grading.correctness import trials
-from pytest_gpulab.grading.diagnosis import error_location
+from pytest_gpulab.grading.diagnosis import causes
 from pytest_gpulab.grading.diagnosis import value_patterns as values
 from pytest_gpulab.grading.diagnosis.compare import compare, mismatches
 from pytest_gpulab.grading.diagnosis.wrong_output import MAX_EXAMINED
@@ -101,7 +101,7 @@ def test_a_pattern_in_the_places_goes_into_the_sentence_and_gives_the_hint() -> 
     assert finding.what == "`out`: 2 of 8 elements are wrong."
     finding = found(floats(1, 2, 3, 4, 5, 6, 7, 8, 1, 11), np.arange(1, 11))
     assert finding.what == "`out`: 2 of 10 elements are wrong: the last 2 elements, from element 8 on."
-    assert finding.hint == error_location.TAIL
+    assert finding.hint == causes.TAIL
 
 
 def test_a_pattern_in_the_values_is_evidence_and_its_cause_comes_before_that_of_the_place() -> None:
@@ -114,7 +114,7 @@ def test_a_pattern_in_the_values_is_evidence_and_its_cause_comes_before_that_of_
 def test_where_the_values_say_little_the_place_gives_the_hint() -> None:
     finding = found(floats(1, 2, 3, 4, 5, 6, 7, 8, 0, 0), np.arange(1, 11))
     assert finding.evidence[-1] == "each of them is 0"
-    assert finding.hint == error_location.TAIL
+    assert finding.hint == causes.TAIL
 
 
 def test_of_very_many_elements_only_the_places_are_looked_at() -> None:
@@ -143,7 +143,7 @@ def test_poisoned_elements_were_not_written() -> None:
     tail = found(actual, expected)
     assert tail.what == "`out`: 4 of 12 elements are never written: only the last row, row 2."
     assert tail.evidence == ("at index (y=2, x=0), (y=2, x=1), (y=2, x=2), (y=2, x=3)",)
-    assert tail.hint == error_location.LAST_ROWS
+    assert tail.hint == causes.LAST_ROWS
 
 
 def test_integers_that_were_added_to_garbage_were_written() -> None:

@@ -10,7 +10,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
-from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns, wrong_output
+from pytest_gpulab.grading.diagnosis import causes, missing_terms, value_patterns, wrong_output
 from pytest_gpulab.grading.findings import hint_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
@@ -50,7 +50,7 @@ PLACES = [
         "only the last block (block 3, elements 768 to 1022).",
         value_patterns.CARRY,
     ),
-    ("scan/dropped_tail", "n=block-1", "the last 31 elements, from element 224 on.", error_location.TAIL),
+    ("scan/dropped_tail", "n=block-1", "the last 31 elements, from element 224 on.", causes.TAIL),
     (
         "scan/missing_block_sums",
         "n=1024",
@@ -75,13 +75,13 @@ PLACES = [
         "divergence/second_item_forgotten",
         "two-way n=2053",
         "never written: the second half of every block (512 elements per block).",
-        error_location.IN_EACH_BLOCK,
+        causes.IN_EACH_BLOCK,
     ),
     (
         "transpose/pitch_of_width",
         "61x97",
         "2160 of 5917 elements are never written: just the rest if rows begin every 61 elements, not every 97.",
-        error_location.PITCH,
+        causes.PITCH,
     ),
     (
         "divergence/whole_groups_only",
@@ -93,15 +93,15 @@ PLACES = [
         "divergence/whole_groups_only",
         "two-way n=2053",
         "only the last block (block 8, elements 2048 to 2052).",
-        error_location.LAST_BLOCK,
+        causes.LAST_BLOCK,
     ),
-    ("scan/guard_off_by_one", "n=33", "is never written: only the last element, element 32.", error_location.LAST_ONE),
-    ("scan/first_not_written", "n=33", "is never written: only the first element.", error_location.FIRST_ONE),
+    ("scan/guard_off_by_one", "n=33", "is never written: only the last element, element 32.", causes.LAST_ONE),
+    ("scan/first_not_written", "n=33", "is never written: only the first element.", causes.FIRST_ONE),
     (
         "constant_memory/guard_one_too_early",
         "97x61, 2 vectors",
         "only the last column, column 96.",
-        error_location.LAST_COLUMNS,
+        causes.LAST_COLUMNS,
     ),
 ]
 
@@ -182,19 +182,19 @@ OMISSIONS = [
         "reduction/first_warp_only",
         "n=block",
         "it is the result for `in` without the elements of all warps but the first of each block",
-        error_location.OTHER_WARPS,
+        causes.OTHER_WARPS,
     ),
     (
         "reduction/vector_tail_dropped",
         "n=33",
         "it is the result for `in` without the last element (index 32)",
-        error_location.LAST_ONE,
+        causes.LAST_ONE,
     ),
     (
         "reduction/vector_tail_dropped",
         "n=1023",
         "it is the result for `in` without the last 3 elements (from index 1020 on)",
-        error_location.TAIL,
+        causes.TAIL,
     ),
     (
         "reduction/vector_tail_dropped",

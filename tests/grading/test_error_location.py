@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from wrong_values import INDEX, X_AXIS, Y_AXIS, N
 
-from pytest_gpulab.grading.diagnosis import error_location
+from pytest_gpulab.grading.diagnosis import causes, error_location
 from pytest_gpulab.grading.diagnosis.error_location import ordinal, place_of
 
 pytestmark = pytest.mark.unit
@@ -15,72 +15,72 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("wrong", "words", "cause"),
     [
-        (INDEX == 0, "only the first element", error_location.FIRST_ONE),
-        (INDEX > 0, "all but the first element", error_location.ALL_BUT_FIRST),
-        (INDEX == 999, "only the last element, element 999", error_location.LAST_ONE),
-        (INDEX == 256, "only the first element of block 2", error_location.FIRST_OF_BLOCK),
-        (INDEX == 255, "only the last element of block 1", error_location.LAST_OF_BLOCK),
-        (INDEX >= 896, "only the last block (block 7, elements 896 to 999)", error_location.LAST_BLOCK),
-        (INDEX >= 990, "elements 990 to 999, the end of the last block", error_location.TAIL),
+        (INDEX == 0, "only the first element", causes.FIRST_ONE),
+        (INDEX > 0, "all but the first element", causes.ALL_BUT_FIRST),
+        (INDEX == 999, "only the last element, element 999", causes.LAST_ONE),
+        (INDEX == 256, "only the first element of block 2", causes.FIRST_OF_BLOCK),
+        (INDEX == 255, "only the last element of block 1", causes.LAST_OF_BLOCK),
+        (INDEX >= 896, "only the last block (block 7, elements 896 to 999)", causes.LAST_BLOCK),
+        (INDEX >= 990, "elements 990 to 999, the end of the last block", causes.TAIL),
         (
             INDEX >= 128,
             "everything after the first block (elements 128 to 999; 128 per block)",
-            error_location.AFTER_FIRST_BLOCK,
+            causes.AFTER_FIRST_BLOCK,
         ),
-        (INDEX >= 640, "everything from block 5 on (elements 640 to 999; 128 per block)", error_location.FROM_BLOCK_ON),
-        (INDEX < 128, "only the first block (block 0, elements 0 to 127)", error_location.FIRST_BLOCK),
-        (INDEX // 128 == 3, "only one block (block 3, elements 384 to 511)", error_location.WHOLE_BLOCKS),
-        (INDEX // 128 % 2 == 1, "4 of 8 blocks, these altogether: 1, 3, 5 and more", error_location.WHOLE_BLOCKS),
-        (INDEX // 128 != 3, "all blocks but 3, these altogether", error_location.WHOLE_BLOCKS),
+        (INDEX >= 640, "everything from block 5 on (elements 640 to 999; 128 per block)", causes.FROM_BLOCK_ON),
+        (INDEX < 128, "only the first block (block 0, elements 0 to 127)", causes.FIRST_BLOCK),
+        (INDEX // 128 == 3, "only one block (block 3, elements 384 to 511)", causes.WHOLE_BLOCKS),
+        (INDEX // 128 % 2 == 1, "4 of 8 blocks, these altogether: 1, 3, 5 and more", causes.WHOLE_BLOCKS),
+        (INDEX // 128 != 3, "all blocks but 3, these altogether", causes.WHOLE_BLOCKS),
         (
             (INDEX >= 256) & (INDEX < 640),
             "only elements 256 to 639, 3 whole blocks of 128",
-            error_location.WHOLE_BLOCKS,
+            causes.WHOLE_BLOCKS,
         ),
-        (INDEX >= 32, "everything after the first 32 elements", error_location.OTHER_WARPS),
-        (INDEX >= 500, "the last 500 elements, from element 500 on", error_location.FROM_INDEX_ON),
-        (INDEX < 100, "the first 100 elements, elements 0 to 99", error_location.START),
+        (INDEX >= 32, "everything after the first 32 elements", causes.OTHER_WARPS),
+        (INDEX >= 500, "the last 500 elements, from element 500 on", causes.FROM_INDEX_ON),
+        (INDEX < 100, "the first 100 elements, elements 0 to 99", causes.START),
         ((INDEX >= 400) & (INDEX < 450), "only elements 400 to 449", ""),
-        (INDEX % 128 == 0, "the first element of every block (128 elements per block)", error_location.FIRST_OF_BLOCK),
-        (INDEX % 128 == 127, "the last element of every block (128 elements per block)", error_location.LAST_OF_BLOCK),
+        (INDEX % 128 == 0, "the first element of every block (128 elements per block)", causes.FIRST_OF_BLOCK),
+        (INDEX % 128 == 127, "the last element of every block (128 elements per block)", causes.LAST_OF_BLOCK),
         (
             INDEX % 128 > 0,
             "all but the first element of every block (128 elements per block)",
-            error_location.FIRST_OF_BLOCK,
+            causes.FIRST_OF_BLOCK,
         ),
-        (INDEX % 128 == 5, "element 5 of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
-        (INDEX % 128 >= 64, "the second half of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
-        (INDEX % 128 < 64, "the first half of every block (128 elements per block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 128 == 5, "element 5 of every block (128 elements per block)", causes.IN_EACH_BLOCK),
+        (INDEX % 128 >= 64, "the second half of every block (128 elements per block)", causes.IN_EACH_BLOCK),
+        (INDEX % 128 < 64, "the first half of every block (128 elements per block)", causes.IN_EACH_BLOCK),
         (
             INDEX % 128 >= 32,
             "all but the first 32 elements of every block (128 elements per block)",
-            error_location.OTHER_WARPS,
+            causes.OTHER_WARPS,
         ),
         (
             INDEX % 128 >= 100,
             "elements 100 to 127 of every block (128 elements per block)",
-            error_location.IN_EACH_BLOCK,
+            causes.IN_EACH_BLOCK,
         ),
-        (INDEX % 32 == 31, "every 32nd element, from element 31 on", error_location.LANE),
-        (INDEX % 2 == 1, "every 2nd element, from element 1 on", error_location.STRIDED),
-        (INDEX % 11 == 3, "every 11th element, from element 3 on", error_location.STRIDED),
-        (INDEX % 8 != 2, "all but every 8th element (index % 8 == 2)", error_location.STRIDED),
-        (INDEX % 8 >= 4, "of every 8 elements those from number 4 to 7", error_location.STRIDED),
-        (np.isin(INDEX % 8, (1, 3, 6)), "elements with index % 8 == 1, 3 or 6", error_location.STRIDED),
+        (INDEX % 32 == 31, "every 32nd element, from element 31 on", causes.LANE),
+        (INDEX % 2 == 1, "every 2nd element, from element 1 on", causes.STRIDED),
+        (INDEX % 11 == 3, "every 11th element, from element 3 on", causes.STRIDED),
+        (INDEX % 8 != 2, "all but every 8th element (index % 8 == 2)", causes.STRIDED),
+        (INDEX % 8 >= 4, "of every 8 elements those from number 4 to 7", causes.STRIDED),
+        (np.isin(INDEX % 8, (1, 3, 6)), "elements with index % 8 == 1, 3 or 6", causes.STRIDED),
         (
             np.isin(INDEX, (900, 931, 950, 951, 997)),
             "all of them in the last block (block 7)",
-            error_location.LAST_BLOCK,
+            causes.LAST_BLOCK,
         ),
         (
             np.isin(INDEX, (390, 401, 402, 451, 477)),
             "all of them in the same block (block 3)",
-            error_location.IN_EACH_BLOCK,
+            causes.IN_EACH_BLOCK,
         ),
         (
             (INDEX > 128) & (INDEX % 9 > 0),
             "all of them after the first block (128 elements per block)",
-            error_location.AFTER_FIRST_BLOCK,
+            causes.AFTER_FIRST_BLOCK,
         ),
     ],
 )
@@ -92,8 +92,8 @@ def test_wrong_elements_are_located_in_an_array(wrong: Any, words: str, cause: s
 
 def test_a_full_last_block_and_a_second_block_have_different_causes() -> None:
     full, second = place_of(np.arange(512) >= 384, (128,)), place_of(np.arange(200) >= 128, (128,))
-    assert full is not None and full.cause == error_location.LAST_FULL_BLOCK
-    assert second is not None and second.cause == error_location.SECOND_BLOCK
+    assert full is not None and full.cause == causes.LAST_FULL_BLOCK
+    assert second is not None and second.cause == causes.SECOND_BLOCK
 
 
 def test_no_block_is_named_if_the_blocks_are_unknown() -> None:
@@ -125,31 +125,31 @@ def test_scattered_elements_have_no_pattern(seed: int) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words", "cause"),
     [
-        (X_AXIS == 19, "only the last column, column 19", error_location.LAST_COLUMNS),
-        (X_AXIS >= 16, "only the last column of blocks (columns 16 to 19)", error_location.LAST_COLUMNS),
-        (Y_AXIS == 15, "only the last row, row 15", error_location.LAST_ROWS),
-        (Y_AXIS >= 10, "rows 10 to 15, the end of the last row of blocks", error_location.LAST_ROWS),
-        (X_AXIS >= 12, "the last 8 columns, from column 12 on", error_location.IN_X),
-        (X_AXIS >= 14, "the last 6 columns, from column 14 on", error_location.IN_X),
-        (X_AXIS >= 18, "columns 18 to 19, the end of the last column of blocks", error_location.LAST_COLUMNS),
-        (X_AXIS < 16, "only columns 0 to 15, 2 whole blocks of 8", error_location.IN_X),
-        (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", error_location.IN_X),
-        (Y_AXIS == 0, "only the first row", error_location.IN_Y),
+        (X_AXIS == 19, "only the last column, column 19", causes.LAST_COLUMNS),
+        (X_AXIS >= 16, "only the last column of blocks (columns 16 to 19)", causes.LAST_COLUMNS),
+        (Y_AXIS == 15, "only the last row, row 15", causes.LAST_ROWS),
+        (Y_AXIS >= 10, "rows 10 to 15, the end of the last row of blocks", causes.LAST_ROWS),
+        (X_AXIS >= 12, "the last 8 columns, from column 12 on", causes.IN_X),
+        (X_AXIS >= 14, "the last 6 columns, from column 14 on", causes.IN_X),
+        (X_AXIS >= 18, "columns 18 to 19, the end of the last column of blocks", causes.LAST_COLUMNS),
+        (X_AXIS < 16, "only columns 0 to 15, 2 whole blocks of 8", causes.IN_X),
+        (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", causes.IN_X),
+        (Y_AXIS == 0, "only the first row", causes.IN_Y),
         (
             (X_AXIS < 3) | (Y_AXIS < 3),
             "the first 3 columns, columns 0 to 2, and the first 3 rows, rows 0 to 2",
-            error_location.FIRST_EDGES,
+            causes.FIRST_EDGES,
         ),
         ((X_AXIS < 3) | (Y_AXIS >= 12), "the first 3 columns, columns 0 to 2, and the last 4 rows, from row 12 on", ""),
         (
             (X_AXIS >= 8) | (Y_AXIS >= 8),
             "everything beyond the first block (8 x 8 elements)",
-            error_location.BLOCK_LEFT_OUT,
+            causes.BLOCK_LEFT_OUT,
         ),
         (
             (X_AXIS >= 16) | (Y_AXIS >= 12),
             "the last 4 columns, from column 16 on, and the last 4 rows, from row 12 on",
-            error_location.LAST_COLUMNS,
+            causes.LAST_COLUMNS,
         ),
     ],
 )
@@ -166,7 +166,7 @@ def test_the_rest_behind_rows_with_the_pitch_of_the_transposed_plane_is_recognis
     pattern = error_location.pitch_of(~written.reshape(5, 8))
     assert pattern is not None
     assert (pattern.what, pattern.cause) == (
-        "just the rest if rows begin every 5 elements, not every 8", error_location.PITCH
+        "just the rest if rows begin every 5 elements, not every 8", causes.PITCH
     )  # fmt: skip
     written[-1] = True
     assert error_location.pitch_of(~written.reshape(5, 8)) is None
@@ -174,7 +174,7 @@ def test_the_rest_behind_rows_with_the_pitch_of_the_transposed_plane_is_recognis
     assert error_location.pitch_of(last_row) is None
 
 
-@pytest.mark.parametrize(("first", "cause"), [(32, error_location.IN_X), (44, error_location.LAST_COLUMNS)])
+@pytest.mark.parametrize(("first", "cause"), [(32, causes.IN_X), (44, causes.LAST_COLUMNS)])
 def test_many_columns_are_no_edge_where_the_blocks_are_unknown(first: int, cause: str) -> None:
     pattern = place_of(np.indices((32, 48))[1] >= first, (None, None))
     assert pattern is not None and pattern.cause == cause
@@ -182,7 +182,7 @@ def test_many_columns_are_no_edge_where_the_blocks_are_unknown(first: int, cause
 
 def test_all_elements_but_the_diagonal_are_recognised() -> None:
     pattern = place_of(~np.eye(9, dtype=bool), (None, None))
-    assert pattern is not None and pattern.cause == error_location.OFF_DIAGONAL
+    assert pattern is not None and pattern.cause == causes.OFF_DIAGONAL
 
 
 def test_all_or_scattered_elements_of_a_plane_have_no_pattern() -> None:
@@ -207,18 +207,18 @@ def test_positions_in_a_tiny_array_are_no_pattern() -> None:
             (1, 37),
             (0, slice(0, None, 16)),
             "all but the first column of every block (16 columns per block)",
-            error_location.IN_X,
+            causes.IN_X,
         ),
         (
             (37, 1),
             (slice(0, None, 16), 0),
             "all but the first row of every block (16 rows per block)",
-            error_location.IN_Y,
+            causes.IN_Y,
         ),
-        ((1, 37), (0, 0), "all but the first column", error_location.IN_X),
+        ((1, 37), (0, 0), "all but the first column", causes.IN_X),
         ((61, 97), (0, 0), "all but the element (0, 0)", ""),
-        ((61, 97), "diagonals", "all but the diagonal of every block (16 x 16 elements)", error_location.SAME_INDEX),
-        ((61, 97), "diagonal", "all but the diagonal", error_location.OFF_DIAGONAL),
+        ((61, 97), "diagonals", "all but the diagonal of every block (16 x 16 elements)", causes.SAME_INDEX),
+        ((61, 97), "diagonal", "all but the diagonal", causes.OFF_DIAGONAL),
     ],
 )
 def test_patterns_in_a_plane_are_worded_with_x_and_y(

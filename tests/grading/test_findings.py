@@ -11,7 +11,7 @@ from pytest_gpulab.devices.protocol import CompileError, Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
-from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns
+from pytest_gpulab.grading.diagnosis import causes, missing_terms, value_patterns
 from pytest_gpulab.grading.findings import HINTS, NO_VALUE, hint_of, of_error
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult
 from pytest_gpulab.grading.grader import Grader
@@ -112,7 +112,7 @@ TOLD = [
         "correct[n=33]",
         "",
         "it is the result for `in` without the elements with an odd index",
-        error_location.STRIDED,
+        causes.STRIDED,
     ),
     (
         "reduction/adds_in_double",
@@ -176,14 +176,14 @@ TOLD = [
         "correct[37x1]",
         "all but the first column.",
         "out[y=0, x=1] is",
-        error_location.IN_X,
+        causes.IN_X,
     ),
     (
         "constant_memory/rows_from_columns",
         "correct[97x61]",
         "never written: all but the diagonal of every block (8 x 8 elements).",
         "at index (y=0, x=1)",
-        error_location.SAME_INDEX,
+        causes.SAME_INDEX,
     ),
     (
         "divergence/paths_swapped",
@@ -274,7 +274,7 @@ def test_the_compilers_warning_stands_beside_the_finding(
 
 
 FIRST = [
-    ("reduction/stops_at_two", "correct[n=2]", "without the elements with an odd index", error_location.STRIDED),
+    ("reduction/stops_at_two", "correct[n=2]", "without the elements with an odd index", causes.STRIDED),
     (
         "divergence/assigns_in_a_condition",
         "correct[two-way n=1]",

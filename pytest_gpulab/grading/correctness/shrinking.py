@@ -19,8 +19,8 @@ import numpy as np
 from pytest_gpulab.exercise import Case, Plan, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variant_key
+from pytest_gpulab.grading.diagnosis.causes import EDGES, PITCH
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
-from pytest_gpulab.grading.diagnosis.error_location import EDGES, PITCH
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
 from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED

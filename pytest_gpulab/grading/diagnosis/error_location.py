@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.grading.findings import listed
 
+from . import causes
 from .coincidence import PLACE_BITS, place_bits
 from .patterns import Pattern
 from .tiling import Tiling
@@ -21,74 +22,6 @@ PERIODS = tuple(2**k for k in range(1, 11))  # warps, blocks and strides are pow
 WARP = 32
 MAX_NAMED = 3
 UNLIKELY = 1000.0  # odds against scattered elements that lie in these blocks by chance
-
-FIRST_ONE = "Usual cause: a special case of the first element. Is something skipped there, or not yet set?"
-ALL_BUT_FIRST = "Usual cause: the value that each element takes from the one before it. Follow element 1 step by step."
-LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at index n - 1?"
-LAST_BLOCK = "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier assume that it is?"
-SECOND_BLOCK = (
-    "Usual cause: a difference between the second block and the first. It may not be full, its indices need its "
-    "number, and it may need a value from the block before."
-)
-LAST_FULL_BLOCK = (
-    "Usual cause: a block count or a loop that ends one block too early. What is different in the last one?"
-)
-TAIL = (
-    "Usual cause: a length that is not a multiple of the elements processed at once (by a warp, a block or a vector). "
-    "Which threads process the rest?"
-)
-AFTER_FIRST_BLOCK = (
-    "Usual cause: an index that leaves out the block's number, or a value that a block needs from earlier blocks."
-)
-BLOCK_LEFT_OUT = "Usual cause: an index that leaves out the block's number. Does it contain blockIdx?"
-FROM_BLOCK_ON = "Usual cause: a value that a block needs from earlier blocks, or a limited number of blocks."
-FIRST_BLOCK = (
-    "Usual cause: a step that only the first block makes, or must not make because there is no block before it."
-)
-WHOLE_BLOCKS = (
-    "Usual cause: blocks that depend on each other's order, or an index that is computed from the block's number."
-)
-FIRST_OF_BLOCK = (
-    "Usual cause: the first thread of a block. What does it read from its left, and is that of its own block?"
-)
-LAST_OF_BLOCK = (
-    "Usual cause: the last thread of a block. What does it read from its right, and is that of its own block?"
-)
-OTHER_WARPS = (
-    "Usual cause: only the first warp computes or gets a value that all warps need. Does every warp receive what the "
-    "others computed?"
-)
-IN_EACH_BLOCK = "Usual cause: a loop or a condition on the thread's number that covers only a part of the block."
-STRIDED = (
-    "Usual cause: an index or a condition with a factor or a remainder in it. Which threads take the elements in "
-    "between, and are they processed?"
-)
-LANE = "Usual cause: one lane of each warp differs from the others, such as the first or last one in a shuffle."
-START = "Usual cause: a value that the first threads read before it is set, or an index that begins too late."
-FROM_INDEX_ON = (
-    "Usual cause: a limit at that index: a loop with too few steps, the end of a block or of a type's range."
-)
-LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
-LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
-FIRST_EDGES = (
-    "Usual cause: an index below 0 at the left and the upper edge. Is it tested, and can its type be negative? An "
-    "unsigned number wraps around."
-)
-IN_X = (
-    "Usual cause: the x part of an index or of the bounds check, or the y part if rows and columns change places. Look "
-    "at blockIdx, blockDim, threadIdx and the bound."
-)
-IN_Y = (
-    "Usual cause: the y part of an index or of the bounds check, or the x part if rows and columns change places. Look "
-    "at blockIdx, blockDim, threadIdx and the bound."
-)
-PITCH = (
-    "Usual cause: the pitch in an index. In `row * pitch + column` it is the length of that array's own rows; a "
-    "transposed array has rows of another length."
-)
-EDGES = (LAST_COLUMNS, LAST_ROWS, IN_X, IN_Y)
-SAME_INDEX = "Usual cause: x and y are the same in a block. From which of threadIdx and blockDim is each computed?"
-OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an index."
 
 
 @dataclass(frozen=True)
@@ -152,7 +85,7 @@ def pitch_of(unwritten: Mask) -> Pattern | None:
     if starts_at % columns == 0 or (unwritten.reshape(-1) != (np.arange(unwritten.size) >= starts_at)).any():
         return None
     words = f"just the rest if rows begin every {rows} elements, not every {columns}"
-    return Pattern(words, PITCH, bits=place_bits(int(unwritten.sum()), unwritten.size))
+    return Pattern(words, causes.PITCH, bits=place_bits(int(unwritten.sum()), unwritten.size))
 
 
 def _along(axis: Axis) -> Pattern | None:
@@ -174,10 +107,12 @@ def _ends(axis: Axis) -> Pattern | None:
         at = np.flatnonzero(mask)
         if at.size == 1:
             if at[0] == 0:
-                return Pattern(f"{words} the first {axis.noun}", FIRST_ONE if words == "only" else ALL_BUT_FIRST)
+                return Pattern(
+                    f"{words} the first {axis.noun}", causes.FIRST_ONE if words == "only" else causes.ALL_BUT_FIRST
+                )
             is_a_block = axis.noun == "element" and axis.blocks > 1 and at[0] % (axis.tile or 1) == 0
             if at[0] == axis.mask.size - 1 and words == "only" and not is_a_block:
-                return Pattern(f"only the last {axis.noun}, {axis.noun} {at[0]}", LAST_ONE)
+                return Pattern(f"only the last {axis.noun}, {axis.noun} {at[0]}", causes.LAST_ONE)
     return None
 
 
@@ -191,14 +126,14 @@ def _connected(axis: Axis) -> Pattern | None:
         return _some_blocks(axis, start, stop)
     if tile and axis.blocks > 1 and is_end and start // tile == axis.blocks - 1:
         words = f"{axis.range(start, stop)}, the end of the last {axis.block}"
-        return Pattern(words, TAIL)
+        return Pattern(words, causes.TAIL)
     if is_end:
         if start == WARP:
-            return Pattern(f"everything after the first {WARP} {axis.noun}s", OTHER_WARPS)
-        cause = TAIL if axis.at.size * 4 < axis.mask.size else FROM_INDEX_ON
+            return Pattern(f"everything after the first {WARP} {axis.noun}s", causes.OTHER_WARPS)
+        cause = causes.TAIL if axis.at.size * 4 < axis.mask.size else causes.FROM_INDEX_ON
         return Pattern(f"the last {axis.at.size} {axis.noun}s, from {axis.noun} {start} on", cause)
     if start == 0:
-        cause = START if axis.at.size * 2 < axis.mask.size else ""
+        cause = causes.START if axis.at.size * 2 < axis.mask.size else ""
         return Pattern(f"the first {axis.at.size} {axis.noun}s, {axis.range(start, stop)}", cause)
     if axis.at.size == 1:
         return _one_within(axis, start)
@@ -210,7 +145,7 @@ def _one_within(axis: Axis, index: int) -> Pattern | None:
     tile = axis.tile or 0
     if axis.blocks < 2 or index % tile not in (0, tile - 1):
         return None
-    end, cause = ("first", FIRST_OF_BLOCK) if index % tile == 0 else ("last", LAST_OF_BLOCK)
+    end, cause = ("first", causes.FIRST_OF_BLOCK) if index % tile == 0 else ("last", causes.LAST_OF_BLOCK)
     return Pattern(f"only the {end} {axis.noun} of block {index // tile}", cause)
 
 
@@ -220,16 +155,20 @@ def _some_blocks(axis: Axis, start: int, stop: int) -> Pattern:
     first, last = start // tile, (stop - 1) // tile
     elements = axis.range(start, stop)
     if last == axis.blocks - 1 and first == last:
-        cause = LAST_BLOCK if axis.mask.size % tile else LAST_FULL_BLOCK
-        cause = SECOND_BLOCK if last == 1 else cause
+        cause = causes.LAST_BLOCK if axis.mask.size % tile else causes.LAST_FULL_BLOCK
+        cause = causes.SECOND_BLOCK if last == 1 else cause
         return Pattern(f"only the last {axis.block} ({axis.named(last, start, stop)})", cause)
     if last == axis.blocks - 1:
         words = f"everything after the first {axis.block}" if first == 1 else f"everything from {axis.block} {first} on"
-        return Pattern(f"{words} ({elements}; {tile} per block)", AFTER_FIRST_BLOCK if first == 1 else FROM_BLOCK_ON)
+        return Pattern(
+            f"{words} ({elements}; {tile} per block)", causes.AFTER_FIRST_BLOCK if first == 1 else causes.FROM_BLOCK_ON
+        )
     if first == last:
         words = f"only the first {axis.block}" if first == 0 else f"only one {axis.block}"
-        return Pattern(f"{words} ({axis.named(first, start, stop)})", FIRST_BLOCK if first == 0 else WHOLE_BLOCKS)
-    return Pattern(f"only {elements}, {last - first + 1} whole blocks of {tile}", WHOLE_BLOCKS)
+        return Pattern(
+            f"{words} ({axis.named(first, start, stop)})", causes.FIRST_BLOCK if first == 0 else causes.WHOLE_BLOCKS
+        )
+    return Pattern(f"only {elements}, {last - first + 1} whole blocks of {tile}", causes.WHOLE_BLOCKS)
 
 
 def _in_each_block(axis: Axis) -> Pattern | None:
@@ -250,17 +189,17 @@ def _in_each_block(axis: Axis) -> Pattern | None:
 
 def _part_of_a_block(start: int, stop: int, tile: int, noun: str) -> tuple[str, str]:
     if stop - start == 1:
-        known = {0: (f"the first {noun}", FIRST_OF_BLOCK), tile - 1: (f"the last {noun}", LAST_OF_BLOCK)}
-        return known.get(start, (f"{noun} {start}", IN_EACH_BLOCK))
+        known = {0: (f"the first {noun}", causes.FIRST_OF_BLOCK), tile - 1: (f"the last {noun}", causes.LAST_OF_BLOCK)}
+        return known.get(start, (f"{noun} {start}", causes.IN_EACH_BLOCK))
     if start == 1 and stop == tile:
-        return f"all but the first {noun}", FIRST_OF_BLOCK
+        return f"all but the first {noun}", causes.FIRST_OF_BLOCK
     if start == WARP and stop == tile and tile > 2 * WARP:
-        return f"all but the first {WARP} {noun}s", OTHER_WARPS
+        return f"all but the first {WARP} {noun}s", causes.OTHER_WARPS
     if (start, stop) == (tile // 2, tile):
-        return "the second half", IN_EACH_BLOCK
+        return "the second half", causes.IN_EACH_BLOCK
     if (start, stop) == (0, tile // 2):
-        return "the first half", IN_EACH_BLOCK
-    return f"{noun}s {start} to {stop - 1}", IN_EACH_BLOCK
+        return "the first half", causes.IN_EACH_BLOCK
+    return f"{noun}s {start} to {stop - 1}", causes.IN_EACH_BLOCK
 
 
 def _periodic(axis: Axis) -> Pattern | None:
@@ -274,7 +213,7 @@ def _periodic(axis: Axis) -> Pattern | None:
         and at[0] < step
         and at[-1] + step >= size
     ):
-        cause = LANE if step == WARP else STRIDED
+        cause = causes.LANE if step == WARP else causes.STRIDED
         return Pattern(f"every {ordinal(step)} {axis.noun}, from {axis.noun} {at[0]} on", cause)
     for period in PERIODS:
         if 2 * period > size:
@@ -282,7 +221,7 @@ def _periodic(axis: Axis) -> Pattern | None:
         unit = axis.mask[:period]
         if (axis.mask == np.resize(unit, size)).all():
             words = _repeated(np.flatnonzero(unit), period, axis.noun)
-            return Pattern(words, STRIDED if period < WARP else IN_EACH_BLOCK) if words else None
+            return Pattern(words, causes.STRIDED if period < WARP else causes.IN_EACH_BLOCK) if words else None
     return None
 
 
@@ -308,7 +247,7 @@ def _whole_blocks(axis: Axis) -> Pattern | None:
     touched = np.unique(block[axis.mask])
     if touched.size == axis.blocks or (np.isin(block, touched) != axis.mask).any():
         return None
-    return Pattern(_named_blocks(touched.tolist(), axis.blocks), WHOLE_BLOCKS)
+    return Pattern(_named_blocks(touched.tolist(), axis.blocks), causes.WHOLE_BLOCKS)
 
 
 def _touched(axis: Axis) -> Pattern | None:
@@ -318,11 +257,11 @@ def _touched(axis: Axis) -> Pattern | None:
     touched = np.unique(axis.at // (axis.tile or 1))
     if touched.size == 1 and axis.blocks ** (axis.at.size - 1.0) > UNLIKELY:
         is_last = touched[0] == axis.blocks - 1
-        which, cause = ("the last block", LAST_BLOCK) if is_last else ("the same block", IN_EACH_BLOCK)
+        which, cause = ("the last block", causes.LAST_BLOCK) if is_last else ("the same block", causes.IN_EACH_BLOCK)
         return Pattern(f"all of them in {which} (block {touched[0]})", cause)
     if touched[0] > 0 and axis.at.size > np.log(UNLIKELY) * axis.blocks and touched.size == axis.blocks - touched[0]:
         after = "the first block" if touched[0] == 1 else f"block {touched[0] - 1}"
-        return Pattern(f"all of them after {after} ({axis.tile} {axis.noun}s per block)", AFTER_FIRST_BLOCK)
+        return Pattern(f"all of them after {after} ({axis.tile} {axis.noun}s per block)", causes.AFTER_FIRST_BLOCK)
     return None
 
 
@@ -339,9 +278,9 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
     columns, rows = _any(wrong)
     if (wrong == np.outer(rows, columns)).all():
         if rows.all():
-            return _edge(Axis(columns, tiling[1], "column"), LAST_COLUMNS)
+            return _edge(Axis(columns, tiling[1], "column"), causes.LAST_COLUMNS)
         if columns.all():
-            return _edge(Axis(rows, tiling[0], "row"), LAST_ROWS)
+            return _edge(Axis(rows, tiling[0], "row"), causes.LAST_ROWS)
     right = ~wrong
     if right.sum() == 1:
         y, x = np.argwhere(right)[0].tolist()
@@ -351,10 +290,15 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
         of_one = (int(good_rows.sum()), int(good_columns.sum()))
         is_beyond_an_edge = all(length > tile + 1 for length, tile in zip(right.shape, of_one, strict=True))
         if tiling == of_one and right[0, 0] and is_beyond_an_edge:
-            return Pattern(f"everything beyond the first block ({of_one[1]} x {of_one[0]} elements)", BLOCK_LEFT_OUT)
+            return Pattern(
+                f"everything beyond the first block ({of_one[1]} x {of_one[0]} elements)", causes.BLOCK_LEFT_OUT
+            )
         below, beside = _along(Axis(~good_rows, None, "row")), _along(Axis(~good_columns, None, "column"))
-        causes = {(False, False): LAST_COLUMNS, (True, True): FIRST_EDGES}  # is the first row, the first column wrong?
-        cause = causes.get((not good_rows[0], not good_columns[0]), "")
+        corners = {
+            (False, False): causes.LAST_COLUMNS,
+            (True, True): causes.FIRST_EDGES,
+        }  # is the first row, the first column wrong?
+        cause = corners.get((not good_rows[0], not good_columns[0]), "")
         return Pattern(f"{beside.what}, and {below.what}", cause) if below and beside else None
     return _diagonal(right, tiling)
 
@@ -363,17 +307,17 @@ def _in_a_line(wrong: Mask, tiling: Tiling) -> Pattern | None:
     """Return the pattern of a plane with one row or one column."""
     is_row = wrong.shape[0] == 1
     axis = Axis(wrong.reshape(-1), tiling[1 if is_row else 0], "column" if is_row else "row")
-    return _edge(axis, LAST_COLUMNS if is_row else LAST_ROWS)
+    return _edge(axis, causes.LAST_COLUMNS if is_row else causes.LAST_ROWS)
 
 
 def _diagonal(right: Mask, tiling: Tiling) -> Pattern | None:
     """Recognise a correct diagonal beside wrong elements, in the plane or in each block."""
     y, x = np.indices(right.shape)
     if (right == (y == x)).all():
-        return Pattern("all but the diagonal", OFF_DIAGONAL)
+        return Pattern("all but the diagonal", causes.OFF_DIAGONAL)
     rows, columns = tiling
     if rows and columns and min(rows, columns) > 1 and (right == (y % rows == x % columns)).all():
-        return Pattern(f"all but the diagonal of every block ({columns} x {rows} elements)", SAME_INDEX)
+        return Pattern(f"all but the diagonal of every block ({columns} x {rows} elements)", causes.SAME_INDEX)
     return None
 
 
@@ -387,7 +331,7 @@ def _edge(axis: Axis, cause: str) -> Pattern | None:
     is_tail = count * (2 if axis.tile or count == 1 else 4) < size and axis.at[0] == size - count
     if axis.tile:  # an edge ends within the last block, or is narrow, such as the halo of a stencil
         is_tail &= count < axis.tile and (axis.at[0] // axis.tile == axis.blocks - 1 or 2 * count <= axis.tile)
-    general = IN_X if axis.noun == "column" else IN_Y
+    general = causes.IN_X if axis.noun == "column" else causes.IN_Y
     return Pattern(pattern.what, cause if is_tail else general) if pattern else None
 
 

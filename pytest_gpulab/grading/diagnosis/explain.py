@@ -11,9 +11,9 @@ from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.parameter_names import unset_variables
 from pytest_gpulab.grading.plans.replay import Run
 
+from .causes import PITCH
 from .coincidence import CERTAIN
 from .compare import WRONG_RESULTS
-from .error_location import PITCH
 
 MAX_HAZARDS = 3  # reported with a wrong result
 WORD_BYTES = 4

@@ -13,18 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from . import causes
 from .coincidence import TINY, is_likely, value_bits
-from .error_location import (
-    FIRST_BLOCK,
-    FIRST_ONE,
-    IN_EACH_BLOCK,
-    LAST_ONE,
-    OTHER_WARPS,
-    STRIDED,
-    TAIL,
-    WARP,
-    place_of,
-)
+from .error_location import WARP, place_of
 from .patterns import Array, Pattern, WrongValue
 from .value_patterns import number
 
@@ -194,25 +185,27 @@ def _is(output: WrongValue, operation: Any, *parts: Array) -> bool:
 def _candidate_terms(size: int, tile: int | None, threads: int | None) -> Iterator[Terms]:
     """Yield the terms that reductions often miss: ends, rests of blocks and warps, some positions of every block."""
     index = np.arange(size)
-    yield Terms(index == size - 1, f"the last element (index {size - 1})", LAST_ONE)
-    yield Terms(index == 0, "the first element", FIRST_ONE)
+    yield Terms(index == size - 1, f"the last element (index {size - 1})", causes.LAST_ONE)
+    yield Terms(index == 0, "the first element", causes.FIRST_ONE)
     blocks = -(-size // tile) if tile else 1
     if tile and blocks > 1:
         start = (blocks - 1) * tile
         yield Terms(
             index >= start, f"the last block's elements (block {blocks - 1}, {start} to {size - 1})", LAST_BLOCK_LOST
         )
-        yield Terms(index < tile, f"the first block's elements (0 to {tile - 1})", FIRST_BLOCK)
+        yield Terms(index < tile, f"the first block's elements (0 to {tile - 1})", causes.FIRST_BLOCK)
         yield Terms(index >= tile, f"all elements but the first block's ({tile} to {size - 1})", NO_OTHER_BLOCK)
     for unit in (2, 4, 8, 16, WARP, threads or WARP):
         rest = size % unit
         if rest > 1:
-            yield Terms(index >= size - rest, f"the last {rest} elements (from index {size - rest} on)", TAIL)
+            yield Terms(index >= size - rest, f"the last {rest} elements (from index {size - rest} on)", causes.TAIL)
     position = index % (tile or size)
     if threads and threads > WARP:
-        yield Terms(position % threads >= WARP, "the elements of all warps but the first of each block", OTHER_WARPS)
-        yield Terms(position >= threads, "the elements of each thread after its first", IN_EACH_BLOCK)
+        yield Terms(
+            position % threads >= WARP, "the elements of all warps but the first of each block", causes.OTHER_WARPS
+        )
+        yield Terms(position >= threads, "the elements of each thread after its first", causes.IN_EACH_BLOCK)
     if tile and tile > 1:
-        yield Terms(position >= tile // 2, "the second half of every block's elements", IN_EACH_BLOCK)
-    yield Terms(index % 2 == 1, "the elements with an odd index", STRIDED)
-    yield Terms(index % 2 == 0, "the elements with an even index", STRIDED)
+        yield Terms(position >= tile // 2, "the second half of every block's elements", causes.IN_EACH_BLOCK)
+    yield Terms(index % 2 == 1, "the elements with an odd index", causes.STRIDED)
+    yield Terms(index % 2 == 0, "the elements with an even index", causes.STRIDED)

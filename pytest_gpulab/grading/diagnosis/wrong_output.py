@@ -12,8 +12,9 @@ from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
+from .causes import ALL_BUT_FIRST, FIRST_OF_BLOCK
 from .coincidence import CERTAIN
-from .error_location import ALL_BUT_FIRST, FIRST_OF_BLOCK, pitch_of, place_of
+from .error_location import pitch_of, place_of
 from .missing_terms import missing_terms_of
 from .patterns import Pattern, WrongValue
 from .value_patterns import number, pattern_of

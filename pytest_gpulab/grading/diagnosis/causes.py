@@ -1,0 +1,71 @@
+"""The usual causes of wrong elements, by their positions: hints that never give the solution."""
+
+from __future__ import annotations
+
+FIRST_ONE = "Usual cause: a special case of the first element. Is something skipped there, or not yet set?"
+ALL_BUT_FIRST = "Usual cause: the value that each element takes from the one before it. Follow element 1 step by step."
+LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at index n - 1?"
+LAST_BLOCK = "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier assume that it is?"
+SECOND_BLOCK = (
+    "Usual cause: a difference between the second block and the first. It may not be full, its indices need its "
+    "number, and it may need a value from the block before."
+)
+LAST_FULL_BLOCK = (
+    "Usual cause: a block count or a loop that ends one block too early. What is different in the last one?"
+)
+TAIL = (
+    "Usual cause: a length that is not a multiple of the elements processed at once (by a warp, a block or a vector). "
+    "Which threads process the rest?"
+)
+AFTER_FIRST_BLOCK = (
+    "Usual cause: an index that leaves out the block's number, or a value that a block needs from earlier blocks."
+)
+BLOCK_LEFT_OUT = "Usual cause: an index that leaves out the block's number. Does it contain blockIdx?"
+FROM_BLOCK_ON = "Usual cause: a value that a block needs from earlier blocks, or a limited number of blocks."
+FIRST_BLOCK = (
+    "Usual cause: a step that only the first block makes, or must not make because there is no block before it."
+)
+WHOLE_BLOCKS = (
+    "Usual cause: blocks that depend on each other's order, or an index that is computed from the block's number."
+)
+FIRST_OF_BLOCK = (
+    "Usual cause: the first thread of a block. What does it read from its left, and is that of its own block?"
+)
+LAST_OF_BLOCK = (
+    "Usual cause: the last thread of a block. What does it read from its right, and is that of its own block?"
+)
+OTHER_WARPS = (
+    "Usual cause: only the first warp computes or gets a value that all warps need. Does every warp receive what the "
+    "others computed?"
+)
+IN_EACH_BLOCK = "Usual cause: a loop or a condition on the thread's number that covers only a part of the block."
+STRIDED = (
+    "Usual cause: an index or a condition with a factor or a remainder in it. Which threads take the elements in "
+    "between, and are they processed?"
+)
+LANE = "Usual cause: one lane of each warp differs from the others, such as the first or last one in a shuffle."
+START = "Usual cause: a value that the first threads read before it is set, or an index that begins too late."
+FROM_INDEX_ON = (
+    "Usual cause: a limit at that index: a loop with too few steps, the end of a block or of a type's range."
+)
+LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
+LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
+FIRST_EDGES = (
+    "Usual cause: an index below 0 at the left and the upper edge. Is it tested, and can its type be negative? An "
+    "unsigned number wraps around."
+)
+IN_X = (
+    "Usual cause: the x part of an index or of the bounds check, or the y part if rows and columns change places. Look "
+    "at blockIdx, blockDim, threadIdx and the bound."
+)
+IN_Y = (
+    "Usual cause: the y part of an index or of the bounds check, or the x part if rows and columns change places. Look "
+    "at blockIdx, blockDim, threadIdx and the bound."
+)
+PITCH = (
+    "Usual cause: the pitch in an index. In `row * pitch + column` it is the length of that array's own rows; a "
+    "transposed array has rows of another length."
+)
+EDGES = (LAST_COLUMNS, LAST_ROWS, IN_X, IN_Y)
+SAME_INDEX = "Usual cause: x and y are the same in a block. From which of threadIdx and blockDim is each computed?"
+OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an index."
