@@ -62,6 +62,9 @@ pytestmark = pytest.mark.unit
             causes.IN_EACH_BLOCK,
         ),
         (INDEX % 32 == 31, "every 32nd element, from element 31 on", causes.LANE),
+        (INDEX % 32 != 31, "all but every 32nd element (index % 32 == 31)", causes.LANE),
+        (INDEX % 32 < 16, "of every 32 elements those from number 0 to 15", causes.LANE),
+        (abs(INDEX - 500) > 494, "the first 6 elements and the last 5 elements", causes.BOTH_ENDS),
         (INDEX % 2 == 1, "every 2nd element, from element 1 on", causes.STRIDED),
         (INDEX % 11 == 3, "every 11th element, from element 3 on", causes.STRIDED),
         (INDEX % 8 != 2, "all but every 8th element (index % 8 == 2)", causes.STRIDED),
@@ -99,6 +102,13 @@ def test_a_full_last_block_and_a_second_block_have_different_causes() -> None:
 def test_no_block_is_named_if_the_blocks_are_unknown() -> None:
     pattern = place_of(INDEX >= 896, (None,))
     assert pattern is not None and pattern.what == "the last 104 elements, from element 896 on"
+
+
+def test_both_ends_are_named_only_if_that_is_hardly_chance() -> None:
+    assert place_of(np.isin(np.arange(33), 16, invert=True), (None,)) is None
+    assert place_of(np.isin(np.arange(12), (0, 11)), (None,)) is None
+    ends = place_of(np.isin(np.arange(37), (0, 36)), (None,))
+    assert ends is not None and ends.what == "the first element and the last element"
 
 
 @pytest.mark.parametrize("at", [(390, 451), (390, 451, 900), (130, 260, 390, 500, 600, 700, 800, 900)])
@@ -140,6 +150,12 @@ def test_scattered_elements_have_no_pattern(seed: int) -> None:
             "the first 3 columns, columns 0 to 2, and the first 3 rows, rows 0 to 2",
             causes.FIRST_EDGES,
         ),
+        (
+            (abs(X_AXIS - 9.5) > 7) | (abs(Y_AXIS - 7.5) > 5),
+            "the first 3 columns and the last 3 columns, and the first 3 rows and the last 3 rows",
+            causes.BOTH_ENDS,
+        ),
+        (abs(X_AXIS - 9) > 7, "the first 2 columns and the last 3 columns", causes.BOTH_ENDS),
         ((X_AXIS < 3) | (Y_AXIS >= 12), "the first 3 columns, columns 0 to 2, and the last 4 rows, from row 12 on", ""),
         (
             (X_AXIS >= 8) | (Y_AXIS >= 8),

@@ -112,7 +112,7 @@ TOLD = [
         "correct[n=33]",
         "",
         "it is the result for `in` without the elements with an odd index",
-        causes.STRIDED,
+        causes.ROUND,
     ),
     (
         "reduction/adds_in_double",
@@ -274,7 +274,7 @@ def test_the_compilers_warning_stands_beside_the_finding(
 
 
 FIRST = [
-    ("reduction/stops_at_two", "correct[n=2]", "without the elements with an odd index", causes.STRIDED),
+    ("reduction/stops_at_two", "correct[n=2]", "without the elements with an odd index", causes.ROUND),
     (
         "divergence/assigns_in_a_condition",
         "correct[two-way n=1]",

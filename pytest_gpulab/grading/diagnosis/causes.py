@@ -43,7 +43,18 @@ STRIDED = (
     "Usual cause: an index or a condition with a factor or a remainder in it. Which threads take the elements in "
     "between, and are they processed?"
 )
-LANE = "Usual cause: one lane of each warp differs from the others, such as the first or last one in a shuffle."
+LANE = (
+    "Usual cause: lanes of each warp that differ from the others. In a shuffle, which lanes have no lane to take a "
+    "value from, and what do they do with what they get?"
+)
+ROUND = (
+    "Usual cause: a round that is left out, such as the first or the last one of a tree, or an index with a factor in "
+    "it. Which distances does the loop take?"
+)
+BOTH_ENDS = (
+    "Usual cause: the neighbours beyond the edges. Which elements have neighbours outside of the array, and what do "
+    "those count as?"
+)
 START = "Usual cause: a value that the first threads read before it is set, or an index that begins too late."
 FROM_INDEX_ON = (
     "Usual cause: a limit at that index: a loop with too few steps, the end of a block or of a type's range."

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pytest_gpulab.grading.findings import listed
 
 from . import causes
-from .coincidence import PLACE_BITS, place_bits
+from .coincidence import LEAST_BITS, PLACE_BITS, place_bits
 from .patterns import Pattern
 from .tiling import Tiling
 
@@ -94,6 +94,7 @@ def _along(axis: Axis) -> Pattern | None:
         _connected,
         _in_each_block,
         _whole_blocks,
+        _both_ends,
         _periodic,
         _touched,
     )
@@ -147,6 +148,18 @@ def _one_within(axis: Axis, index: int) -> Pattern | None:
         return None
     end, cause = ("first", causes.FIRST_OF_BLOCK) if index % tile == 0 else ("last", causes.LAST_OF_BLOCK)
     return Pattern(f"only the {end} {axis.noun} of block {index // tile}", cause)
+
+
+def _both_ends(axis: Axis) -> Pattern | None:
+    """Recognise the first ones together with about as many last ones, unless that is likely."""
+    right, size = np.flatnonzero(~axis.mask), axis.mask.size
+    start, stop = int(right[0]), int(right[-1]) + 1
+    if start == 0 or stop == size or stop - start != right.size or abs(start - (size - stop)) > 1:
+        return None
+    if place_bits(right.size, size) - np.log2(3) < LEAST_BITS:  # there are up to three ways to share them out
+        return None
+    first, last = (axis.noun if count == 1 else f"{count} {axis.noun}s" for count in (start, size - stop))
+    return Pattern(f"the first {first} and the last {last}", causes.BOTH_ENDS)
 
 
 def _some_blocks(axis: Axis, start: int, stop: int) -> Pattern:
@@ -221,7 +234,13 @@ def _periodic(axis: Axis) -> Pattern | None:
         unit = axis.mask[:period]
         if (axis.mask == np.resize(unit, size)).all():
             words = _repeated(np.flatnonzero(unit), period, axis.noun)
-            return Pattern(words, causes.STRIDED if period < WARP else causes.IN_EACH_BLOCK) if words else None
+            return (
+                Pattern(
+                    words, causes.STRIDED if period < WARP else causes.LANE if period == WARP else causes.IN_EACH_BLOCK
+                )
+                if words
+                else None
+            )
     return None
 
 
@@ -294,12 +313,12 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
                 f"everything beyond the first block ({of_one[1]} x {of_one[0]} elements)", causes.BLOCK_LEFT_OUT
             )
         below, beside = _along(Axis(~good_rows, None, "row")), _along(Axis(~good_columns, None, "column"))
-        corners = {
-            (False, False): causes.LAST_COLUMNS,
-            (True, True): causes.FIRST_EDGES,
-        }  # is the first row, the first column wrong?
+        if not below or not beside:
+            return None
+        corners = {(False, False): causes.LAST_COLUMNS, (True, True): causes.FIRST_EDGES}  # are the first ones wrong?
         cause = corners.get((not good_rows[0], not good_columns[0]), "")
-        return Pattern(f"{beside.what}, and {below.what}", cause) if below and beside else None
+        is_frame = below.cause == beside.cause == causes.BOTH_ENDS
+        return Pattern(f"{beside.what}, and {below.what}", causes.BOTH_ENDS if is_frame else cause)
     return _diagonal(right, tiling)
 
 
@@ -332,7 +351,9 @@ def _edge(axis: Axis, cause: str) -> Pattern | None:
     if axis.tile:  # an edge ends within the last block, or is narrow, such as the halo of a stencil
         is_tail &= count < axis.tile and (axis.at[0] // axis.tile == axis.blocks - 1 or 2 * count <= axis.tile)
     general = causes.IN_X if axis.noun == "column" else causes.IN_Y
-    return Pattern(pattern.what, cause if is_tail else general) if pattern else None
+    if pattern and pattern.cause != causes.BOTH_ENDS:
+        return Pattern(pattern.what, cause if is_tail else general)
+    return pattern
 
 
 def ordinal(number: int) -> str:

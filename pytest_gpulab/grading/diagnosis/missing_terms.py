@@ -206,6 +206,6 @@ def _candidate_terms(size: int, tile: int | None, threads: int | None) -> Iterat
         )
         yield Terms(position >= threads, "the elements of each thread after its first", causes.IN_EACH_BLOCK)
     if tile and tile > 1:
-        yield Terms(position >= tile // 2, "the second half of every block's elements", causes.IN_EACH_BLOCK)
-    yield Terms(index % 2 == 1, "the elements with an odd index", causes.STRIDED)
-    yield Terms(index % 2 == 0, "the elements with an even index", causes.STRIDED)
+        yield Terms(position >= tile // 2, "the second half of every block's elements", causes.ROUND)
+    yield Terms(index % 2 == 1, "the elements with an odd index", causes.ROUND)
+    yield Terms(index % 2 == 0, "the elements with an even index", causes.ROUND)
