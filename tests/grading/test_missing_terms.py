@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wrong_values import INDEX, SUMS, WITHOUT, F, N, X, mistake, omitted, plan
+from wrong_values import INDEX, SUMS, WITHOUT, F, N, X, mistake, omission, omitted, plan
 
 from pytest_gpulab.exercise import Buffer, Launch, Plan
+from pytest_gpulab.grading.diagnosis import missing_terms, value_patterns
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
 from pytest_gpulab.grading.diagnosis.tiling import tiling_of
 
@@ -59,9 +60,28 @@ def test_the_result_of_another_operation_or_of_one_element() -> None:
     assert omitted(1, 17, np.array([5, 3, 8, 1, 0], np.int32), blocks=1) == ""
 
 
-def test_a_maximum_that_is_no_element() -> None:
-    assert omitted(0, -5, np.array([-7, -5, -9], np.int32), blocks=1) == "it is 0, which is no element of `in`"
+@pytest.mark.parametrize(
+    ("got", "kind", "cause"),
+    [
+        (0, np.int32, missing_terms.FOREIGN),
+        (-21, np.int32, missing_terms.FOREIGN_OPERATION),
+        (np.inf, np.float32, missing_terms.FOREIGN_OPERATION),
+        (-(2**31), np.float32, value_patterns.FRACTION),
+    ],
+)
+def test_a_maximum_that_is_no_element(got: Any, kind: Any, cause: str) -> None:
+    pattern = omission(got, -5, np.array([-7, -5, -9], kind), blocks=1)
+    assert pattern is not None and pattern.cause == cause
+    assert pattern.what == f"it is {value_patterns.number(kind(got))}, which is no element of `in`"
+
+
+def test_the_start_value_of_a_maximum_says_nothing() -> None:
     assert omitted(-(2**31), -5, np.array([-7, -5, -9], np.int32), blocks=1) == ""
+
+
+def test_an_element_is_not_named_if_others_are_as_near() -> None:
+    factors = np.float32(1) + np.arange(40, dtype=np.float32) * np.float32(1e-6)
+    assert omitted(1, 1.00078, factors, 1e-5, blocks=1) == ""
 
 
 def test_equal_elements_are_counted_and_a_single_one_is_named() -> None:

@@ -8,7 +8,7 @@ from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.diagnosis import value_patterns as values
 from pytest_gpulab.grading.diagnosis.compare import mismatches
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
-from pytest_gpulab.grading.diagnosis.patterns import RunContext, WrongValue
+from pytest_gpulab.grading.diagnosis.patterns import Pattern, RunContext, WrongValue
 
 N = 1000
 INDEX = np.arange(N)
@@ -40,9 +40,15 @@ SUMS = np.cumsum(F, dtype=np.float64)
 BEFORE = SUMS - F
 
 
-def omitted(actual: Any, expected: Any, x: Any = X, tolerance: float = 0, threads: int = 128, blocks: int = 8) -> str:
+def omission(
+    actual: Any, expected: Any, x: Any = X, tolerance: float = 0, threads: int = 128, blocks: int = 8
+) -> Pattern | None:
     around = {"plan": plan(x.size, blocks, threads, x.dtype, size=1), "inputs": {"in": x}}
-    pattern = missing_terms_of(mistake(np.array([actual], x.dtype), np.array([expected]), tolerance, **around))
+    return missing_terms_of(mistake(np.array([actual], x.dtype), np.array([expected]), tolerance, **around))
+
+
+def omitted(*args: Any, **around: Any) -> str:
+    pattern = omission(*args, **around)
     return pattern.what if pattern else ""
 
 

@@ -17,7 +17,7 @@ from . import causes
 from .coincidence import TINY, is_likely, value_bits
 from .error_location import WARP, place_of
 from .patterns import Array, Pattern, WrongValue
-from .value_patterns import number
+from .value_patterns import FRACTION, number
 
 OPERATIONS: dict[str, Any] = {
     "sum": np.add,
@@ -32,9 +32,10 @@ OTHER_OPERATION = "Usual cause: another operation, or a start value beyond every
 ONE_ELEMENT = "Usual cause: the results of the others are never combined with it, or too early or too late to count."
 NO_OTHER_BLOCK = "Usual cause: the other blocks' results are never combined, or their elements are never read."
 LAST_BLOCK_LOST = "Usual cause: a bounds check or a loop that takes only whole blocks. Which threads take the last one?"
-FOREIGN = (
-    "Usual cause: a value that is not from the input: a start value, a substitute for elements beyond the "
-    "end, or memory that no thread has set."
+FOREIGN = "Usual cause: a value that is not from the input: a start value, or a substitute for elements beyond the end."
+FOREIGN_OPERATION = (
+    "Usual cause: another operation in one place, such as a + where the exercise's operation belongs, or memory that "
+    "no thread has set."
 )
 WRAPS = "Usual cause: a partial result of another type, which does not wrap around: float, double, or a wider integer."
 COUNTED_TWICE = "Usual cause: two threads take the same element. Which indices does each thread read, at this length?"
@@ -56,8 +57,10 @@ def missing_terms_of(output: WrongValue) -> Pattern | None:
         return None
     name, values = inputs[0]
     values = values.reshape(-1)
-    if values.dtype.kind not in "iuf" or not np.isfinite(output.got).all():
+    if values.dtype.kind not in "iuf" or np.isnan(output.got).any():
         return None
+    if np.isinf(output.got).any():
+        return _foreign(output, name, values)
     bits = _bits(output, values)
     others = () if is_likely(bits, TRIED_OTHERS) else (_something_else,)
     parts = () if is_likely(bits, TRIED_PARTS) else (_part_left_out,)
@@ -106,16 +109,16 @@ def _tile(output: WrongValue, name: str, values: Array) -> int | None:
 def _something_else(output: WrongValue, name: str, values: Array) -> Pattern | None:
     if np.ptp(values) == 0 or output.got[0] == 0:  # zero has several explanations
         return None
+    near = np.flatnonzero(output.explained(values.astype(output.wanted.dtype)))
+    is_one_value = near.size > 0 and np.ptp(values[near]) == 0  # else any of several elements, and likely by chance
     for words, operation in OPERATIONS.items():
-        if not _is_expected(output, operation, values) and _is(output, operation, values):
-            what = f"the {words} of `{name}`" if words in ("sum", "product") else f"the {words} element of `{name}`"
-            return Pattern(f"it is {what}", OTHER_OPERATION)
-    for index, which in ((0, "first"), (-1, "last")):
-        if (values == values[index]).sum() == 1 and output.is_explained_by(
-            values[index : index + 1 or None].astype(output.wanted.dtype)
-        ):
-            return Pattern(f"it is the {which} element of `{name}`", ONE_ELEMENT)
-    return None
+        of = "of" if words in ("sum", "product") else "element of"
+        if not (of == "of" or is_one_value) or _is_expected(output, operation, values):
+            continue
+        if _is(output, operation, values):
+            return Pattern(f"it is the {words} {of} `{name}`", OTHER_OPERATION)
+    which = {0: "first", values.size - 1: "last"}.get(int(near[0])) if near.size == 1 else None
+    return Pattern(f"it is the {which} element of `{name}`", ONE_ELEMENT) if which else None
 
 
 def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | None:
@@ -150,7 +153,10 @@ def _foreign(output: WrongValue, name: str, values: Array) -> Pattern | None:
     is_choice = any(_is_expected(output, operation, values) for operation in (np.maximum, np.minimum))
     if not is_choice or got in (limits.min, limits.max) or (values == got).any():
         return None
-    return Pattern(f"it is {number(got)}, which is no element of `{name}`", FOREIGN)
+    what = f"it is {number(got)}, which is no element of `{name}`"
+    if kind.kind == "f" and abs(got) == -float(np.iinfo(np.int32).min):  # a float's conversion ends at the ends of int
+        return Pattern(what, FRACTION)
+    return Pattern(what, FOREIGN if abs(got) <= 1 else FOREIGN_OPERATION)
 
 
 def _wraps_around(output: WrongValue, name: str, values: Array) -> Pattern | None:
