@@ -10,7 +10,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
-from pytest_gpulab.grading.diagnosis import causes, missing_terms, value_patterns, wrong_output
+from pytest_gpulab.grading.diagnosis import causes, missing_terms, scan_patterns, value_patterns, wrong_output
 from pytest_gpulab.grading.findings import hint_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
@@ -48,7 +48,7 @@ PLACES = [
         "scan/last_block_left_alone",
         "n=1023",
         "only the last block (block 3, elements 768 to 1022).",
-        value_patterns.CARRY,
+        scan_patterns.CARRY,
     ),
     ("scan/dropped_tail", "n=block-1", "the last 31 elements, from element 224 on.", causes.TAIL),
     (
@@ -57,7 +57,7 @@ PLACES = [
         "everything after the first block (elements 256 to 1023; 256 per block).",
         hint_of("uninitialised", "__global__, its `in` is `block_sums` of launch 1"),
     ),
-    ("scan/first_lane_keeps_its_own", "n=block", "every 32nd element, from element 0 on.", value_patterns.SCAN_SHIFT),
+    ("scan/first_lane_keeps_its_own", "n=block", "every 32nd element, from element 0 on.", scan_patterns.SCAN_SHIFT),
     (
         "scan/adds_a_place_that_changes",
         "n=1024",
@@ -122,19 +122,19 @@ VALUES = [
         "scan/inclusive_declared_exclusive",
         "n=33",
         "each of them but the last holds the expected value of its right neighbour",
-        value_patterns.SCAN_SHIFT,
+        scan_patterns.SCAN_SHIFT,
     ),
     (
         "scan/last_block_left_alone",
         "n=1023",
         "each of them lacks all of `in` that lies in the blocks before its own",
-        value_patterns.CARRY,
+        scan_patterns.CARRY,
     ),
     (
         "scan/offset_of_own_block",
         "n=1025",
         "each of them is too large by the sum of its own block's part of `in`",
-        value_patterns.OWN_BLOCK,
+        scan_patterns.OWN_BLOCK,
     ),
     (
         "scan/missing_block_sums",

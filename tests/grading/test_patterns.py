@@ -9,6 +9,7 @@ from wrong_values import BEFORE, INDEX, SUMS, WITHOUT, F, N, X, mistake, omitted
 from pytest_gpulab.exercise import KnownMistake
 from pytest_gpulab.grading.diagnosis import value_patterns as values
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
+from pytest_gpulab.grading.diagnosis.scan_patterns import SCAN_SHIFT
 
 pytestmark = pytest.mark.unit
 
@@ -17,6 +18,15 @@ TABLE = np.arange(24.0).reshape(4, 6) ** 2
 
 
 DOWN, ACROSS = np.array([3.0, 100, 41, 56]), np.array([1.0, 20, 333, 4000, 5, 6])
+
+
+IN_BLOCK = np.arange(N) % 128
+PAST = {
+    back: np.where(back > IN_BLOCK, 0, SUMS[INDEX - np.minimum(back, IN_BLOCK)] - BEFORE[INDEX - IN_BLOCK])
+    for back in (15, 16, 64, 65)
+}
+"""Sums of the elements that lie so many or more back in the block, of 128 elements."""
+LACKS = "each of them lacks what lies {} or more elements of `in` back in its block"
 
 
 SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
@@ -79,6 +89,10 @@ def test_patterns_of_wrong_values(actual: Any, expected: Any, words: str) -> Non
         ),
         (SUMS + (INDEX // 128) ** 2 * 7.0, SUMS, "within a block each is off by the same amount"),
         (SUMS[INDEX % 128], SUMS, "each block repeats the expected values of the first block"),
+        (SUMS - PAST[64], SUMS, LACKS.format(64)),
+        (BEFORE - PAST[65], BEFORE, LACKS.format(64)),
+        (SUMS[:99] - PAST[16][:99], SUMS[:99], LACKS.format(16)),
+        (SUMS[:99] - PAST[15][:99], SUMS[:99], ""),
     ],
 )
 def test_wrong_values_copied_from_an_input(actual: Any, expected: Any, words: str) -> None:
@@ -90,9 +104,9 @@ def test_wrong_values_copied_from_an_input(actual: Any, expected: Any, words: st
 @pytest.mark.parametrize(
     ("actual", "expected", "cause"),
     [
-        (SUMS, BEFORE, values.SCAN_SHIFT),
-        (BEFORE, SUMS, values.SCAN_SHIFT),
-        (SUMS + F, SUMS, values.SCAN_SHIFT),
+        (SUMS, BEFORE, SCAN_SHIFT),
+        (BEFORE, SUMS, SCAN_SHIFT),
+        (SUMS + F, SUMS, SCAN_SHIFT),
         (X[INDEX - 1], X, values.SHIFT),
         (3 * F, 2 * F, values.OWN_ELEMENT),
     ],

@@ -86,6 +86,17 @@ class WrongValue:
         """The tiling of the output."""
         return self.context.tiling(self.name, self.actual)
 
+    @property
+    def tile(self) -> int:
+        """The elements per block of a 1-D array; 0 if unknown or if there is only one block."""
+        (tile,) = self.tiling if self.actual.ndim == 1 else (None,)
+        return tile if tile and 1 < tile < self.actual.size else 0
+
+    @property
+    def them(self) -> str:
+        """The words for the wrong elements."""
+        return "it" if self.at.size == 1 else "each of them"
+
     @cached_property
     def at(self) -> Array:
         """Flat indices of the wrong elements."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from .coincidence import CERTAIN, GENERAL, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
 from .patterns import Array, Pattern, WrongValue
+from .scan_patterns import SCAN_SHIFT, block_sums, is_scan, step_left_out
 
 _Way = Callable[[WrongValue], Pattern | None]
 
@@ -31,10 +32,6 @@ CONSTANT = (
     "Usual cause: the computed value is never added or stored here, or a condition leaves the start value as it is."
 )
 SHIFT = "Usual cause: an index off by one. Which element does each thread read, and which does it write?"
-SCAN_SHIFT = (
-    "Usual cause: an index off by one, or inclusive and exclusive mixed up. Does the result of an element contain the "
-    "element itself?"
-)
 OWN_ELEMENT = "Usual cause: the element itself is left out, or counted once too often."
 NEGATED = "Usual cause: a lost sign, or a difference with swapped operands."
 OTHER_SIGN = "Usual cause: another operation than the one asked for. Which sign stands between the two elements?"
@@ -47,8 +44,6 @@ FIRST_INPUT = (
     "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
 )
 OFFSET = "Usual cause: the same value is added to all of them, or missing in all of them."
-CARRY = "Usual cause: the sum of the earlier blocks is never added. Which thread writes it, which reads it, and when?"
-OWN_BLOCK = "Usual cause: the sum that a block adds already contains its own elements. Which elements belong in it?"
 PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
 REPEATED = "Usual cause: an index that leaves out the block's number."
 MIRRORED = "Usual cause: an index that counts from the wrong end."
@@ -85,22 +80,12 @@ def _weighed(pattern: Pattern, way: _Way, bits: float) -> Pattern:
     return replace(pattern, bits=min(pattern.bits or bits, GENERAL if general else CERTAIN))
 
 
-def _them(output: WrongValue) -> str:
-    return "it" if output.at.size == 1 else "each of them"
-
-
-def _tile(output: WrongValue) -> int:
-    """Return the elements per block of a 1-D array; 0 if unknown or if there is only one block."""
-    (tile,) = output.tiling if output.actual.ndim == 1 else (None,)
-    return tile if tile and 1 < tile < output.actual.size else 0
-
-
 def _not_finite(output: WrongValue) -> Pattern | None:
     if output.actual.dtype.kind != "f" or np.isfinite(output.got).any():
         return None
     if np.isnan(output.got).all():
-        return Pattern(f"{_them(output)} is NaN (not a number)", NAN)
-    return Pattern(f"{_them(output)} is infinite", INFINITE) if np.isinf(output.got).all() else None
+        return Pattern(f"{output.them} is NaN (not a number)", NAN)
+    return Pattern(f"{output.them} is infinite", INFINITE) if np.isinf(output.got).all() else None
 
 
 def _constant(output: WrongValue) -> Pattern | None:
@@ -112,9 +97,9 @@ def _constant(output: WrongValue) -> Pattern | None:
         return None  # most mistakes have such results then
     if first in names and (output.got == first).all():
         cause = CONSTANT if output.at.size > 1 or output.actual.size > 1 or _starts_with(output, first) else ""
-        return Pattern(f"{_them(output)} is {names[first]}", cause, shows_cause=False)
+        return Pattern(f"{output.them} is {names[first]}", cause, shows_cause=False)
     if output.at.size > 2 and (output.got == first).all() and np.ptp(output.wanted) > 0:
-        return Pattern(f"{_them(output)} is {number(first)}", CONSTANT, shows_cause=False)
+        return Pattern(f"{output.them} is {number(first)}", CONSTANT, shows_cause=False)
     return None
 
 
@@ -145,7 +130,7 @@ def _known(output: WrongValue) -> Pattern | None:
     if is_likely(bits):
         return None
     if len(parts) == 1:
-        return Pattern(f"{_them(output)} is {parts[0][1].what}", parts[0][1].cause, bits=bits)
+        return Pattern(f"{output.them} is {parts[0][1].what}", parts[0][1].cause, bits=bits)
     counted = [f"{count} of them {'is' if count == 1 else 'are'} {each.what}" for count, each in parts]
     return Pattern(", ".join(counted), max(parts, key=lambda part: part[0])[1].cause, bits=bits)
 
@@ -158,7 +143,7 @@ def _fits(output: WrongValue, values: Array) -> Array:
 
 def _factor(output: WrongValue) -> Pattern | None:
     if output.is_explained_by(-output.wanted):
-        return Pattern(f"{_them(output)} has the wrong sign, but the correct magnitude", NEGATED)
+        return Pattern(f"{output.them} has the wrong sign, but the correct magnitude", NEGATED)
     for factor, words in FACTORS.items():
         if output.is_exact and factor < 1:
             parts = round(1 / factor)
@@ -166,7 +151,7 @@ def _factor(output: WrongValue) -> Pattern | None:
         else:
             holds = output.is_explained_by(output.wanted * output.wanted.dtype.type(factor), factor)
         if holds:
-            return Pattern(f"{_them(output)} is {words} the expected value", FACTOR)
+            return Pattern(f"{output.them} is {words} the expected value", FACTOR)
     return None
 
 
@@ -174,7 +159,7 @@ def _shift(output: WrongValue) -> Pattern | None:
     """Recognise values one position too far to the right or left."""
     if output.actual.ndim != 1:
         return None
-    last, cause = output.actual.size - 1, SCAN_SHIFT if _is_scan(output) else SHIFT
+    last, cause = output.actual.size - 1, SCAN_SHIFT if is_scan(output) else SHIFT
     expected = output.expected.astype(output.wanted.dtype)
     for by, end, side in ((1, 0, "left"), (-1, last, "right")):
         inner = replace(output, wrong=output.wrong & (np.arange(last + 1) != end))
@@ -184,30 +169,17 @@ def _shift(output: WrongValue) -> Pattern | None:
     return None
 
 
-def _is_scan(output: WrongValue) -> bool:
-    """Return True if each expected element is the sum of an input up to it, with or without its own element."""
-    sums = output.expected.astype(np.float64)
-    if sums.ndim != 1:
-        return False
-    parts, rounding = np.diff(sums, prepend=0), NEARLY_ALONE * NEARLY_ALONE * np.abs(sums).max()
-    for values in (values.astype(np.float64) for values in output.like_output().values()):
-        before = np.concatenate(([0], values[:-1]))
-        if any(np.allclose(parts, own, NEARLY_ALONE, rounding) for own in (values, before)):
-            return True
-    return False
-
-
 def _own_input(output: WrongValue) -> Pattern | None:
     """Recognise the other kind of scan by its own element too much or too little, even with one element."""
-    cause = SCAN_SHIFT if _is_scan(output) else OWN_ELEMENT
+    cause = SCAN_SHIFT if is_scan(output) else OWN_ELEMENT
     for name, values in output.like_output().items():
         own, shows_cause = values[output.at], output.at.size > 1 or output.actual.size == 1
         if output.is_explained_by(output.wanted + own):
-            return Pattern(f"{_them(output)} is too large by its own element of `{name}`", cause, shows_cause)
+            return Pattern(f"{output.them} is too large by its own element of `{name}`", cause, shows_cause)
         if output.is_explained_by(output.wanted - own):
-            return Pattern(f"{_them(output)} is too small by its own element of `{name}`", cause, shows_cause)
+            return Pattern(f"{output.them} is too small by its own element of `{name}`", cause, shows_cause)
         if output.is_explained_by(own):
-            return Pattern(f"{_them(output)} is its own element of `{name}`, unchanged", UNCHANGED)
+            return Pattern(f"{output.them} is its own element of `{name}`, unchanged", UNCHANGED)
     return None
 
 
@@ -220,7 +192,7 @@ def _two_inputs(output: WrongValue) -> Pattern | None:
     with np.errstate(all="ignore"):  # integers wrap around as in the kernel
         results = {f"{first} - {second}": a - b, f"{second} - {first}": b - a, f"{first} * {second}": a * b}
     words = next((words for words, values in results.items() if output.is_explained_by(values)), "")
-    return Pattern(f"{_them(output)} is {words}", OTHER_SIGN) if words else None
+    return Pattern(f"{output.them} is {words}", OTHER_SIGN) if words else None
 
 
 def _offset(output: WrongValue) -> Pattern | None:
@@ -237,23 +209,9 @@ def _offset(output: WrongValue) -> Pattern | None:
     return Pattern(f"each of them is too {size} by {number(abs(difference))}", OFFSET)
 
 
-def _block_sums(output: WrongValue) -> Pattern | None:
-    """Recognise a scan with a wrong carry from the blocks before."""
-    tile = _tile(output)
-    for name, values in output.like_output().items() if tile else ():
-        block = output.at // tile
-        sums = np.add.reduceat(values, np.arange(0, values.size, tile), dtype=values.dtype)
-        before = np.cumsum(sums, dtype=values.dtype) - sums
-        if output.is_explained_by(output.wanted - before[block]):
-            return Pattern(f"{_them(output)} lacks all of `{name}` that lies in the blocks before its own", CARRY)
-        if output.is_explained_by(output.wanted + sums[block]):
-            return Pattern(f"{_them(output)} is too large by the sum of its own block's part of `{name}`", OWN_BLOCK)
-    return None
-
-
 def _by_block(output: WrongValue) -> Pattern | None:
     """Recognise a difference that is the same within each block."""
-    tile = _tile(output)
+    tile = output.tile
     if not tile:
         return None
     block = output.at // tile
@@ -265,7 +223,7 @@ def _by_block(output: WrongValue) -> Pattern | None:
 
 
 def _repeated_block(output: WrongValue) -> Pattern | None:
-    tile = _tile(output)
+    tile = output.tile
     if tile and output.at.size > 1:
         expected = output.expected.astype(output.wanted.dtype)
         if output.is_explained_by(expected[output.at % tile]):
@@ -314,7 +272,7 @@ def _whole_numbers(output: WrongValue) -> Pattern | None:
     if (output.got == np.rint(output.got)).all() and (wanted != np.rint(wanted)).mean() > 0.5:
         spacing = np.spacing(np.abs(np.unique(output.got[output.got != 0])))
         cause = FRACTION if _rise_together(output.got, wanted) else ""
-        return Pattern(f"{_them(output)} is a whole number", cause, bits=float(-np.log2(spacing).sum()))
+        return Pattern(f"{output.them} is a whole number", cause, bits=float(-np.log2(spacing).sum()))
     return None
 
 
@@ -336,9 +294,9 @@ def _small_type(output: WrongValue) -> Pattern | None:
             held = output.got.astype(small).astype(output.actual.dtype)
         bits = 8 * np.dtype(small).itemsize
         if output.is_exact and (output.got == cut).all():
-            return Pattern(f"{_them(output)} is the expected number cut to {bits} bits", FEWER_BITS)
+            return Pattern(f"{output.them} is the expected number cut to {bits} bits", FEWER_BITS)
         if not output.is_exact and (output.got == held).all() and (cut != wanted).mean() > 0.5:
-            return Pattern(f"{_them(output)} is a number that a {bits}-bit float can hold", FEWER_BITS)
+            return Pattern(f"{output.them} is a number that a {bits}-bit float can hold", FEWER_BITS)
     return None
 
 
@@ -348,7 +306,7 @@ def _nearly(output: WrongValue) -> Pattern | None:
     worst = float(np.abs(output.difference / output.wanted).max())
     if worst > (NEARLY if output.at.size > FEW else NEARLY_ALONE):
         return None
-    return Pattern(f"{_them(output)} is nearly correct: the largest error is {100 * worst:.2g} %", NEARLY_RIGHT, False)
+    return Pattern(f"{output.them} is nearly correct: the largest error is {100 * worst:.2g} %", NEARLY_RIGHT, False)
 
 
 def number(value: object) -> str:
@@ -363,7 +321,8 @@ _PREDICTIONS: tuple[_Way, ...] = (
     _known,
     _factor,
     _shift,
-    _block_sums,
+    block_sums,
+    step_left_out,
     _own_input,
     _two_inputs,
     _offset,

@@ -1,0 +1,64 @@
+"""Patterns in the wrong values of prefix sums: a carry that is wrong, and a step that is left out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .patterns import Pattern, WrongValue
+
+NEARLY = 0.001  # relative, of sums in another order
+
+SCAN_SHIFT = (
+    "Usual cause: an index off by one, or inclusive and exclusive mixed up. Does the result of an element contain the "
+    "element itself?"
+)
+CARRY = "Usual cause: the sum of the earlier blocks is never added. Which thread writes it, which reads it, and when?"
+OWN_BLOCK = "Usual cause: the sum that a block adds already contains its own elements. Which elements belong in it?"
+STEP = (
+    "Usual cause: the last step is left out, or, with two buffers, the result of the step before it is taken. Which "
+    "buffer does the last step write?"
+)
+
+
+def is_scan(output: WrongValue) -> bool:
+    """Return True if each expected element is the sum of an input up to it, with or without its own element."""
+    sums = output.expected.astype(np.float64)
+    if sums.ndim != 1:
+        return False
+    parts, rounding = np.diff(sums, prepend=0), NEARLY * NEARLY * np.abs(sums).max()
+    for values in (values.astype(np.float64) for values in output.like_output().values()):
+        before = np.concatenate(([0], values[:-1]))
+        if any(np.allclose(parts, own, NEARLY, rounding) for own in (values, before)):
+            return True
+    return False
+
+
+def block_sums(output: WrongValue) -> Pattern | None:
+    """Recognise a scan with a wrong carry from the blocks before."""
+    tile = output.tile
+    for name, values in output.like_output().items() if tile else ():
+        block = output.at // tile
+        sums = np.add.reduceat(values, np.arange(0, values.size, tile), dtype=values.dtype)
+        before = np.cumsum(sums, dtype=values.dtype) - sums
+        if output.is_explained_by(output.wanted - before[block]):
+            return Pattern(f"{output.them} lacks all of `{name}` that lies in the blocks before its own", CARRY)
+        if output.is_explained_by(output.wanted + sums[block]):
+            return Pattern(f"{output.them} is too large by the sum of its own block's part of `{name}`", OWN_BLOCK)
+    return None
+
+
+def step_left_out(output: WrongValue) -> Pattern | None:
+    """Recognise a scan without the terms that lie 2, 4, 8, ... or more elements back in the block."""
+    if output.actual.ndim != 1:
+        return None
+    tile = output.tile or output.actual.size
+    position = output.at % tile
+    begin, is_exclusive = output.at - position, int(output.expected[0] == 0)
+    step = int(position.min()) - is_exclusive
+    if step < 2 or step & (step - 1):
+        return None
+    for name, values in output.like_output().items():
+        sums = np.concatenate((values[:1] * 0, np.cumsum(values, dtype=values.dtype)))
+        if output.is_explained_by(output.wanted - sums[output.at + 1 - step - is_exclusive] + sums[begin]):
+            return Pattern(f"{output.them} lacks what lies {step} or more elements of `{name}` back in its block", STEP)
+    return None
