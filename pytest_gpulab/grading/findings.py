@@ -106,6 +106,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "malloc() with nullptr, or use `__shared__` memory."),
     ("out-of-bounds", "is a null pointer", "Was the pointer set? Was the memory allocated before the launch, without "
      "an error?"),
+    ("out-of-bounds", r"\[-128\].* thread (?:128|384|640|896)\b|\[-32768\]", "The index continues at its lowest "
+     "number: a `signed char` ends at 127, a `short` at 32767. What type has each part of the index?"),
     ("out-of-bounds", r"\[-\d+\]", "The index is below 0: what does the first thread or the first block compute? An "
      "unsigned number is never negative: 0 - 1 wraps around."),
     ("out-of-bounds", "__local__", "An array without `__shared__` is private to each thread. Compare the index with "
