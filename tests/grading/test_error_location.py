@@ -105,7 +105,8 @@ def test_no_block_is_named_if_the_blocks_are_unknown() -> None:
 
 
 def test_both_ends_are_named_only_if_that_is_hardly_chance() -> None:
-    assert place_of(np.isin(np.arange(33), 16, invert=True), (None,)) is None
+    assert place_of(np.isin(np.arange(333), 166, invert=True), (None,)) is None
+    assert place_of(np.isin(np.arange(33), (15, 16, 20), invert=True), (None,)) is None
     assert place_of(np.isin(np.arange(12), (0, 11)), (None,)) is None
     ends = place_of(np.isin(np.arange(37), (0, 36)), (None,))
     assert ends is not None and ends.what == "the first element and the last element"

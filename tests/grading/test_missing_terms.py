@@ -64,8 +64,9 @@ def test_the_result_of_another_operation_or_of_one_element() -> None:
     ("got", "kind", "cause"),
     [
         (0, np.int32, missing_terms.FOREIGN),
+        (-0x5A5A5A5B, np.int32, missing_terms.FOREIGN),
         (-21, np.int32, missing_terms.FOREIGN_OPERATION),
-        (np.inf, np.float32, missing_terms.FOREIGN_OPERATION),
+        (np.inf, np.float32, missing_terms.INFINITE),
         (-(2**31), np.float32, value_patterns.FRACTION),
     ],
 )
@@ -75,8 +76,9 @@ def test_a_maximum_that_is_no_element(got: Any, kind: Any, cause: str) -> None:
     assert pattern.what == f"it is {value_patterns.number(kind(got))}, which is no element of `in`"
 
 
-def test_the_start_value_of_a_maximum_says_nothing() -> None:
+def test_the_start_value_of_a_maximum_and_a_sum_that_may_be_one_say_nothing() -> None:
     assert omitted(-(2**31), -5, np.array([-7, -5, -9], np.int32), blocks=1) == ""
+    assert omitted(40, 41, np.array([0, 41, 0, 0], np.int32), blocks=1) == ""
 
 
 def test_an_element_is_not_named_if_others_are_as_near() -> None:

@@ -154,7 +154,7 @@ def _both_ends(axis: Axis) -> Pattern | None:
     """Recognise the first ones together with about as many last ones, unless that is likely."""
     right, size = np.flatnonzero(~axis.mask), axis.mask.size
     start, stop = int(right[0]), int(right[-1]) + 1
-    if start == 0 or stop == size or stop - start != right.size or abs(start - (size - stop)) > 1:
+    if start == 0 or stop == size or not 1 < right.size == stop - start or abs(start - (size - stop)) > 1:
         return None
     if place_bits(right.size, size) - np.log2(3) < LEAST_BITS:  # there are up to three ways to share them out
         return None

@@ -32,11 +32,15 @@ OTHER_OPERATION = "Usual cause: another operation, or a start value beyond every
 ONE_ELEMENT = "Usual cause: the results of the others are never combined with it, or too early or too late to count."
 NO_OTHER_BLOCK = "Usual cause: the other blocks' results are never combined, or their elements are never read."
 LAST_BLOCK_LOST = "Usual cause: a bounds check or a loop that takes only whole blocks. Which threads take the last one?"
-FOREIGN = "Usual cause: a value that is not from the input: a start value, or a substitute for elements beyond the end."
+FOREIGN = (
+    "Usual cause: a value that is not from the input: a start value, a substitute for elements beyond the "
+    "end, or memory that no thread has set."
+)
 FOREIGN_OPERATION = (
     "Usual cause: another operation in one place, such as a + where the exercise's operation belongs, or memory that "
     "no thread has set."
 )
+INFINITE = "Usual cause: another operation in one place, such as a +, or a type with too small a range."
 WRAPS = "Usual cause: a partial result of another type, which does not wrap around: float, double, or a wider integer."
 COUNTED_TWICE = "Usual cause: two threads take the same element. Which indices does each thread read, at this length?"
 
@@ -147,16 +151,24 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
 
 
 def _foreign(output: WrongValue, name: str, values: Array) -> Pattern | None:
-    """Recognise a maximum or minimum that is neither an element nor the type's start value."""
+    """Recognise a maximum or minimum, and no sum, that is neither an element nor the type's start value."""
     got, kind = output.got[0], values.dtype
     limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
     is_choice = any(_is_expected(output, operation, values) for operation in (np.maximum, np.minimum))
-    if not is_choice or got in (limits.min, limits.max) or (values == got).any():
+    if (
+        not is_choice
+        or _is_expected(output, np.add, values)
+        or got in (limits.min, limits.max)
+        or (values == got).any()
+    ):
         return None
     what = f"it is {number(got)}, which is no element of `{name}`"
     if kind.kind == "f" and abs(got) == -float(np.iinfo(np.int32).min):  # a float's conversion ends at the ends of int
         return Pattern(what, FRACTION)
-    return Pattern(what, FOREIGN if abs(got) <= 1 else FOREIGN_OPERATION)
+    if np.isinf(got):
+        return Pattern(what, INFINITE)
+    is_filling = got == 1 or len(set(got.tobytes())) == 1  # 0, -1, and the garbage in memory repeat a byte
+    return Pattern(what, FOREIGN if is_filling else FOREIGN_OPERATION)
 
 
 def _wraps_around(output: WrongValue, name: str, values: Array) -> Pattern | None:
