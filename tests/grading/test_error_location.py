@@ -108,6 +108,8 @@ def test_both_ends_are_named_only_if_that_is_hardly_chance() -> None:
     assert place_of(np.isin(np.arange(333), 166, invert=True), (None,)) is None
     assert place_of(np.isin(np.arange(33), (15, 16, 20), invert=True), (None,)) is None
     assert place_of(np.isin(np.arange(12), (0, 11)), (None,)) is None
+    lanes = place_of(np.isin(np.arange(33), (0, 32)), (None,))
+    assert lanes is not None and lanes.cause == causes.LANE
     ends = place_of(np.isin(np.arange(37), (0, 36)), (None,))
     assert ends is not None and ends.what == "the first element and the last element"
 

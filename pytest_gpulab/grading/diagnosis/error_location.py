@@ -94,8 +94,8 @@ def _along(axis: Axis) -> Pattern | None:
         _connected,
         _in_each_block,
         _whole_blocks,
-        _both_ends,
         _periodic,
+        _both_ends,
         _touched,
     )
     found = (way(axis) for way in ways)
