@@ -91,10 +91,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _each_text_is_compiled_once() -> Iterator[None]:
     """Keep NVRTC's answers in this process: many tests compile the same kernel, some with headers that take 0.5 s."""
     from pytest_gpulab.devices.compiler import nvrtc_program
-    from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 
     kept: dict[bytes, nvrtc_program.Answer] = {}
-    compiled, compiled_there = nvrtc_program._compiled, CompilerProcess._compiled
+    compiled = nvrtc_program._compiled
 
     def kept_or_compiled(request: nvrtc_program.Request, options: list[str]) -> nvrtc_program.Answer:
         if not request.files.keys() >= set(_INCLUDED.findall(request.text)):  # a file on the disk, which may change
@@ -105,17 +104,8 @@ def _each_text_is_compiled_once() -> Iterator[None]:
             kept[key] = compiled(request, options)
         return kept[key]
 
-    def kept_or_compiled_there(self: CompilerProcess, request: nvrtc_program.Request) -> nvrtc_program.Answer:
-        if not self.is_shared:
-            return compiled_there(self, request)
-        key = sha256(repr(request).encode()).digest()
-        if key not in kept:
-            kept[key] = compiled_there(self, request)
-        return kept[key]
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nvrtc_program, "_compiled", kept_or_compiled)
-        patch.setattr(CompilerProcess, "_compiled", kept_or_compiled_there)
         yield
 
 

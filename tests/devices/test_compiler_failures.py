@@ -15,6 +15,7 @@ import pytest
 from compiling import SMALL, TIGHT, compiled, gone
 
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
+from pytest_gpulab.devices.compiler.cache import Cache
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 from pytest_gpulab.devices.compiler.sandbox import Limits, Sandbox, none
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
@@ -81,7 +82,7 @@ def test_a_machine_without_room_for_a_translation_says_nothing_of_the_text(monke
     *python, program, task = compiler_process._command(TIGHT, True)
     monkeypatch.setattr(compiler_process, "_command", lambda *_: [*python, "-c", CANNOT_FORK, program, task])
     with (
-        closing(CompilerProcess(TIGHT, none("it is a test"))) as compiler,
+        closing(CompilerProcess(TIGHT, none("it is a test"), cache=Cache(None))) as compiler,
         pytest.raises(DeviceUnavailable, match=r"^no process can be started: .*Resource temporarily unavailable$"),
     ):
         compiled(compiler, SMALL)

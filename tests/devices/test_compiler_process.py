@@ -18,6 +18,7 @@ from hang_guard import HANG_S
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
+from pytest_gpulab.devices.compiler.cache import Cache
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
 from pytest_gpulab.devices.compiler.nvrtc_program import Request
@@ -260,7 +261,7 @@ def test_a_translation_cannot_read_the_next_text(monkeypatch: pytest.MonkeyPatch
     )
     (tmp_path / "program.py").write_text(program.replace("def main()", f"{reads}def main()"), encoding="utf-8")
     monkeypatch.setattr(compiler_process, "_program", lambda: str(tmp_path / "program.py"))
-    compiler = CompilerProcess(TIGHT, none("it is a test"))
+    compiler = CompilerProcess(TIGHT, none("it is a test"), cache=Cache(None))
     with pytest.raises(DeviceUnavailable, match=r"NVRTC does not work here: b''$"):
         compiled(compiler, SMALL)
     compiler.close()
@@ -291,16 +292,18 @@ def test_no_translation_calls_the_gpus_driver(module: str, how: str, of: str) ->
     assert "libcuda.so" not in done.stderr
 
 
-def test_a_text_is_compiled_once(compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Request] = []
     run = CompilerProcess._compiled
     monkeypatch.setattr(CompilerProcess, "_compiled", lambda self, request: sent.append(request) or run(self, request))
-    monkeypatch.setattr(compiler_process, "MAX_RECENT", 2)
-    first, other = "__global__ void first() {}", "__global__ void other() {}"
-    assert compiled(compiler, first) == compiled(compiler, first) and len(sent) == 1
-    assert "other" in compiled(compiler, other) and "first" in compiled(compiler, first) and len(sent) == 2
-    compiled(compiler, "__global__ void third() {}")
-    assert "first" in compiled(compiler, first) and len(sent) == 4  # two texts are kept
+    for _ in range(2):  # another process has the answer, too
+        with closing(CompilerProcess(within=none("it is a test"), cache=Cache(tmp_path))) as compiler:
+            assert compiled(compiler, SMALL) and len(sent) == 1
+            compiler._longest_s = compiler_process.WORTH_A_PROCESS_S
+            compiler.ahead(sent)
+            assert len(sent) == 1
     for _ in range(2):
         with pytest.raises(CompileError):
             compiled(compiler, "__global__ void wrong() { missing; }")
+    assert len(sent) == 4  # a failure twice, and once a right kernel, which shows that the text is at fault
+    compiler.close()

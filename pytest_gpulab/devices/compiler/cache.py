@@ -1,8 +1,8 @@
-"""A cache on disk: compiled machine code, and the times of CPU references.
+"""A cache on disk: compiled code, and the times of CPU references.
 
-It is a private folder of the user among the temporary files. If the folder is not private, nothing is cached. Students'
-code never runs on the CPU, so it cannot write there. The name of an entry is a hash of everything that the entry
-depends on. Failed compilations are not cached.
+It is a private folder of the user among the temporary files. If the folder is not private, nothing is cached. Kernels
+do not run on the CPU, and programs run in a sandbox with their own temporary files, so neither can write there. The
+name of an entry is a hash of everything that the entry depends on. Failed compilations are not cached.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
@@ -19,16 +20,22 @@ from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.system.processes import LOCKS
 
+from .nvrtc_program import Answer, Request
+
 if TYPE_CHECKING:
     from pytest_gpulab.devices.system.locks import SharedLock
 
-MAX_ENTRIES = 1000  # a full cache drops its older half
+MAX_ENTRIES = 2000  # a full cache drops its older half
 LOCK = ".lock"
-MAX_ENTRY_BYTES = 1 << 20  # so at most 1 GiB in all; a course's kernels need some ten KiB each
+MAX_ENTRY_BYTES = 1 << 19  # so at most 1 GiB in all; a course's kernels need some ten KiB each
+_READING = re.compile(r"\b(?:__has_)?(?:include(?:_next)?|embed)\b")
+# A header by its name alone: a path could lead to a file of the user, which may change.
+_BY_NAME = re.compile(r'#[ \t]*include[ \t]*[<"]\w(?:(?!\.\.)[\w./+-])*[>"]')
+_FOLDER = "--include-path="
 
 
 class Cache:
-    """A mapping of keys to machine code with compiler messages, or to texts.
+    """A mapping of keys to compiled code with compiler messages, or to texts.
 
     Args:
         folder: the folder of the entries; None caches nothing.
@@ -38,19 +45,19 @@ class Cache:
         self._folder = folder
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """Return the machine code and messages of a key, or None."""
+        """Return the code and messages of a key, or None."""
         if self._folder is None:
             return None
         try:
             contents = (self._folder / key).read_bytes()
-            messages, _, cubin = contents.partition(b"\n")
-            return cubin, str(json.loads(messages))
+            messages, _, code = contents.partition(b"\n")
+            return code, str(json.loads(messages))
         except (OSError, ValueError):
             return None
 
-    def put(self, key: str, cubin: bytes, messages: str) -> None:
+    def put(self, key: str, code: bytes, messages: str) -> None:
         """Store an entry if possible, atomically for other processes."""
-        contents = json.dumps(messages).encode() + b"\n" + cubin
+        contents = json.dumps(messages).encode() + b"\n" + code
         if self._folder is None or len(contents) > MAX_ENTRY_BYTES:
             return
         with contextlib.suppress(OSError):
@@ -137,3 +144,38 @@ def is_private(folder: Path) -> bool:
 def key_of(parts: Iterable[str]) -> str:
     """Return a file name, the hash of the parts in their order."""
     return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()
+
+
+class KnownAnswers:
+    """Answers to requests of which nothing else can change the answer.
+
+    Args:
+        cache: where they are.
+        version: NVRTC's version.
+    """
+
+    def __init__(self, cache: Cache, version: str) -> None:
+        self._cache, self._version = cache, version
+
+    def get(self, request: Request) -> Answer | None:
+        """Return the answer to a request, or None if it is not known."""
+        found = self._cache.get(self._key(request))
+        return found and Answer(*found)
+
+    def put(self, request: Request, answer: Answer) -> None:
+        """Store an answer that has an output."""
+        if answer.output is not None and _reads_known_files_only(request):
+            self._cache.put(self._key(request), answer.output, answer.log)
+
+    def _key(self, request: Request) -> str:
+        text, filename, files, options, output, macros = request
+        folders = [option.removeprefix(_FOLDER) for option in options if option.startswith(_FOLDER)]
+        changed = (str(Path(folder).stat().st_mtime_ns) for folder in folders)  # another version of the headers
+        named = (part for file in files.items() for part in file)
+        return key_of(("nvrtc", self._version, text, filename, output, macros, *options, *changed, "files", *named))
+
+
+def _reads_known_files_only(request: Request) -> bool:
+    """Return whether each header is included by its name, not by a path or a macro."""
+    texts = (text.replace("\\\n", "") for text in (request.macros, request.text, *request.files.values()))
+    return all(len(_READING.findall(text)) == len(_BY_NAME.findall(text)) for text in texts)

@@ -29,6 +29,7 @@ from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutO
 from pytest_gpulab.devices.system.processes import REMEDY, memory_kills
 
 from . import nvrtc_program
+from .cache import Cache, KnownAnswers, users_cache
 from .nvrtc_program import TIME_LIMIT, Answer, Request
 from .sandbox import LIBRARIES, NOT_ENDED, Limits, Sandbox, none, sandbox
 
@@ -43,9 +44,7 @@ _ABORTED = "Ptx assembly aborted due to errors"  # ptxas's only message when mem
 _PTXAS_ERROR = re.compile(r"\berror +:|; fatal +:")
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
-MAX_RECENT = 32  # answers to keep: a figure and a comparison with a baseline compile what a check has compiled
 _Key = tuple[str, str, str]
-_WholeKey = tuple[Any, ...]
 
 
 class CompilerProcess:
@@ -55,6 +54,7 @@ class CompilerProcess:
         limits: the limits of one compilation, and of all compilations of one text.
         within: the sandbox; None means bubblewrap if it works, else none.
         forks: whether a child compiles each text, so that no text affects the next one; it takes 10 ms.
+        cache: the cache of its answers; the user's if None.
 
     Attributes:
         version: NVRTC's version, such as `13.5`.
@@ -65,7 +65,13 @@ class CompilerProcess:
         DeviceUnavailable: it cannot be started; the message says why.
     """
 
-    def __init__(self, limits: Limits | None = None, within: Sandbox | None = None, forks: bool = True) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        within: Sandbox | None = None,
+        forks: bool = True,
+        cache: Cache | None = None,
+    ) -> None:
         if not hasattr(os, "fork"):
             raise DeviceUnavailable("compiling students' kernels under limits requires Linux")
         self._limits, self._forks, self.is_shared = limits or Limits(), forks, not forks
@@ -73,7 +79,6 @@ class CompilerProcess:
         self._rejected: dict[str, str] = {}
         self._spent_s: dict[str, float] = {}
         self._ahead: dict[_Key, Answer | CompileError] = {}
-        self._recent: dict[_WholeKey, Answer] = {}
         self._longest_s = 0.0
         self._process: _Process | None
         try:
@@ -85,6 +90,7 @@ class CompilerProcess:
             self._within = none(f"the compiler does not start in bubblewrap ({error})")
             self._process, self.version = self._started()
         self.protection = self._within.words
+        self._known = KnownAnswers(users_cache() if cache is None else cache, self.version)
 
     def compiled(self, request: Request) -> Answer:
         """Return the answer of `nvrtc_program.compiled` to a request.
@@ -94,15 +100,14 @@ class CompilerProcess:
             DeviceUnavailable: the process must be restarted, or must start another one, and that fails.
             OutOfMemory: the system killed it because memory had run out: less was free than the limits allow.
         """
-        key = _whole_key(request)
-        known = self._ahead.pop(_key(request), None) or self._recent.get(key)
-        if isinstance(known, CompileError):
-            raise known
-        answer = known or self._compiled(request)
-        if answer.output is not None:
-            self._recent[key] = answer
-            if len(self._recent) > MAX_RECENT:
-                del self._recent[next(iter(self._recent))]
+        ahead = self._ahead.pop(_key(request), None)
+        if isinstance(ahead, CompileError):
+            raise ahead
+        known = self._known.get(request)
+        if known is not None:
+            return known
+        answer = ahead or self._compiled(request)
+        self._known.put(request, answer)
         return answer
 
     def ahead(self, requests: Sequence[Request]) -> None:
@@ -113,7 +118,10 @@ class CompilerProcess:
         """
         if self._longest_s < WORTH_A_PROCESS_S:
             return
+        requests = [request for request in requests if self._known.get(request) is None]
         processes = min(self._limits.at_once, len(requests))
+        if not processes:
+            return
         own, *others = [requests[number::processes] for number in range(processes)]
         with ThreadPoolExecutor(processes) as pool:
             working = [
@@ -198,11 +206,6 @@ class CompilerProcess:
 def _key(request: Request) -> _Key:
     """Return the parts in which requests of one device differ."""
     return request.text, request.macros, request.output
-
-
-def _whole_key(request: Request) -> _WholeKey:
-    text, filename, files, options, output, macros = request
-    return text, filename, output, macros, *options, *files.items()
 
 
 class _Process:
