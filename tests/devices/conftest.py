@@ -1,4 +1,4 @@
-"""A compiler in a process of its own, in a sandbox and without."""
+"""A compiler in a process of its own, in a sandbox and without; it knows no answers of other runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from compiling import TIGHT
 
 from pytest_gpulab.devices.compiler import compiler_process
+from pytest_gpulab.devices.compiler.cache import Cache
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 from pytest_gpulab.devices.compiler.sandbox import Sandbox, none
 
@@ -20,6 +21,6 @@ def within(request: pytest.FixtureRequest) -> Sandbox | None:
 @pytest.fixture
 def compiler(within: Sandbox | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompilerProcess]:
     monkeypatch.setattr(compiler_process, "BUSY_FACTOR", 60.0)  # what is to be stopped is so by its processor's time
-    compiler = CompilerProcess(TIGHT, within)
+    compiler = CompilerProcess(TIGHT, within, cache=Cache(None))
     yield compiler
     compiler.close()

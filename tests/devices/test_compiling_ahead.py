@@ -7,6 +7,7 @@ from compiling import HEADERS, KERNEL, SMALL, TREE
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
+from pytest_gpulab.devices.compiler.cache import Cache
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 from pytest_gpulab.devices.compiler.nvrtc_program import Request
 from pytest_gpulab.devices.protocol import CompileError, PrefetchingDevice
@@ -77,6 +78,7 @@ def test_where_no_further_process_starts_all_is_compiled_in_turn(
 @pytest.mark.parametrize("prefetching", [False, True])
 def test_a_device_compiles_ahead_if_it_may(prefetching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
+    monkeypatch.setattr(compiler_process, "users_cache", lambda: Cache(None))
     device, _ = open_device("sim", isolated=True, prefetching=prefetching)
     assert isinstance(device, PrefetchingDevice)
     variants = [{"WHAT": str(what)} for what in range(3)]

@@ -14,6 +14,7 @@ from machine import Machine, unavailable
 from test_timing_report import book
 
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
+from pytest_gpulab.devices.compiler.cache import Cache
 from pytest_gpulab.devices.compiler.sandbox import Limits
 from pytest_gpulab.devices.cuda import nvml
 from pytest_gpulab.devices.cuda.driver import memory_for
@@ -267,7 +268,7 @@ def compiler_killed_for_memory(machine: Machine) -> str:
     machine.patch.setattr(compiler_process, "memory_kills", lambda: next(kills))
     killed = {"ended": "it was ended by SIGKILL"}
     machine.patch.setattr(compiler_process.CompilerProcess, "_request", lambda *asked: killed)
-    with closing(compiler_process.CompilerProcess()) as compiler, pytest.raises(OutOfMemory) as caught:
+    with closing(compiler_process.CompilerProcess(cache=Cache(None))) as compiler, pytest.raises(OutOfMemory) as caught:
         nvrtc.compile_ptx(RIGHT, "twice.cu", "compute_90", run=compiler.compiled)
     return of_error(caught.value)[1].what
 
