@@ -25,7 +25,7 @@ PAST = {
     back: np.where(back > IN_BLOCK, 0, SUMS[INDEX - np.minimum(back, IN_BLOCK)] - BEFORE[INDEX - IN_BLOCK])
     for back in (15, 16, 64, 65)
 }
-"""Sums of the elements that lie so many or more back in the block, of 128 elements."""
+"""For each element, the sum of those of its block of 128 elements that lie this number of elements back, or more."""
 LACKS = "each of them lacks what lies {} or more elements of `in` back in its block"
 
 

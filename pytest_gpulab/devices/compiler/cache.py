@@ -147,10 +147,10 @@ def key_of(parts: Iterable[str]) -> str:
 
 
 class KnownAnswers:
-    """Answers to requests of which nothing else can change the answer.
+    """NVRTC's answers on disk. An answer is stored if no file of the user can change it.
 
     Args:
-        cache: where they are.
+        cache: the cache of the answers.
         version: NVRTC's version.
     """
 

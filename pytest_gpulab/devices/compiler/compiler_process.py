@@ -103,7 +103,7 @@ class CompilerProcess:
         ahead = self._ahead.pop(_key(request), None)
         if isinstance(ahead, CompileError):
             raise ahead
-        known = self._known.get(request)
+        known = None if ahead else self._known.get(request)
         if known is not None:
             return known
         answer = ahead or self._compiled(request)

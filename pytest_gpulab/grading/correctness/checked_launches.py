@@ -3,8 +3,8 @@
 The outputs of every counted or costed launch are compared. If all blocks of a plan run in reasonable time, all of them
 run, and some are counted. A kernel cannot know which: the choice differs between submissions and between runs.
 Otherwise only a sample of blocks runs, and the elements that it must have written are compared. If they do not show
-that the outputs are right, all blocks may take longer: a kernel could have more work only to be sampled. And if all
-blocks have much more work than the sample, it stands for nothing: its blocks may know that they are few.
+that the outputs are right, all blocks may take longer: a kernel could have more work only to be sampled. If all
+blocks have much more work than the sample shows, the run earns nothing: a kernel could do less if it has few blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Wrong: a step-doubling scan whose additions are a double-precision matrix product each.
+// Wrong: a Hillis-Steele scan. Matrix products of the tensor cores make its additions, to hide how many there are.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
