@@ -194,7 +194,7 @@ class ProgramExercise:
 
 
 _ENTRY_TYPES: Mapping[str, type] = {
-    **{"cases": ProgramCase, "safe": ProgramSafe, "uses": ProgramUse, "headers": str, "given": str},
+    **{"cases": ProgramCase, "safe": ProgramSafe, "uses": ProgramUse, "headers": str, "given": str}
 }
 
 

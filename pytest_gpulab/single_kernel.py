@@ -228,11 +228,7 @@ def _extents(size: Size) -> tuple[int, ...]:
 
 
 def _values(
-    values: Values | None,
-    pattern: str,
-    shape: tuple[int, ...],
-    dtype: npt.DTypeLike,
-    rng: np.random.Generator,
+    values: Values | None, pattern: str, shape: tuple[int, ...], dtype: npt.DTypeLike, rng: np.random.Generator
 ) -> Array:
     if values is not None:
         return np.asarray(values(rng, shape)).astype(dtype)

@@ -36,10 +36,6 @@ class PlainImports:
 
 sys.meta_path.insert(0, PlainImports)
 
-from pytest_gpulab.plugin.hooks import (  # noqa: E402 - loaded with the import hook in place
-    pytest_addoption,
-    pytest_configure,
-    pytest_load_initial_conftests,
-)
+from pytest_gpulab.plugin.hooks import pytest_addoption, pytest_configure, pytest_load_initial_conftests  # noqa: E402 - loaded with the import hook in place
 
 __all__ = ["pytest_addoption", "pytest_configure", "pytest_load_initial_conftests"]

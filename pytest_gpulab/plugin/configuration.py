@@ -30,11 +30,7 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (  # the metavar is empty for a fla
         "sm_XX",
         "architecture for which the simulated GPU computes occupancy (default: the modelled GPU)",
     ),
-    (
-        "--gpulab-timeout",
-        "S",
-        "time limit of a check, in seconds (default: 120 on a GPU and for a class, else none)",
-    ),
+    ("--gpulab-timeout", "S", "time limit of a check, in seconds (default: 120 on a GPU and for a class, else none)"),
     ("--gpulab-sanitizer", "", "run failed checks under compute-sanitizer, too (GPU only)"),
     ("--gpulab-ncu", "", "read hardware counters of timed kernels with Nsight Compute (GPU only)"),
     (

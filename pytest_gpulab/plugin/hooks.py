@@ -22,16 +22,7 @@ import pytest
 from pytest_gpulab.devices.system.processes import with_one_thread
 
 from . import configuration
-from .items import (
-    GRADING_SESSION,
-    MARKER,
-    CheckItem,
-    CudaFile,
-    CudaFolder,
-    note_explained,
-    place_skip,
-    usage_errors,
-)
+from .items import GRADING_SESSION, MARKER, CheckItem, CudaFile, CudaFolder, note_explained, place_skip, usage_errors
 from .session import GradingSession
 from .settings import Settings
 

@@ -172,12 +172,7 @@ class Settings:
         Args:
             device: the device of this process, so that no worker chooses another.
         """
-        return {
-            "device": device,
-            "exercises": str(self.exercises),
-            "seed": self.seed,
-            "calibration": self.calibration,
-        }
+        return {"device": device, "exercises": str(self.exercises), "seed": self.seed, "calibration": self.calibration}
 
 
 def _either(option: Callable[[str], Any], ini: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -126,11 +126,7 @@ class CudaDevice:
             return future.result()
 
     def compile_ahead(
-        self,
-        source: str,
-        filename: str,
-        variants: Sequence[Mapping[str, str]],
-        headers: Mapping[str, str],
+        self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
     ) -> None:
         """Compile variants in parallel; see `PrefetchingDevice.compile_ahead`."""
         self._nvcc.ahead(source, filename, self._info.architecture, variants, headers)

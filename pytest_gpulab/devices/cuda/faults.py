@@ -19,11 +19,7 @@ _FAULTS = (
     ("device-side assert", "assert", "an assert() in the kernel failed (its message was printed by the driver)"),
     ("launch timed out", "endless-loop", "the driver stopped the kernel because it ran too long"),
     ("illegal instruction", "trap", "the kernel stopped itself with __trap()"),
-    (
-        "unspecified launch failure",
-        "device-fault",
-        "the GPU stopped the kernel without a reason (__trap() does that)",
-    ),
+    ("unspecified launch failure", "device-fault", "the GPU stopped the kernel without a reason (__trap() does that)"),
 )
 # Rarer faults, for which the driver's text is clear enough (718, 721).
 _OTHER_FAULTS = ("invalid program counter", "tensor memory not completely freed")

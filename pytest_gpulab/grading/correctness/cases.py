@@ -326,11 +326,7 @@ class CaseRuns:
         return verdict, findings
 
     def _on_luck(
-        self,
-        prepared: Prepared,
-        replayed: Callable[[Repetition], Run],
-        runs: list[Run],
-        findings: tuple[Finding, ...],
+        self, prepared: Prepared, replayed: Callable[[Repetition], Run], runs: list[Run], findings: tuple[Finding, ...]
     ) -> tuple[Finding, ...]:
         """Mark wrong results that change with another order of warps and other garbage in memory."""
         if not self._is_simulated or findings[0].code != "wrong-result":

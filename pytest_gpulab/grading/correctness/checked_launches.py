@@ -145,14 +145,7 @@ def run_again(
         rng: the generator that chooses their positions.
     """
     inputs = {name: _mixed(values, others[name], rng) for name, values in first.inputs.items()}
-    run = replay(
-        device,
-        build.module,
-        first.plan,
-        inputs,
-        replace(FIRST, options=_options()),
-        scene=build.scene,
-    )
+    run = replay(device, build.module, first.plan, inputs, replace(FIRST, options=_options()), scene=build.scene)
     return CostedRun(first.plan, inputs, run, True)
 
 
@@ -178,15 +171,7 @@ def run_fresh(
         build.module.reset_variables()
     except DeviceError as error:
         return Run(error=error)
-    return replay(
-        device,
-        build.module,
-        plan,
-        inputs,
-        replace(FIRST, options=options),
-        read_back,
-        scene=build.scene,
-    )
+    return replay(device, build.module, plan, inputs, replace(FIRST, options=options), read_back, scene=build.scene)
 
 
 def _sample(seed: int, complete_within: int | None = None) -> LaunchOptions:

@@ -184,14 +184,7 @@ class _Search:
     stopped: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
-        self,
-        loaded: LoadedExercise,
-        builds: Builds,
-        cases: CaseRuns,
-        seed: int,
-        case: Case,
-        same: Same,
-        found: Finding,
+        self, loaded: LoadedExercise, builds: Builds, cases: CaseRuns, seed: int, case: Case, same: Same, found: Finding
     ) -> None:
         self._case, self._same = case, same
         # A failure of the first run, in lockstep, shows there at other sizes, too. Only a rule needs right sizes.

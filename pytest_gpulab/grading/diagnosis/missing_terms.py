@@ -19,12 +19,7 @@ from .error_location import WARP, place_of
 from .patterns import Array, Pattern, WrongValue
 from .value_patterns import FRACTION, number
 
-OPERATIONS: dict[str, Any] = {
-    "sum": np.add,
-    "product": np.multiply,
-    "largest": np.maximum,
-    "smallest": np.minimum,
-}
+OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}
 TRIED_OTHERS, TRIED_PARTS = 6, 16  # other results, and parts of an input, each a try
 NEAR = 1e-3  # relative; the check's tolerance does not hold for another operation
 MAX_ELEMENTS = 1 << 22  # a search among more would take longer than the rest of the check

@@ -29,16 +29,7 @@ from pytest_gpulab.grading.time_limits import CHECK_S
 from pytest_gpulab.grading.tools import ncu, sanitizer
 
 from .cross_check import CrossCheck, was_stopped
-from .worker_process import (
-    Crashed,
-    Hung,
-    KilledForMemory,
-    NeverBegan,
-    ProcessScope,
-    Worker,
-    WorkerError,
-    answer_under,
-)
+from .worker_process import Crashed, Hung, KilledForMemory, NeverBegan, ProcessScope, Worker, WorkerError, answer_under
 
 DEFAULT_TIMEOUT_S = CHECK_S
 SHORT_LAUNCH_LIMIT_S = 1.0  # of a submission that hung once

@@ -17,14 +17,7 @@ from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
 from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import (
-    Build,
-    BuildFailed,
-    Builds,
-    VariantKey,
-    made_once,
-    variant_key,
-)
+from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, VariantKey, made_once, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.correctness.checked_launches import (
     CostedRun,

@@ -153,10 +153,7 @@ class _Runs:
     """
 
     def __init__(
-        self,
-        replayed: tuple[Device, Build, Plan, Mapping[str, Array]],
-        none: DisturbedRead,
-        masks: tuple[int, ...],
+        self, replayed: tuple[Device, Build, Plan, Mapping[str, Array]], none: DisturbedRead, masks: tuple[int, ...]
     ) -> None:
         self._replayed, self._none, self._masks = replayed, none, masks
         self._before, self._limit_s = self._undisturbed(none)

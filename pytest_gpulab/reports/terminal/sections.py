@@ -26,11 +26,7 @@ from .text import abridged, width, wrapped
 Section = tuple[str, list[str]]
 
 NEXT_STEP = "hint: Write the code, then delete the file's GPULAB_TODO lines. -v shows them."
-COLUMNS = {
-    "step": "speedup over the row above",
-    "total": "over the baseline",
-    "next": "the next tier and its points",
-}
+COLUMNS = {"step": "speedup over the row above", "total": "over the baseline", "next": "the next tier and its points"}
 MAX_PRINTED = 10
 """Most lines of a kernel's output that are shown per check; `-v` shows all that was kept."""
 

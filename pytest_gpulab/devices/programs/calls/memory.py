@@ -13,11 +13,7 @@ PITCH_BYTES = 512
 _MEMORY_TYPE = {  # enum cudaMemoryType
     "variable": 2, "device": 2, "managed": 3, "managed variable": 3, "pinned": 1, "registered": 1,
 }  # fmt: skip
-_KINDS = {
-    "cudaFree": ("device", "managed"),
-    "cudaFreeAsync": ("device", "managed"),
-    "cudaFreeHost": ("pinned",),
-}
+_KINDS = {"cudaFree": ("device", "managed"), "cudaFreeAsync": ("device", "managed"), "cudaFreeHost": ("pinned",)}
 
 
 @api("cudaMalloc", "cudaMallocAsync", "cudaMallocFromPoolAsync", form="u")

@@ -49,12 +49,7 @@ def three_extents(extents: Sequence[int]) -> Extents:
 
 
 def check_extents(
-    kernel: str,
-    grid: Extents,
-    block: Extents,
-    shared_bytes: int,
-    largest_shared_bytes: int,
-    most_threads: int | None,
+    kernel: str, grid: Extents, block: Extents, shared_bytes: int, largest_shared_bytes: int, most_threads: int | None
 ) -> None:
     """Check a launch against CUDA's limits and launch bounds. Only the limit of shared memory differs between GPUs.
 

@@ -33,11 +33,7 @@ if TYPE_CHECKING:  # imported with the first race
 
 MAX_RACING = 1 << 18  # racing lanes, after which the search stops
 MAX_QUESTIONS = 1 << 20  # about the order by fences, before they are answered
-_HAZARDS = {
-    "RAW": "read-after-write (RAW)",
-    "WAR": "write-after-read (WAR)",
-    "WAW": "write-after-write (WAW)",
-}
+_HAZARDS = {"RAW": "read-after-write (RAW)", "WAR": "write-after-read (WAR)", "WAW": "write-after-write (WAW)"}
 
 
 Locate = Callable[[Site, str, int], Location | None]

@@ -197,12 +197,7 @@ class _Inliner:
         self.body.append(Label(after))
 
     def _direct(
-        self,
-        name: str,
-        results: tuple[str, ...],
-        arguments: tuple[str, ...],
-        back: Instruction,
-        call: Call,
+        self, name: str, results: tuple[str, ...], arguments: tuple[str, ...], back: Instruction, call: Call
     ) -> None:
         callee = self.module.functions.get(name)
         if name in BUILT_IN:
@@ -231,12 +226,7 @@ class _Inliner:
         return None
 
     def _indirect(
-        self,
-        call: Call,
-        names: _Names,
-        results: tuple[str, ...],
-        arguments: tuple[str, ...],
-        after: str,
+        self, call: Call, names: _Names, results: tuple[str, ...], arguments: tuple[str, ...], after: str
     ) -> None:
         """Compare the pointer with each function with parameters of these sizes, and expand a call for each."""
         assert isinstance(call.callee, Reg)

@@ -270,10 +270,7 @@ def _returns(kernel: Function, frame: Frame) -> list[Statement]:
     index, table = f"%return{frame.suffix}", f"$returns{frame.suffix}"
     kernel.registers[index] = "u32"
     kernel.branch_targets[table] = tuple(f"$back{number}{frame.suffix}" for number in range(len(frame.calls)))
-    return [
-        Instruction((RETURN,), (Reg(index), Reg(STACK))),
-        Instruction(("brx", "idx"), (Reg(index), Sym(table))),
-    ]
+    return [Instruction((RETURN,), (Reg(index), Reg(STACK))), Instruction(("brx", "idx"), (Reg(index), Sym(table)))]
 
 
 class _Linker:

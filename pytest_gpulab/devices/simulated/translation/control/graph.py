@@ -91,7 +91,7 @@ def needs_cluster(statement: Statement) -> bool:
 
 
 _FEATURES = {
-    r"\.bulk": "bulk asynchronous copies (TMA)",
+    r"\.bulk": "bulk asynchronous copies (TMA)"
 }  # by a pattern in the message about the instruction or the register
 
 
