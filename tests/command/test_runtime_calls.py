@@ -47,6 +47,7 @@ def test_calls_on_memory_and_the_reasons_of_those_that_fail() -> None:
         "cudaMemcpyToSymbol returned cudaErrorInvalidSymbol (invalid device symbol)",
         "cudaErrorInvalidValue (invalid argument): host to device, but the destination is a host pointer",
         "404 bytes, but the destination has 400 bytes left",
+        "4 bytes, but the destination has 1 byte left",
         "device to host, but the destination is device memory",
         "the host's memory at 0x8 cannot be accessed",
         "the pointer is memory that cudaFreeAsync has freed",

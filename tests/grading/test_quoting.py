@@ -148,10 +148,22 @@ def test_a_race_within_a_lock_gets_a_hint_about_fences() -> None:
     assert inside.hint == LOCK_HINT and behind.hint != LOCK_HINT
 
 
-def test_a_race_of_two_warps_gets_another_hint_where_a_warp_synchronises() -> None:
-    (synced,) = Quotes("x.cu", "sum += x;\n__syncwarp();\n").added_to(failed("x.cu:1"), ()).findings
-    (plain,) = Quotes("x.cu", "sum += x;\n").added_to(failed("x.cu:1"), ()).findings
-    assert synced.hint == WARP_HINT and plain.hint == HINTS["race"]
+TILE = "auto tile = cg::tiled_partition<32>(block);"
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("__syncwarp();", WARP_HINT),
+        (f"{TILE} tile.sync();", WARP_HINT),
+        (f"{TILE} cg::sync(tile);", WARP_HINT),
+        (f"{TILE} x = tile.shfl_down(x, 1); block.sync();", HINTS["race"]),
+        ("", HINTS["race"]),
+    ],
+)
+def test_a_race_of_two_warps_gets_another_hint_where_a_warp_synchronises(source: str, hint: str) -> None:
+    (found,) = Quotes("x.cu", f"sum += x;\n{source}\n").added_to(failed("x.cu:1"), ()).findings
+    assert found.hint == hint
 
 
 def test_a_trap_of_the_student_stays_one() -> None:

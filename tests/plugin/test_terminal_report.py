@@ -295,9 +295,9 @@ def test_the_hint_for_a_missed_bonus_is_one_line_unless_verbose() -> None:
 def test_the_output_of_a_kernel_that_passed_is_announced_and_shown_if_asked() -> None:
     checks = [replace(correct(f"correct[n={n}]"), printed=f"n is {n}\n") for n in range(3)]
     gradebook = book(("x.cu", checks))
-    note = "x.cu\n  The kernel printed in correct[n=0], correct[n=1], correct[n=2]; -s or -v shows it."
+    note = "x.cu\n  There is output of correct[n=0], correct[n=1], correct[n=2]; -s or -v shows it."
     assert note in report(gradebook) and "n is 2" not in report(gradebook)
-    assert "The kernel printed" not in report(gradebook, verbosity=-1)
+    assert "There is output" not in report(gradebook, verbosity=-1)
     for shown in (sections(gradebook, 1), sections(gradebook, 0, with_output=True)):
         lines = [line for title, lines in shown if title == "gpulab: findings" for line in lines]
         assert lines[-2:] == ["      output of correct[n=2]:", "        n is 2"]

@@ -45,6 +45,7 @@ def stated(paths: list[Path]) -> list[str]:
 
 def test_all_solutions_pass_as_expected(solutions: Graded) -> None:
     assert solutions.exit_code == 0, solutions.output
+    assert "There is output of" not in solutions.output, "a right answer is no news"
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=named)

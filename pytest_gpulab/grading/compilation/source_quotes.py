@@ -41,7 +41,7 @@ LOCK_HINT = (
     "releasing it."
 )
 
-_OF_A_WARP = re.compile(r"__syncwarp\s*\(|\btiled_partition\b")
+_OF_A_WARP = re.compile(r"__syncwarp\s*\(|\b(\w+)\s*=\s*[\w:]*\btiled_partition\b.*(?:\b\1\.sync|\bsync\(\1)\b", re.S)
 WARP_HINT = (
     "__syncwarp(), or the sync() of a tile, waits for threads of one warp only. Where threads of different warps use "
     "the same element, one of them must wait at a __syncthreads()."
@@ -98,7 +98,7 @@ class Quotes:
             return found
         if found.code == "race" and self._is_locked(int(line)):
             found = replace(found, hint=LOCK_HINT)
-        if found.hint == HINTS["race"] and any(_OF_A_WARP.search(line) for line in self._lines):
+        if found.hint == HINTS["race"] and _OF_A_WARP.search("\n".join(self._lines)):
             found = replace(found, hint=WARP_HINT)
         declared = self._local_arrays(int(line)) if found.code == "out-of-bounds" and "__local__" in found.what else ()
         return replace(found, line=self._line(int(line)), evidence=(*found.evidence, *declared))

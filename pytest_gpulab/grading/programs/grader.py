@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
+from pytest_gpulab.devices.programs.confinement.running import ProgramOutput
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu
@@ -104,7 +105,8 @@ class ProgramGrader(CheckGrader):
         if found := ungradable(run):
             return check.result("not gradable", found)
         found = problems(run)
-        return check.result("failed" if found else "passed", found, printed=_printed(run))
+        output = run.output if found else replace(run.output, stdout=b"")  # a right answer is no news
+        return check.result("failed" if found else "passed", found, printed=_printed(output))
 
     def _run_of(self, case: ProgramCase) -> ProgramRun:
         return self._runs.run(correct_name(case), case.program)
@@ -167,9 +169,9 @@ def _as_concept(found: Finding, use: ProgramUse) -> Finding:
     return replace(found, code=CONCEPT, what=f"{use.title}: {found.what[:1].lower()}{found.what[1:]}")
 
 
-def _printed(run: ProgramRun) -> str:
-    """Return the beginning of the program's output."""
-    text = b"\n".join(filter(None, (run.output.stdout.rstrip(), run.output.stderr.rstrip()))).decode(errors="replace")
+def _printed(output: ProgramOutput) -> str:
+    """Return the beginning of a program's output."""
+    text = b"\n".join(filter(None, (output.stdout.rstrip(), output.stderr.rstrip()))).decode(errors="replace")
     return (
         text if len(text) <= MAX_PRINTED else f"{text[:MAX_PRINTED]}\n... and {len(text) - MAX_PRINTED} more characters"
     )

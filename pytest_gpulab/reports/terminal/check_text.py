@@ -45,7 +45,7 @@ def _parts(check: CheckResult) -> Iterator[str]:
     if check.findings:
         yield failure_text(check.findings, set())
     if check.printed:
-        yield f"The kernel printed:\n{check.printed}"
+        yield f"Output:\n{check.printed}"
 
 
 def _timing(check: CheckResult) -> str:

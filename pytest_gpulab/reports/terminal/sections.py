@@ -231,13 +231,13 @@ def _short_hint(finding: Finding) -> Iterator[str]:
 
 
 def _passed_output(grade: Grade, is_shown: bool) -> Iterator[str]:
-    """Yield the kernels' output in checks that passed, or a line that says that there is some."""
+    """Yield the output in checks that passed, or a line that says that there is some."""
     printing = [check for check in grade.checks if check.printed and check.verdict == "passed" and not check.findings]
     if is_shown:
         yield from (line for check in printing for line in _printed(check.name, check.printed, None))
     elif printing:
         names = abridged([check.name for check in printing], MAX_NAMED)
-        yield from wrapped(f"The kernel printed in {names}; -s or -v shows it.", "  ", "    ")
+        yield from wrapped(f"There is output of {names}; -s or -v shows it.", "  ", "    ")
 
 
 def _printed(name: str, printed: str, most: int | None) -> Iterator[str]:

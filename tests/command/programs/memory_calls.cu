@@ -169,6 +169,7 @@ void copies()
         EXPECT(back[i] == i % 50 && plain[i] == i);
     FAILS(cudaMemcpy(host, plain, 4, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
     FAILS(cudaMemcpy(a, host, 404, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    FAILS(cudaMemcpy((char *)a + 399, host, 4, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
     FAILS(cudaMemcpy(a, b, 4, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
     FAILS(cudaMemcpy(a, (void *)8, 4, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
     FAILS(cudaMemcpy(a, host, 4, (cudaMemcpyKind)9), cudaErrorInvalidMemcpyDirection);

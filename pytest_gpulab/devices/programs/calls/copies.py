@@ -120,7 +120,8 @@ def _side(call: Call, box: Box, is_needed: bool, what: str, kind: int) -> Alloca
 def _check_inside(found: Allocation, box: Box, what: str) -> None:
     left = found.base + found.nbytes - box.address
     if box.nbytes > left:
-        raise CudaError(Error.INVALID_VALUE, f"{box.nbytes:,} bytes, but the {what} has {left:,} bytes left")
+        room = f"{left:,} byte" + "s" * (left != 1)
+        raise CudaError(Error.INVALID_VALUE, f"{box.nbytes:,} bytes, but the {what} has {room} left")
 
 
 def _mark_used(box: Box, memory: Allocation, bit: int) -> None:
