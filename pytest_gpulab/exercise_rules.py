@@ -42,7 +42,6 @@ def exercise_problems(exercise: Exercise, entry_types: Mapping[str, type]) -> li
     """Return the violations of an exercise's data; its functions are not called.
 
     Args:
-        exercise: the exercise.
         entry_types: the type of the entries of each tuple of the exercise, and of `bounds`.
     """
     stages = (_structure(exercise), _entries(exercise, entry_types), _values(exercise))  # each relies on those before

@@ -31,13 +31,9 @@ def check_exercise(
     """Check an exercise, its baselines, skeleton, README and solutions.
 
     Args:
-        catalogue: the folder of exercises.
-        name: an exercise of the catalogue.
         device: a simulated GPU.
-        seed: the seed of the input data.
         solutions: the folder of this exercise's solutions; None to grade none.
         mutate_s: wall time for mutants of the solutions, in seconds; None to make none.
-        progress: function that shows a line about the mutants.
     """
     report = Report(name)
     try:

@@ -59,10 +59,8 @@ class Report:
     """All that a check of one exercise found.
 
     Attributes:
-        name: the exercise.
         defects: in the order of the checks.
         points: points by kind of check.
-        graded: names of the files that were graded.
         mutants: how many mutants of the solutions fail, in words; empty if none was graded.
         file_cpu_s: processor time to grade one file, in seconds: the median of the files; None if none was graded.
     """

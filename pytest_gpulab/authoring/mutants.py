@@ -62,13 +62,9 @@ def check_mutants(
     """Grade mutants of solutions until the time is up; add the survivors and their number to the report.
 
     Args:
-        loaded: the exercise.
         device: a simulated GPU.
-        seed: the seed of the input data and of the choice of mutants.
         solutions: files; those that fail a check of their results have no mutants.
         limit_s: wall time in seconds, without that of the last mutant.
-        report: the report that gets the results.
-        progress: function that shows a line.
     """
     counts, end_s = Counter[Status](), time.monotonic() + limit_s
     with tempfile.TemporaryDirectory() as folder:
@@ -134,11 +130,8 @@ def outcome_of(
 
     Args:
         source: the mutant.
-        loaded: the exercise.
-        device: a simulated GPU.
         copy: the file to write the mutant to.
         original: the machine code of the original; None to grade in any case.
-        seed: the seed of the input data.
     """
     code = machine_code(source, loaded)
     if original is not None and code in ([], original):

@@ -73,10 +73,8 @@ class Mutant:
     """A source with one mistake.
 
     Attributes:
-        kind: the kind of mistake.
         line: where it is, from 1, as in the original.
         what: the line before and after.
-        source: the whole file.
     """
 
     kind: str
@@ -89,9 +87,6 @@ def mutants(source: str, count: int, seed: int, pairs: bool = True) -> list[Muta
     """Return at most that many different mutants in random order.
 
     Args:
-        source: a kernel's file.
-        count: the number of mutants.
-        seed: the seed of the choice.
         pairs: True to add pairs of mistakes where there are not enough single ones.
     """
     rng = random.Random(seed)

@@ -55,7 +55,6 @@ def scaffold(name: str, template: str, exercises: Path, solutions: Path) -> list
     Args:
         name: the exercise's and the kernel's name, a C++ identifier.
         template: a key of `TEMPLATES`.
-        exercises, solutions: the folders of all exercises and of all solutions.
 
     Raises:
         FileExistsError: the exercise's or the solution's folder exists.

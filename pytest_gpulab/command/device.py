@@ -21,7 +21,6 @@ class Query:
     """A GPU, and what is known of it.
 
     Attributes:
-        properties: see `DeviceProperties`.
         origin: where the properties come from, in words.
         details: label to text, for `--verbose`.
     """

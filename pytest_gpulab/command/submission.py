@@ -15,7 +15,6 @@ def exercise_of(file: Path, exercises: Path | None) -> LoadedExercise:
     """Return the exercise of a submission.
 
     Args:
-        file: the submission.
         exercises: the exercises folder; None for the nearest `exercises` folder: in the working folder, the file's
             folder and the folders above.
 

@@ -55,7 +55,6 @@ class GradingSettings:
 
     Attributes:
         device: `sim`, `cuda` or `cuda:N`; never `auto`, as all jobs of a run need the same kind.
-        seed: the seed of all input data.
         timeout_s: the time limit of a check in a process of its own.
         architecture, gpu: as `open_device` takes them.
         sanitize, count, annotate: as `Settings` has them.
@@ -82,12 +81,9 @@ class Job:
     Attributes:
         label: its name in the grade, such as `student42/reduction.cu`.
         student: the student's id; empty if unknown.
-        exercise: its name.
         filename: the submission's plain name, which compilers and findings show.
-        source: the submission.
         exercises: the instructor's folder of exercises.
         exercise_sha256: hash of the exercise's folder, see `content_sha256`.
-        settings: the other inputs of the grade.
     """
 
     label: str
@@ -109,7 +105,6 @@ class Job:
 
         Args:
             model: the device, as `device_model` describes it.
-            version: the version of this package.
         """
         settings = asdict(self.settings)
         del settings["device"]  # of several GPUs of a model any will do
@@ -200,9 +195,7 @@ def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope 
     """Grade a submission in a process of its own, with a time limit for every check.
 
     Args:
-        job: what to grade.
         known: the device's description, if it is known already.
-        scope: the scope of its processes.
 
     Raises:
         NotGraded, MemoryError: as `graded`.

@@ -200,13 +200,7 @@ class AwaitedGrader(CheckGrader):
 
 
 class RefusedGrader(CheckGrader):
-    """A grader of a submission that cannot be graded.
-
-    Args:
-        verdict: the verdict of all checks.
-        reason: the reason for it.
-        provenance: the inputs of the grade.
-    """
+    """A grader of a submission that cannot be graded."""
 
     def __init__(self, verdict: Verdict, reason: Finding, provenance: Provenance) -> None:
         self._verdict, self._reason = verdict, reason

@@ -32,11 +32,9 @@ class Request:
     Attributes:
         platform: a name in `PLATFORMS`.
         submission: the student's files or folders.
-        exercises: the folder of the exercises.
         names: the exercises that count.
         result: the path of the result file.
         device: as for `--gpulab-device`.
-        limit_s: time limit of grading.
         programs: as `--gpulab-programs`: whether host code of the student runs, in a sandbox.
     """
 

@@ -58,9 +58,7 @@ def run(
         files: submissions, in `folder`.
         folder: the private folder that the process starts in.
         report: the file for the grades, in the JSON format of `--gpulab-report`.
-        exercises: the exercises folder.
         device: as for `--gpulab-device`.
-        limit_s: time limit of the process.
         more: further options of pytest.
     """
     options = [

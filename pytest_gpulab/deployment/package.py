@@ -35,7 +35,6 @@ class Layout:
 
     Attributes:
         grader: the folder of the wheel and the requirements.
-        exercises: the folder of the exercises.
         skeletons: the folder of the students' files; empty if there is none.
         is_for_students: whether students see the exercises, which therefore have no hidden cases.
     """

@@ -39,8 +39,6 @@ class KernelCounters:
     """The hardware counters of one launch.
 
     Attributes:
-        kernel: the kernel's name.
-        grid, block: the launch's extents.
         counters: the counters that this GPU has.
     """
 

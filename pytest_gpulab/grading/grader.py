@@ -48,13 +48,9 @@ class Grader(CheckGrader):
         """Read the file; nothing is compiled before the first check that needs it.
 
         Args:
-            exercise: the exercise of the submission.
-            path: the submission.
-            device: the device that compiles and runs it.
             seed: the seed of all input data; the same seed gives the same grade.
             label: the submission's name in the grade; its path if None.
             limits: the repetitions of cases, and time limits.
-            annotate: True for annotated listings.
         """
         self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label

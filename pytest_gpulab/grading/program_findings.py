@@ -43,7 +43,6 @@ class Sources:
     Attributes:
         folder: the folder that paths are shown relative to.
         lines: source lines of calls, by address in the executable.
-        errors: see `Errors`.
         own_only: whether only files in the folder are read: a program of other people can name any file as its source.
     """
 

@@ -49,7 +49,6 @@ class TimeLimits:
     """Time limits of kernels: per input pattern of a case, count or cost estimate, and per file.
 
     Attributes:
-        case_s, file_s: the limits.
         is_verdict: False for searches and figures, where a kernel that reaches a limit may still pass a grading.
     """
 
@@ -71,7 +70,6 @@ class TimeBudget:
     """The time left to a submission's kernels.
 
     Args:
-        limits: its limits.
         work: the work of all kernels together, as in `WorkLimit`; None for no limit.
     """
 

@@ -35,8 +35,6 @@ class ClassRun:
     """A run that grades the submissions of a class; one instance per session.
 
     Attributes:
-        source: the folder or archive.
-        collection: the files that were handed in.
         is_whole: whether all submissions are graded.
     """
 

@@ -55,9 +55,6 @@ def drawings(session: GradingSession, grades: Sequence[Grade], located: Located,
 
     Args:
         session: with the exercises and the seed.
-        grades: the grades of the run.
-        located: finds the files.
-        page: the report.
         stopped: whether the run was stopped, so that little time is left.
     """
     from pytest_gpulab.devices import open_device

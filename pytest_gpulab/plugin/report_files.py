@@ -24,7 +24,6 @@ class ReportFiles:
     """The requested report files.
 
     Attributes:
-        written: the files that were written.
         errors: reasons why the others were not, and submissions without a score.
         calibration: lines for the terminal about the calibration that was measured.
     """

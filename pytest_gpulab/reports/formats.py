@@ -100,9 +100,7 @@ def write_not_graded(name: str, path: Path, text: str, context: Context) -> None
 
     Args:
         name: `gradescope`, `classroom50`, `prairielearn` or `github`.
-        path: the file.
         text: the reason, for the student.
-        context: the run.
 
     Raises:
         ReportError: it cannot be written.

@@ -116,7 +116,6 @@ class Drawings:
     """The figures of a run.
 
     Attributes:
-        path: the page.
         drawn: the figures on it.
         left_out: what the page lacks, one line each.
     """

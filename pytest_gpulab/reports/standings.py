@@ -41,7 +41,6 @@ def exercises_of(grades: Iterable[Grade], gradebook: Gradebook | None = None) ->
     """Return each exercise with its full points, also those of checks that the machine could not grade.
 
     Args:
-        grades: the grades.
         gradebook: adds exercises that only have adjustments; None for none.
     """
     most: dict[str, float] = {}
@@ -59,12 +58,7 @@ def share_of(grade: Grade) -> float | None:
 
 
 def standings(gradebook: Gradebook, grades: Sequence[Grade]) -> list[Standing]:
-    """Return every student with a submission or an adjustment, sorted by id in natural order.
-
-    Args:
-        gradebook: the gradebook of the class.
-        grades: the gradebook's.
-    """
+    """Return every student with a submission or an adjustment, sorted by id in natural order."""
     most = exercises_of(grades, gradebook)
     named = {student.id for student in gradebook.roster} | {grade.student for grade in grades}
     named |= set(gradebook.owners.values()) | {student for student, _ in gradebook.adjustments}

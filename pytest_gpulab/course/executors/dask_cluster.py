@@ -48,8 +48,6 @@ class _Sent:
     """A job and the future that waits for its grade.
 
     Attributes:
-        attempts: number of times it was sent.
-        worker: the last one that it was sent to.
         answer: Dask's future of it.
     """
 

@@ -30,7 +30,6 @@ def executor_on(devices: Sequence[str], workers: int, info: DeviceInfo | None = 
 
     Args:
         devices: `("sim",)`, or as `GpuExecutor` takes them.
-        workers: number of parallel jobs.
         info: the first device's description, if known.
 
     Raises:
@@ -43,7 +42,6 @@ class GpuExecutor:
     """An `Executor` on GPUs; a job starts as soon as a worker is free.
 
     Args:
-        workers: number of parallel jobs.
         devices: the workers' devices in turn, such as `("cuda:0", "cuda:1")`; they replace the device of the job.
         info: the first one's description, if known: many processes that query it at once take long.
     """

@@ -68,9 +68,6 @@ class _Running:
 class LocalExecutor:
     """Worker processes of this machine, each with a simulated GPU; a job starts as soon as one is free.
 
-    Args:
-        workers: how many.
-
     Raises:
         ExecutorUnavailable: pebble is not installed, or processes cannot share locks.
     """

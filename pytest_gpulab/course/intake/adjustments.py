@@ -28,8 +28,6 @@ def read_adjustments(path: Path, exercises: Collection[str], student_of: Callabl
     """Return the adjustments by the student's id and the exercise.
 
     Args:
-        path: the file.
-        exercises: the names of all exercises.
         student_of: function from a cell of the column `student` to the student's id; None if there is no such student.
 
     Raises:

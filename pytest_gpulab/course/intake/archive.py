@@ -86,7 +86,6 @@ class Unpacker:
         named after exercises.
 
         Args:
-            archive: the ZIP.
             exercises: their names in lower case.
 
         Raises:

@@ -49,7 +49,6 @@ class Entry:
         parts: path below the folder of the class; the first part is the student's folder, if there are several.
         path: the file with its contents; None if they are not needed, or if there is a `fault`.
         modified_s: time of the last change, in seconds since 1970.
-        is_folder: whether it is a folder.
         fault: the reason why it cannot be read.
         exported: its name in a platform's export, if `parts` were derived from that.
         attempt: number of earlier attempts, according to the platform.
@@ -166,7 +165,6 @@ def of_paths(paths: Iterable[Path], student: str, skipped: Path) -> Iterator[Ent
     """Yield the entries of one student: the named files, and everything in the named folders. Missing ones have none.
 
     Args:
-        paths: files and folders.
         student: the first part of each entry.
         skipped: a folder that is left out, such as that of the exercises in a copy of the course; resolved.
     """

@@ -55,7 +55,6 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
 
     Args:
         source: the folder of a class, `<student>/<exercise>.cu` or `<student>/<exercise>/*.cu`, or a ZIP of it.
-        exercises: their names.
         scratch: a private folder of the caller for unpacked files; needed as long as submissions are read.
 
     Raises:
@@ -88,7 +87,6 @@ def handed_in_by_one(paths: Sequence[Path], exercises: Iterable[str], skipped: P
 
     Args:
         paths: the student's files, or folders of them, `<exercise>.cu` or `<exercise>/*.cu`; they need not exist.
-        exercises: their names.
         skipped: a folder that is not searched, also if it is in one of the student's; resolved.
         scratch: a private folder of the caller for unpacked files; needed as long as submissions are read.
 

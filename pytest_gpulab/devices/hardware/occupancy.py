@@ -25,7 +25,6 @@ class KernelOccupancy:
     """Theoretical occupancy of a kernel at one launch.
 
     Attributes:
-        kernel: the kernel's name.
         architecture: such as `sm_90`.
         block_threads: threads per block.
         registers: registers per thread; None if unknown.
@@ -79,8 +78,6 @@ def blocks_by_resource(limits: SmLimits, needs: BlockNeeds, carve_out_bytes: int
     """Return the number of blocks that each resource of an SM allows.
 
     Args:
-        limits: the SM's limits.
-        needs: the block's resources.
         carve_out_bytes: the shared part of the SM's L1 and shared memory; the largest if None.
     """
     warp_registers = _rounded_up(max(needs.registers or 0, LEAST_REGISTERS) * WARP, REGISTERS_UNIT)
@@ -114,7 +111,6 @@ def occupancy_by_rules(
     """Return the occupancy of a launch on an architecture of `LIMITS`, without a driver.
 
     Args:
-        architecture, kernel: names.
         needs: the block's resources; its shared memory is assumed to be the same for every block size.
         largest: the limit of threads per block of the kernel.
     """
@@ -159,8 +155,6 @@ def achieved_occupancy(found: KernelOccupancy, sms: int, blocks: int) -> float:
 
     Args:
         found: the launch's theoretical occupancy.
-        sms: the number of SMs.
-        blocks: the number of blocks of the launch.
     """
     if not found.active_blocks:
         return 0.0

@@ -65,12 +65,7 @@ CALLS: dict[str, tuple[str, Handler]] = {}
 
 
 def api(*names: str, form: str = "") -> Callable[[Any], Any]:
-    """Register a function for calls by name. It takes a `Call` and the arguments, and returns the results.
-
-    Args:
-        names: names of the runtime library.
-        form: the form of the arguments.
-    """
+    """Register a function for calls by name. It takes a `Call` and the arguments, and returns the results."""
 
     def register(handler: Any) -> Any:
         for name in names:

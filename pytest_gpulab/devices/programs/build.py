@@ -66,8 +66,6 @@ def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path
     """Build a program for the simulated GPU; return the executable, which may come from the cache.
 
     Args:
-        program: the program.
-        toolchain: the compilers.
         target: the modelled GPU's architecture, such as `90`.
         say: receives the compiler's warnings when the program is compiled.
 

@@ -39,7 +39,6 @@ class ProgramDevice(SimulatedDevice):
     """The simulated GPU of a program.
 
     Args:
-        gpu: the GPU of the cost model.
         toolchain: the compilers; ptxas gives registers and machine code.
         capacity: bytes of device memory; None for no limit.
         within: the beginning of the command line of ptxas; see `assemble`.
@@ -114,9 +113,6 @@ def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within) 
     """Return the machine code of PTX, which may come from the cache.
 
     Args:
-        toolchain: the compilers.
-        ptx: the text.
-        architecture: such as `sm_90`.
         within: a function from the folder of the files to the beginning of the command line, for a sandbox.
 
     Raises:

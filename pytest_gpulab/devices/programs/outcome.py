@@ -70,7 +70,6 @@ class FailedCall:
     """A call that returned an error.
 
     Attributes:
-        site: the call.
         error: the error's number.
         why: the reason in a clause, if one is known.
     """

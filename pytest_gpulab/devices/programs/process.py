@@ -34,7 +34,6 @@ def run(executable: Path, words: Sequence[str], session: Session, timeout_s: flo
     Args:
         executable: linked with the stand-in.
         words: the program's name, as it sees it, and its arguments.
-        session: the simulated GPU.
         timeout_s: the wall-clock limit; the program and the processes that it has started are killed then.
     """
     outcome, arena = session.outcome, session.device.arena

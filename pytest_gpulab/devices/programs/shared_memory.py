@@ -225,7 +225,6 @@ class Unfinished:
         Args:
             allocations: memory that the host may use, with the calls that have allocated it.
             work: the launch or the copy.
-            kernel: the kernel's name.
         """
         bits = 0
         for allocation, memory in allocations:

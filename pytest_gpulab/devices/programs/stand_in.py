@@ -65,10 +65,6 @@ class StandIn:
 def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
     """Return the stand-in; compile it if the cache has none.
 
-    Args:
-        toolchain: the compilers.
-        include: the folder of CUDA's headers.
-
     Raises:
         DeviceUnavailable: it does not compile here.
     """

@@ -16,11 +16,7 @@ HOST_COMPILER = "g++"
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The compilers.
-
-    Attributes:
-        nvcc, host_compiler: paths.
-    """
+    """The compilers."""
 
     nvcc: Path
     host_compiler: Path

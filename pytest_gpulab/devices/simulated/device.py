@@ -213,7 +213,6 @@ class SimulatedMemory:
     """An array of the simulated GPU.
 
     Args:
-        arena: the memory that it is allocated in.
         forget: callback that frees the memory.
     """
 

@@ -21,9 +21,7 @@ class Variables:
     """The variables of one module.
 
     Args:
-        module: the PTX that declares them.
         arena: the memory that they are allocated in.
-        filename: the source file, for the message.
 
     Attributes:
         addresses: address by symbol.

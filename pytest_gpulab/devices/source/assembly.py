@@ -21,7 +21,6 @@ def check_assembly(ptx: str, filename: str) -> None:
     Args:
         ptx: PTX compiled without line information, in which only assembly has these directives. In other PTX they
             cannot be distinguished from the compiler's, because assembly may forge the comments that mark its end.
-        filename: the file's name in the message.
 
     Raises:
         CompileError: there is such a directive.

@@ -26,7 +26,6 @@ class Declaration:
         kind: `device` is kept; `neutral` (types, constants, constexpr functions) is kept if device code names it;
             `host` is removed.
         names: the declared names.
-        words: all words in it.
         start, end: its extent in the text.
         what: `kernel template`, `class`, `array`, or another kind of declaration.
         body: beginning of a function's body or initialiser list in the text; else the end.

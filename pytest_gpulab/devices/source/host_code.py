@@ -72,7 +72,6 @@ def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
     """Return the device code of a file.
 
     Args:
-        source: the file's text.
         headers: texts of the files that it may include, by name, without `gpulab.cuh`.
     """
     return _device_text(source, tuple(headers), (own_header(), *headers.values()))

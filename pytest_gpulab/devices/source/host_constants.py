@@ -24,7 +24,6 @@ def bound_to_references(found: Sequence[Token], constants: Collection[str], clas
     """Return the constants to which a reference may be bound, or a pointer: a whole argument, a default one, or `&m`.
 
     Args:
-        found: the file's tokens.
         constants: names of constants at namespace scope.
         classes: names of classes; their static members count as well.
     """
@@ -85,8 +84,6 @@ def check_host_constants(ptx: str, filename: str, constants: Collection[str]) ->
 
     Args:
         ptx: PTX compiled without optimisation: with it, constant indices would leave no trace of an array.
-        filename: the file's name in messages.
-        constants: their names.
 
     Raises:
         CompileError: the address of a constant is needed.

@@ -24,7 +24,6 @@ def host_overloads(text: str, dropped: Iterable[Declaration], kept: Collection[D
     """Yield the host functions that a call in device code may choose, if all types in their declarations are known.
 
     Args:
-        text: the file.
         dropped: its host code.
         kept: its device code.
     """

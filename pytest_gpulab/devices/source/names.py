@@ -122,9 +122,6 @@ class _Reader:
             return True
         return False
 
-    def _is_over(self) -> bool:
-        return self._at >= len(self._text) or self._text[self._at] in ".$"  # suffixes of the compiler
-
     def function_name(self) -> tuple[str, str | None]:
         if self._takes("N"):
             return self._nested()
@@ -194,7 +191,7 @@ class _Reader:
         if is_template:
             self.type()  # a template's symbol begins with the return type
         found = []
-        while not self._is_over():
+        while not (self._at >= len(self._text) or self._text[self._at] in ".$"):
             found.append(self.type())
         return () if found == ["void"] else tuple(found)
 
@@ -228,7 +225,7 @@ class _Reader:
             name = self._substitution()
             return self._new(f"{name}<{self._template_arguments()}>") if self._text.startswith("I", self._at) else name
         if text == "T":
-            return self._new(self._template_parameter())
+            return self._new(self._one_of(self._arguments, self._numbered("T")))
         if text == "N":
             self._at += 1
             name, arguments = self._nested()
@@ -289,9 +286,6 @@ class _Reader:
             self._at += 2
             return _IN_STD[code]
         return self._one_of(self._known, self._numbered("S"))
-
-    def _template_parameter(self) -> str:
-        return self._one_of(self._arguments, self._numbered("T"))
 
     @staticmethod
     def _one_of(known: list[str], number: int) -> str:

@@ -58,7 +58,6 @@ class Calibration:
     """The contents of a calibration file.
 
     Attributes:
-        path: the file.
         device: the name of its GPU.
         sms: the number of SMs, as in `DeviceInfo.details`, because GPUs of one name may differ in it; empty if missing.
         exercises: tables by exercise name.

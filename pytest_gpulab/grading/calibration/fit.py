@@ -8,7 +8,7 @@ it. Both speeds are taken at the less favourable end of their intervals.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import chain, combinations, groupby
@@ -31,7 +31,6 @@ class Step:
     """One solution of a ladder.
 
     Attributes:
-        name: the file name.
         reaches: names of the tiers that it must reach; it must not reach the others.
         measured: measurements by tier name, against the tier's baseline.
     """
@@ -56,7 +55,6 @@ class Proposal:
     """A proposed threshold of a tier on the device.
 
     Attributes:
-        tier: the tier.
         steps: the solutions measured for it, by name.
         threshold: None if there is a `problem`.
         reference: the slowest solution that must reach it; None if none was measured.
@@ -84,7 +82,6 @@ class Ladder:
     """The measured ladder of one exercise.
 
     Attributes:
-        name: the exercise.
         table: its table in the calibration file.
         proposals: proposals in the order of the tiers.
         left_out: graded files that are not steps, with the reasons.
@@ -103,7 +100,6 @@ def ladders(
 
     Args:
         grades: grades of solutions, made with `Thresholds.measuring`.
-        catalogue: their exercises.
         expectations: the expected verdict of a graded file.
         fraction: threshold over the reference's speedup, above 0 and at most 1.
     """
@@ -143,15 +139,11 @@ def reached_tiers(exercise: Exercise, expectation: Expectation, grade: Grade | N
     certain = _points(settled)
     possible = {
         _tiers([*settled, *reached])
-        for reached in _subsets(bonuses)
+        for reached in chain.from_iterable(combinations(bonuses, count) for count in range(len(bonuses) + 1))
         if _is_consistent([*settled, *reached], exercise)
         and (expectation.points is None or abs(certain + _points(reached) - expectation.points) < 1e-6)
     }
     return possible.pop() if len(possible) == 1 else None
-
-
-def _subsets(checks: Sequence[Check]) -> Iterator[tuple[Check, ...]]:
-    return chain.from_iterable(combinations(checks, count) for count in range(len(checks) + 1))
 
 
 def _points(checks: Sequence[Check]) -> float:
@@ -200,8 +192,6 @@ def proposals(exercise: Exercise, steps: Sequence[Step], fraction: float) -> tup
     because the ladder does not determine them.
 
     Args:
-        exercise: the exercise.
-        steps: all measured solutions.
         fraction: threshold over the reference's speedup, above 0 and at most 1.
     """
     highest = {tier.name: _highest_alike(exercise, tier, steps) for tier in exercise.speed}
@@ -252,7 +242,6 @@ def exercise_table(
     """Return an exercise's table of the calibration file.
 
     Args:
-        exercise: the exercise.
         proposed: the proposals for its tiers; tiers without measurements are left out.
         grade: one of the measured grades, for their provenance.
         fraction: threshold over the reference's speedup.

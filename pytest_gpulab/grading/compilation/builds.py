@@ -77,8 +77,6 @@ class BuildFailed(Exception):
     """There is no module to launch.
 
     Attributes:
-        verdict: the verdict on the checks that need it.
-        finding: the reason.
         fits_others: whether the file can be graded as other variants of the exercise.
     """
 
@@ -109,7 +107,6 @@ class Builds:
     """The builds of one source file, each compiled once.
 
     Attributes:
-        path: the file.
         sha256: hash of the file's bytes; empty if it cannot be read.
     """
 

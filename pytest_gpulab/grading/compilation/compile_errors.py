@@ -43,15 +43,7 @@ def messages_of_file(diagnostics: str, filename: str, lines: int) -> str:
 def of_compile_error(
     error: CompileError, code: DeviceText, source: str, filename: str, headers: Mapping[str, str]
 ) -> tuple[Verdict, Finding]:
-    """Return the verdict and the finding of a file that does not compile.
-
-    Args:
-        error: the error with the compiler's messages.
-        code: the device code that was compiled.
-        source: the file's text.
-        filename: its name.
-        headers: texts of the exercise's headers, by name.
-    """
+    """Return the verdict and the finding of a file that does not compile."""
     verdict, found = of_error(error)
     unseen = strange_sign(source, filename)
     if unseen is not None:

@@ -24,8 +24,6 @@ def with_instances(
     """Return a text with declarations behind its end that instantiate kernel templates.
 
     Args:
-        source: the file's text.
-        headers: the texts of the exercise's headers, by name.
         launches: launches, of which the arguments give the types.
         chosen: instances that GPULAB_KERNEL names.
     """

@@ -39,14 +39,7 @@ class _Use(NamedTuple):
 
 
 def host_use(diagnostics: str, code: DeviceText, source: str, filename: str) -> Finding | None:
-    """Return the finding of device code that uses host code, if that is the compiler's first error; else None.
-
-    Args:
-        diagnostics: the compiler's messages.
-        code: the device code that was compiled.
-        source: the file's text.
-        filename: its name.
-    """
+    """Return the finding of device code that uses host code, if that is the compiler's first error; else None."""
     errors = list(_ERROR.finditer(diagnostics))
     first = next((list(_uses(error, code, source, filename)) for error in errors), [])
     if not first:

@@ -74,7 +74,6 @@ def type_finding(module: Module, plan: Plan, launch: Launch, names: Callable[[],
     `const`, the sign of integers and vectors of the same element type make no difference.
 
     Args:
-        module: the module with the kernel.
         plan: the plan with the buffers that the launch passes.
         launch: a launch; nothing is found if the number of its arguments is wrong.
         names: a function that returns the names of the parameters, as far as known.

@@ -47,9 +47,7 @@ class KernelChoice:
         """Choose.
 
         Args:
-            module: the compiled file.
             launches: a launch of each kernel of the exercise, with its plan.
-            code: the device code of the file.
             names: a function that returns the names of the kernels' parameters.
             elsewhere: the exercise's kernels in other variants, which a kernel of their name serves; called if a
                 kernel is missing.
@@ -246,9 +244,6 @@ def compare(
     """Compare a module with the plans.
 
     Args:
-        module: the compiled file.
-        plans: the plans to launch.
-        code: the device code of the file.
         names: a function that returns the names of the kernels' parameters.
         elsewhere: a function that returns the exercise's kernels in other variants.
         has_all_instances: whether the instances that GPULAB_KERNEL names exist in any case.

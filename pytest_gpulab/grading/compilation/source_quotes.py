@@ -59,7 +59,6 @@ class Quotes:
         """Return a check's result with the lines that its findings name and, if it failed, the compiler's warnings.
 
         Args:
-            result: the result of a check.
             logs: the compiler's messages for each variant.
         """
         logs = tuple(logs)

@@ -21,7 +21,6 @@ def swept(contents: bytes, values: Mapping[str, int]) -> bytes:
     """Return a file with these values of its tunables; lines stay where they are.
 
     Args:
-        contents: the file.
         values: by the tunable's name; one that the file does not declare is declared at its end.
 
     Raises:

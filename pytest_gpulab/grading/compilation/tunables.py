@@ -25,8 +25,6 @@ def read_tunables(
     Such a tunable gets one of its accepted values, so that the rest of the file can be compared with the plans.
 
     Args:
-        module: the compiled file.
-        tunables: the exercise's tunables.
         host_names: names that are declared in host code, to their lines.
     """
     values, problems = dict[str, int](), list[Problem]()
@@ -83,10 +81,6 @@ def with_defined_tunables(source: str, names: Collection[str]) -> str:
 
     A macro would corrupt a GPULAB_TUNABLE of the same name, so that is blanked. The kernels use the macro's value.
     Line numbers do not change.
-
-    Args:
-        source: the file's text.
-        names: names of the exercise's tunables.
     """
     found = tokens(source)
     defined = {token.within[1].text for token in found if _is_constant(token)}

@@ -60,7 +60,7 @@ def requested(exercise: Exercise, trials: Trials, request: Request) -> tuple[Cas
     """
     case = _case(exercise, request.case)
     own = case.problem(trials.build(case).tunables).size
-    lists = {name: word for name, word in request.values.items() if _is_list(word)}
+    lists = {name: word for name, word in request.values.items() if not word[:1].isalpha() or word in ("inf", "nan")}
     patterns = {word for name, word in request.values.items() if name not in lists} or {case.patterns[0]}
     if len(patterns) > 1:
         raise RequestError(f"one input pattern for all inputs, not {' and '.join(sorted(patterns))}")
@@ -82,10 +82,6 @@ def _case(exercise: Exercise, name: str) -> Case:
     if found is None:
         raise RequestError(f"no case is called {name!r}; there are {', '.join(case.name for case in visible)}")
     return found
-
-
-def _is_list(word: str) -> bool:
-    return not word[:1].isalpha() or word in ("inf", "nan")
 
 
 def _size(own: Size, request: Request, lists: Mapping[str, str]) -> Size:

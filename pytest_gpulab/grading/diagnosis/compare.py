@@ -37,8 +37,6 @@ def compare(
     """Return the finding of an output with wrong elements, or None.
 
     Args:
-        name: the output buffer's name.
-        actual: the device's result.
         expected: the reference's result, of the same shape.
         tolerance: the largest absolute error allowed, one number or one per element; 0 requires equality.
         poison: the buffer's contents before the launch; a wrong element that still holds it was never written.

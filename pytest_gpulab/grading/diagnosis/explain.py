@@ -44,8 +44,6 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
     A barrier that some threads miss comes first: races may follow from it.
 
     Args:
-        findings: the findings of one input pattern.
-        runs: the replays.
         source: the submission's text if the device sees races and unwritten memory, else None. Without a hazard, a
             result that varies then has another cause, such as a variable without a value.
     """
@@ -94,8 +92,6 @@ def with_notes(findings: tuple[Finding, ...], notes: Iterable[Finding], runs: It
     tunable.
 
     Args:
-        findings: the findings of one input pattern.
-        notes: the notes on the file.
         runs: the replays. A kernel may use the tunable's value without a read of it. Its threads then take more than
             one word.
     """

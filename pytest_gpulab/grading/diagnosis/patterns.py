@@ -44,7 +44,6 @@ class RunContext:
     Attributes:
         plan: the plan that was replayed.
         inputs: input buffer to its contents.
-        tunables: the submission's tunables.
         known: a function that computes the outputs of known mistakes, see `Exercise.mistakes`.
     """
 
@@ -69,9 +68,7 @@ class WrongValue:
     """An output with at least one wrong element.
 
     Attributes:
-        name: the output buffer's name.
         actual, expected, tolerance, wrong: arrays of one shape.
-        context: the origin of the output.
     """
 
     name: str

@@ -51,7 +51,6 @@ def with_rereads(
     """Add the clauses on such reads to the evidence of findings that they may explain.
 
     Args:
-        findings: the findings of a check.
         earlier: other visible cases; the first one with such reads counts if the failing case has none.
         here: the failing case, if one fails.
     """
@@ -69,9 +68,7 @@ def rereads(plan: Plan, runs: Sequence[Run], names: Names) -> tuple[str, ...]:
     """Return a clause per array that every thread of a launch reads.
 
     Args:
-        plan: the plan of the launches.
         runs: its replays; only those with hazard checks count.
-        names: see `Scene`.
     """
     return tuple(dict.fromkeys(line for run in runs for line in _of_run(plan, run, names)))
 

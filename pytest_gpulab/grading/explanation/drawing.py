@@ -70,9 +70,6 @@ class Subject:
     """A submission on a device, to be drawn.
 
     Attributes:
-        loaded: the exercise.
-        path: the submission.
-        seed: the seed of random input data.
         search: returns the first failure of a file that has a smallest failing input, or else the first one; None for
             a file that is known to be right.
     """

@@ -41,11 +41,8 @@ class Figure:
 
     Attributes:
         title: the launch and the block.
-        rows: see `rows`.
         captions: one per row, such as `tile, step 2, stride = 4`.
         marks: what is wrong.
-        threads: the number of threads of the block.
-        block: extents of the block.
         warps: the executed lines of the first warps.
         accesses: the most expensive access of each line.
     """

@@ -44,7 +44,6 @@ class Loop:
     """A loop with known values.
 
     Attributes:
-        first, last: its source lines.
         name: its variable.
         values: the variable's values, in order.
     """
@@ -59,7 +58,6 @@ def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
     """Return the loops with known values, inner ones after outer ones.
 
     Args:
-        source: the submission.
         known: values of names, such as `blockDim.x`, tunables and scalar parameters.
     """
     known = with_constants(source, known)

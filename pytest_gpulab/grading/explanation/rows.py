@@ -8,7 +8,7 @@ it last wrote.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,6 @@ class Row:
     """One row.
 
     Attributes:
-        array: the array.
         step: the number of barriers before.
         values: the contents after the row, flat; unknown elements are left out of `known`.
         known: which elements hold a value.
@@ -116,7 +115,7 @@ class _Rows:
     def __init__(self, arrays: Mapping[Key, TracedArray]) -> None:
         self.rows: list[Row] = []
         self.missed_first: list[MissedBarrierEvent] = []  # before the first row
-        self._arrays, self._starts = arrays, _sorted_starts(arrays)
+        self._arrays, self._starts = arrays, sorted(start for space, start in arrays if space == "shared")
         self._last: dict[Key, int] = {}
         self._contents: dict[Key, npt.NDArray[Any]] = {}
         self._known: dict[Key, npt.NDArray[np.bool_]] = {}
@@ -312,7 +311,3 @@ def _values(event: AccessEvent, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     padded = np.zeros((len(event.bits), count * dtype.itemsize), np.uint8)
     padded[:, : event.bits.shape[1]] = event.bits[:, : padded.shape[1]]
     return padded.view(dtype)
-
-
-def _sorted_starts(arrays: Iterable[Key]) -> list[int]:
-    return sorted(start for space, start in arrays if space == "shared")

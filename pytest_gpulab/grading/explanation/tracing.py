@@ -48,8 +48,6 @@ class TracedArray:
     """An array of a launch.
 
     Attributes:
-        name: in the kernel.
-        dtype, shape: as in NumPy.
         contents: before the launch's first access; None for shared memory and registers.
         unwritten: whether a read before a write is a hazard; for memory that earlier launches wrote, per element.
         buffer: the name of the plan's buffer; empty for other arrays.
@@ -87,7 +85,6 @@ class Traced:
     Attributes:
         launches: the traces of its launches.
         arrays: per launch, by (`shared` or `global`, start or address), or (`register`, line of a shuffle).
-        run: the run that was traced.
         source: the compiled text.
         blocks: the recorded blocks of each launch.
         order: the order of warps, as the end of a sentence "The result is wrong ..."; empty if all warps run in step.

@@ -26,7 +26,6 @@ class WarpAccess:
     """An access of one warp.
 
     Attributes:
-        line: its source line.
         kind: `read`, `write` or `atomic`.
         space: `shared` or `global`.
         places: bank or sector to the lanes that access it; sectors are counted from the first one.

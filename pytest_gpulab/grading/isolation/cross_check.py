@@ -63,9 +63,7 @@ class CrossCheck:
         """Store the task; `prefetch` starts the process.
 
         Args:
-            exercise: the exercise of the submission.
             task: the task of the process on the real GPU.
-            scope: the process scope of the job.
         """
         self._scope = scope
         self._exercise, self._task = exercise, {**task, **_SIMULATED}

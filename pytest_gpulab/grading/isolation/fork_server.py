@@ -166,7 +166,6 @@ class ForkServer:
 
     Attributes:
         control: socket for requests.
-        pid: its process id.
         folder: removed when this process has ended, even if it was killed.
     """
 

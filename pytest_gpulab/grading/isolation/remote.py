@@ -45,10 +45,8 @@ class RemoteGrader(CheckGrader):
 
     Args:
         exercise: the exercise of the submission; the worker loads it again from its folder.
-        path: the submission.
         device: as `open_device` takes it, but never `auto`.
         info: the device's description; if None, `begin` must be called to query it.
-        seed: the seed of all input data.
         label: the submission's name in the grade; its path if None.
         timeout_s: time limit of a check, without its wait for other processes that time on the GPU.
         sanitize: whether to run failed `correct` checks once more under compute-sanitizer.

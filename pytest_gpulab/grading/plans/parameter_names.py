@@ -88,7 +88,6 @@ class Scene:
         """Keep references; nothing is copied.
 
         Args:
-            plan: the plan that is replayed.
             memories: buffer to its array on the device.
             names: kernel to the names of its parameters; the plan's own names replace missing ones.
             vectors: arrays of vectors in the source, to the bytes of an element.

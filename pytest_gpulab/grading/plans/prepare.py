@@ -110,9 +110,6 @@ def expected_at(
     """Compute the expected outputs at some places with the exercise's `reference_at`.
 
     Args:
-        function: that function.
-        problem: the problem.
-        inputs: the contents of the input buffers.
         places: indices into the flattened output buffers, ascending, by name.
 
     Raises:
@@ -197,7 +194,6 @@ def check_expected(
     Args:
         function: the function that returned them, such as the exercise's `reference`.
         shapes: output buffer to the required shape of its values.
-        expected: the values and tolerances.
 
     Raises:
         ExerciseError: they cannot; names the function, the error and the fix.

@@ -32,9 +32,6 @@ class ProgramGrader(CheckGrader):
     """A grader of one program, in this process: the program itself has a process and a sandbox of its own.
 
     Args:
-        exercise: the exercise of the submission.
-        path: the submission.
-        seed: the seed of all input; the same seed gives the same grade.
         is_enabled: whether the instructor allows native code of submissions; else no check can be graded.
         label: the submission's name in the grade; its path if None.
         gpu: the modelled GPU, as `open_device` takes it.

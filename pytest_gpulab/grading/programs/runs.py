@@ -44,7 +44,6 @@ class ProgramRun:
 
     Attributes:
         program: the exercise's data for it.
-        timeout_s: its time limit.
         output: what the program wrote.
         outcome: its course on the simulated GPU.
         findings: on its course: faults, hazards, failed calls, leaks.
@@ -61,10 +60,7 @@ class ProgramRuns:
     """The build and the runs of one submission.
 
     Args:
-        loaded: the exercise.
-        path: the submission.
         gpu: the modelled GPU, as `open_device` takes it.
-        seed: the seed of all input.
         is_enabled: whether the instructor allows native code of submissions.
 
     Attributes:

@@ -43,13 +43,9 @@ def _extents(size: Size) -> tuple[int, ...]:
 def _smaller(n: int, known: Sequence[int], rng: np.random.Generator) -> int:
     if n < LEAST:
         return n
-    if all(_is_power_of_two(other) for other in (n, *known)):
+    if all(other > 0 and other & (other - 1) == 0 for other in (n, *known)):
         return n // 2
     wanted = WHOLE_BLOCKS if n >= WHOLE_BLOCKS * LEAST else WHOLE_WARPS
     unit = math.lcm(wanted if n >= wanted * max(SHARES) else 1, math.gcd(*known))
     low, high = (-(-n // SHARES[0] // unit), n // SHARES[1] // unit)
     return unit * int(rng.integers(low, high, endpoint=True)) if 0 < low <= high else n
-
-
-def _is_power_of_two(n: int) -> bool:
-    return n > 0 and n & (n - 1) == 0

@@ -27,8 +27,6 @@ def written(
 
     Args:
         thresholds: the thresholds for the device, with the path of the file.
-        catalogue: the exercises.
-        grades: the grades of the run.
         expectations: the expected verdicts of a graded file.
         fraction: see `ladder.proposals`.
     """

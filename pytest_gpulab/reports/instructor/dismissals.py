@@ -14,18 +14,13 @@ from .flags import Flag
 _DIGITS = 6
 
 
-def dismissals_path(report: Path) -> Path:
-    """Return the path of the file."""
-    return report.with_name(f"{report.stem}-dismissed.txt")
-
-
 def read_dismissals(report: Path) -> dict[str, str]:
     """Return the reasons by the flags' numbers; nothing if there is no file.
 
     Raises:
         OSError: it cannot be read.
     """
-    path = dismissals_path(report)
+    path = report.with_name(f"{report.stem}-dismissed.txt")
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     words = (line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#"))
     return {word[0]: word[1].strip() if len(word) > 1 else "" for word in words}

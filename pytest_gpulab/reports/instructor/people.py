@@ -36,7 +36,6 @@ class Person:
         place: its anchor on the page.
         called: the displayed name.
         cells: one per exercise, or the reason why there is none.
-        flags: flags to review.
         words: further search terms.
     """
 
@@ -65,9 +64,7 @@ def people(
     Args:
         everyone: students who handed something in.
         exercises: in the order of the columns.
-        found: all flags.
         expected: (submission, check name) of the failures that the instructor expects.
-        interrupted: whether the run was stopped.
     """
     flags: dict[str, list[Flag]] = {}
     for flag in found:

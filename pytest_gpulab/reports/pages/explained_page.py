@@ -28,7 +28,6 @@ class Explained:
         title: the submission and its exercise.
         summary: lines about the input and the result.
         notes: lines about the figure, such as a smaller block.
-        source: the submission.
         figures: one per launch and block.
         wrong_lines: numbers of source lines that findings name.
     """

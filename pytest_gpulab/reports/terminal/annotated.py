@@ -41,7 +41,6 @@ class Row:
     """A line of source with its figures as text, and notes below it.
 
     Attributes:
-        number, text: the number and the text of the line.
         figures: one per column; empty where there is none.
         notes: facts that have no column.
         hazards: the worst first.

@@ -78,7 +78,6 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
     """Return the reasons of a grade, and notes on passed checks, each once, in the order of the checks.
 
     Args:
-        grade: the submission's grade.
         expected: (submission, check name) of the failures that the instructor expects.
     """
     found: dict[Finding, Reason] = {}

@@ -41,7 +41,6 @@ class ConfinedCompilers:
 
         Args:
             folder: a real path: the folder with the source and its headers, to which the compiler's files are added.
-            name: the source's file name.
             target: the modelled GPU's architecture, such as `90`.
 
         Raises:

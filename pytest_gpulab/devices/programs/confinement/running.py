@@ -78,9 +78,7 @@ def run_confined(executable: Path, given: ProgramInput, session: Session, limits
 
     Args:
         executable: linked with the stand-in.
-        given: its input.
         session: the simulated GPU, with the program's memory limit.
-        limits: the limits of the program.
 
     Raises:
         DeviceUnavailable: the sandbox does not work; the message has the reason.

@@ -37,7 +37,6 @@ class Accounts:
     """A launch's figures: a table with a row per entry of `Program.places` and a column per sum.
 
     Args:
-        counters: counters of the blocks that ran.
         kernel: the kernel's machine code; None if it cannot be read.
         launched: number of threads of the blocks that ran.
 

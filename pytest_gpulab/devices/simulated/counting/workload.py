@@ -64,14 +64,11 @@ class Workload:
     """The cost model's input, collected while a launch runs.
 
     Attributes:
-        paths: paths of the warps that ran.
         passes: passes of global loads through L1.
         uncached_sectors: sectors of loads that observe other threads' writes, so L1 does not keep them.
         written_sectors, stored_lines: sectors and lines of global stores and atomics.
         local_traffic: traffic of local memory.
-        contention: costs of contention within an SM.
         by_site: requests, sectors and bytes per memory instruction on global memory.
-        issued: warp instructions.
         polled: addresses that waiting loops read, which other blocks write.
         polled_together: largest number of them per request.
         published: addresses of writes that are not plain, each with `SITE_BITS` bits of the instruction's number.

@@ -264,7 +264,6 @@ class Barriers:
         """Describe a deadlock: the waiting threads by source line, and the exited ones, of the first block of a group.
 
         Args:
-            group: a waiting group.
             at_mbarriers: number of threads of that block that wait for phases of mbarriers, by source line.
         """
         column = int(group.lanes.columns[0])

@@ -23,8 +23,6 @@ def sample(launch: LaunchState, blocks: int, width: int) -> list[Batch]:
     """Return the blocks to run, in order, of a launch that counts only some of them.
 
     Args:
-        launch: the launch with its options.
-        blocks: number of blocks of the grid.
         width: largest number of blocks per wave.
     """
     options, wanted = launch.options, launch.options.sample_blocks

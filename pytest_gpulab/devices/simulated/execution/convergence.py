@@ -26,8 +26,6 @@ class PartialWarps:
     """The lanes of a wave that wait for other lanes of their warps.
 
     Args:
-        wave: the wave.
-        barriers: its barriers.
         waiting: the groups that wait, by key; the scheduler resumes those that remain at the end.
         ready: the groups that can run, by key.
     """

@@ -172,11 +172,7 @@ class EndlessFaults:
 
 
 class _LoopLines:
-    """The source lines of a kernel's loops.
-
-    Args:
-        steps: the kernel's basic blocks.
-    """
+    """The source lines of a kernel's loops."""
 
     def __init__(self, steps: Sequence[TranslatedBlock]) -> None:
         self._steps = steps

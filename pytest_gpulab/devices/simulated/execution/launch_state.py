@@ -100,11 +100,7 @@ MAX_DOUBLINGS = 16
 
 
 class Clock:
-    """The clock of a wave: it advances with the executed basic blocks and with its own reads.
-
-    Attributes:
-        reads: number of reads.
-    """
+    """The clock of a wave: it advances with the executed basic blocks and with its own reads."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -127,7 +123,6 @@ class Surroundings:
     """The clocks and multiprocessors of a launch.
 
     Args:
-        sms: number of multiprocessors of the GPU.
         varied: data of the launch that determine the first block's multiprocessor: a kernel that depends on it is wrong
             in the same way each time it is graded.
     """
@@ -187,10 +182,7 @@ class LaunchState:
     Attributes:
         parameters: the kernel's arguments as bytes, in the program's layout.
         unwritten: initial contents of the registers.
-        device: the memory of the device.
-        surroundings: clocks and multiprocessors.
         hazards: hazards by kind, sentence and source line.
-        deadline: the time limit.
         workspace: address of the memory for grid synchronisation; 0 if the launch is not cooperative.
         heap: heap of a kernel that allocates memory, while the launch runs.
         absent: result of a shuffle from a lane that is inactive or has exited.
@@ -346,12 +338,7 @@ Blocks = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Batch:
-    """Waves of a launch; those that wait for each other run concurrently.
-
-    Attributes:
-        waves: block numbers per wave.
-        is_counted: one flag per wave.
-    """
+    """Waves of a launch; those that wait for each other run concurrently."""
 
     waves: Sequence[Blocks]
     is_counted: Sequence[bool]

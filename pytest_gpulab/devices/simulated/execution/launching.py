@@ -75,7 +75,6 @@ def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]
 
     Args:
         parameters: (byte offset, size) of each parameter of the kernel.
-        kernel: its name, for messages.
         args: arrays of the device and NumPy scalars.
 
     Raises:
@@ -127,10 +126,6 @@ def prepared(launch: LaunchState, sms: int) -> Iterator[None]:
 
 def run_blocks(launch: LaunchState, sms: int) -> int:
     """Run the blocks of a launch, or a sample of them; return the number of counted blocks.
-
-    Args:
-        launch: the launch.
-        sms: number of multiprocessors of the GPU.
 
     Raises:
         KernelFault: the kernel failed; with its output and hazards until then.
@@ -200,12 +195,7 @@ def _wave_blocks(launch: LaunchState) -> int:
 
 
 class Effort:
-    """The work of a launch, compared with `LaunchOptions.complete_within`.
-
-    Args:
-        launch: the launch, which counts its warp instructions.
-        waves: number of waves.
-    """
+    """The work of a launch, compared with `LaunchOptions.complete_within`."""
 
     def __init__(self, launch: LaunchState, waves: int) -> None:
         self._launch, self._waves = launch, waves

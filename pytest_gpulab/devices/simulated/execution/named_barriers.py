@@ -66,7 +66,6 @@ def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
     """Return the number of threads that have arrived, by warp and block of the wave.
 
     Args:
-        lanes: the arrived lanes.
         alive: mask of the threads that have not exited, (warps * 32, blocks).
     """
     wave = lanes[0].wave

@@ -21,10 +21,7 @@ class Stack:
     """The stacks of a wave's threads.
 
     Args:
-        threads: number of threads of the wave.
-        checker: the wave's hazard check; None if the launch runs without it.
         start: address of the first frame in local memory.
-        nbytes: size of one thread's stack.
     """
 
     def __init__(self, threads: int, checker: HazardChecker | None, start: int, nbytes: int) -> None:

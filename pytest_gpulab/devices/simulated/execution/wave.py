@@ -43,7 +43,6 @@ class Wave:
         steps: number of basic blocks executed, over all groups.
         exchanges: number of lanes of atomics with a used result, over all executions.
         length: number of statements in them: the longest path of a thread, or more if paths diverge.
-        clock: its clock.
     """
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:

@@ -168,7 +168,6 @@ class HazardChecker:
         """Check an atomic with a used result; see `access_global` and, for shared memory (None), `access_shared`.
 
         Args:
-            lanes, site, memory, address, offset: the access.
             unchanged: mask of the lanes that changed nothing.
             failed: mask of the lanes with a failed compare-and-swap; None for other atomics.
         """
@@ -359,13 +358,7 @@ def _fences() -> Fences:
 
 
 def may_change(program: Program, parameters: bytes, arena: Arena) -> frozenset[Allocation] | None:
-    """Return the arrays that a launch may change; None if it may be any.
-
-    Args:
-        program: the program of the kernel.
-        parameters: its arguments as bytes.
-        arena: the arena of the arrays.
-    """
+    """Return the arrays that a launch may change; None if it may be any."""
     if program.targets.anywhere:
         return None
     addresses = set(program.targets.variables)

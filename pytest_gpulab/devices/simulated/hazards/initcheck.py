@@ -277,8 +277,6 @@ class Gaps:
         """Record the unwritten bytes of a load.
 
         Args:
-            load: number of the load.
-            lanes: the lanes that load.
             nbytes: bytes per lane.
             missing: returns a mask of the lanes with an unwritten n-th byte; None if there are no unwritten bytes.
         """

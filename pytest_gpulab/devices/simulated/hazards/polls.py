@@ -67,7 +67,6 @@ class Polls:
     """The strong accesses of one wave to global memory.
 
     Args:
-        shape: the shape of the wave.
         writes: the strong writes of the launch.
     """
 
@@ -108,11 +107,7 @@ class Polls:
 
 
 class FailedSwaps:
-    """The compare-and-swaps of one wave that failed.
-
-    Args:
-        shape: the shape of the wave.
-    """
+    """The compare-and-swaps of one wave that failed."""
 
     def __init__(self, shape: Shape) -> None:
         self._lanes = shape.threads * shape.columns
@@ -128,7 +123,6 @@ class FailedSwaps:
         """Return the lanes of a compare-and-swap that may race with others than their last one; None if there are none.
 
         Args:
-            access: the compare-and-swap.
             failed: mask of the lanes that found another value than the expected one.
         """
         base = SHARED_WINDOW if access.memory is None else access.memory.base
@@ -143,8 +137,6 @@ class Spins:
     """The strong reads and atomics of one wave at the same location as the last access of their thread.
 
     Args:
-        shape: the shape of the wave.
-        fences: the launch's record of synchronisations.
         strong: the strong writes of the launch, without atomics that are reads.
         plain: the writes of the launch that are no atomics.
     """
@@ -172,7 +164,6 @@ class Spins:
         Lanes that read the same write as before are left out.
 
         Args:
-            access: the atomic.
             unchanged: mask of the lanes that changed nothing.
         """
         where, shape = access.lanes.position, access.lanes.shape

@@ -183,7 +183,6 @@ class Pairs(NamedTuple):
         kind: `RAW`, `WAR` or `WAW`: the later access first.
         space: `global` or `shared`.
         site, other: the instructions of the later and of the earlier accesses.
-        wave: the shape of the launch.
         second, first: the later and the earlier accesses.
         harmless: True if both write the same value.
         everywhere: all blocks that have these accesses, if only those of one block are listed.

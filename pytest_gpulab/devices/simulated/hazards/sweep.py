@@ -157,8 +157,6 @@ class Sweep:
     weak write replaces earlier accesses. A strong write does not: atomics need no order among each other.
 
     Args:
-        clocks: the vector clocks.
-        words: number of words.
         any_strong: True if some accesses are not weak.
         unit_bytes: size of a word.
         strong: function of (positions and threads of earlier accesses, later access and its threads) that returns a

@@ -129,9 +129,7 @@ def advance(clocks: VectorClock, event: Event, position: int, columns: IndexArra
 
     Args:
         clocks: the clocks of the given columns of the wave; of the first column only, if `one_block`.
-        event: the event.
         position: its position in the list of events.
-        columns: the columns of the clocks.
         one_block: True if all blocks have the same events.
     """
     if isinstance(event, WarpSync):

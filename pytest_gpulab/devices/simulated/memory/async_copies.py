@@ -75,7 +75,6 @@ class AsyncCopies:
         """Read global memory, and queue the write to shared memory.
 
         Args:
-            lanes: the lanes that copy.
             sites: the read of global memory and the write to shared memory.
             target, source: addresses in shared and in global memory.
             nbytes: bytes to read, the rest is filled with zeros; None for the size of the copy.
@@ -125,7 +124,6 @@ class AsyncCopies:
         """Write the copies for which lanes wait.
 
         Args:
-            lanes: the lanes that wait.
             latest: number of each thread's latest groups that may stay pending; None to wait for all copies, also those
                 without a group.
         """

@@ -148,7 +148,6 @@ def _units(lanes: Lanes, ends: dict[Site, Value], nbytes: Value) -> _Units:
     """Cut copies into units. Addresses and sizes must be multiples of 16 bytes.
 
     Args:
-        lanes: the lanes that start the copies.
         ends: source and target addresses, by the access to one unit there.
         nbytes: size of each copy.
 

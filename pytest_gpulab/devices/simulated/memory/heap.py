@@ -86,10 +86,6 @@ class HeapPart(Allocation):
 class Heap:
     """The heap from which threads allocate blocks.
 
-    Args:
-        arena: the arena of its addresses.
-        fill: the contents of new blocks.
-
     Attributes:
         limit: the most bytes in use at once.
         is_used: whether a kernel has allocated from it.

@@ -48,8 +48,6 @@ def locate(launch: LaunchState, site: Site, space: str, address: int) -> Locatio
     """Return the location of an address relative to the nearest array; None if no array is near.
 
     Args:
-        launch: the launch that executes the instruction.
-        site: the instruction.
         space: `global`, `constant`, `shared` or `local`.
         address: address in that space; negative if the kernel has computed a negative sum.
     """

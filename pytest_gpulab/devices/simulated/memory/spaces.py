@@ -41,7 +41,6 @@ class OutOfBounds(KernelFault):
     """An access outside of all arrays.
 
     Attributes:
-        site: the instruction.
         space, address: the memory space and the address in it.
         nowhere: the description of an address that is near no array.
     """

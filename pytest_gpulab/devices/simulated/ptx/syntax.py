@@ -105,7 +105,6 @@ class Instruction:
         op: parts of the opcode, such as `("ld", "global", "f32")`.
         operands: operands in the written order; results come first.
         guard: predicate register, and True if it is negated.
-        where: source line.
         number: position among the instructions and calls of the PTX text. Inlined copies keep it; instructions that the
             translation adds have -1.
     """

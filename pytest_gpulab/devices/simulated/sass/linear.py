@@ -19,7 +19,6 @@ def minimise(cost: Vector, matrix: Matrix, right: Vector) -> Vector:
     Args:
         cost: (n,), not negative, so that a minimum exists.
         matrix: (m, n) with linearly independent rows.
-        right: (m,), of the order of 1.
 
     Raises:
         numpy.linalg.LinAlgError: the rows are not independent.

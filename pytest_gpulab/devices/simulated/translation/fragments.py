@@ -138,7 +138,6 @@ def accesses(fragment: Fragment, layout: str, in_shared: bool) -> Accesses:
     """Return the accesses by which the assembler for compute capability 9.0 reads or writes a matrix.
 
     Args:
-        fragment: the operand.
         layout: layout in memory, `row` or `col`.
         in_shared: True if the address is known to be in shared memory.
     """

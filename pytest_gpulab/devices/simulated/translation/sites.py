@@ -251,14 +251,7 @@ class Targets:
 
 
 def targets(kernel: Function, origins: Origins, sites: Sequence[Site], addresses: Mapping[str, int]) -> Targets:
-    """Return the possible targets of a kernel's stores and atomics.
-
-    Args:
-        kernel: a kernel with inlined calls.
-        origins: origins of its addresses.
-        sites: its memory instructions.
-        addresses: addresses of the module's variables.
-    """
+    """Return the possible targets of a kernel's stores and atomics."""
     changing = [site for site in sites if site.modifies and site.space in ("global", "generic")]
     names = origins.of(*changing)
     surfaces = any(site.modifies and site.space == "surface" for site in sites)

@@ -52,7 +52,6 @@ def translate(
     """Translate a kernel.
 
     Args:
-        module, kernel: parsed PTX.
         addresses: addresses of the module's global and constant variables.
         runtime_builtins: function that returns the functions that generated code calls, by name.
         frame_bytes: function that returns the stack frame of each function in machine code, by symbol, in bytes. It is

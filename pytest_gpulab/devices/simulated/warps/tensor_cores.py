@@ -41,7 +41,6 @@ def load_matrix(
     """`wmma.load`: return the registers of each lane.
 
     Args:
-        wave, lanes, site: the executing group and its instruction.
         fragment: the arguments of a `Fragment`.
         layout: the order in memory, `row` or `col`.
         count: registers per lane; some fragments hold all elements several times.
@@ -103,7 +102,6 @@ def multiply(
     """`wmma.mma` and `mma`: return the registers of D = A B + C.
 
     Args:
-        wave, lanes, site: the executing group and its instruction.
         shape: such as `m16n8k16`.
         kinds: types of D, A, B and C.
         saturates: True if integers saturate, False if they wrap around.

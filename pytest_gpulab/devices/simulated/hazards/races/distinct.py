@@ -29,7 +29,6 @@ def distinct(accesses: Sequence[MemoryAccess], class_keys: ClassKeys) -> list[Me
 
     Args:
         accesses: the accesses; one to shared memory represents all blocks of its wave if these do the same.
-        class_keys: the keys of their classes.
     """
     similar: dict[object, list[MemoryAccess]] = defaultdict(list)
     for access in accesses:

@@ -37,11 +37,7 @@ MAX_WORDS = 1 << 18  # words per sweep
 
 
 class InterBlockRaceDetector:
-    """The accesses of one launch to global memory.
-
-    Args:
-        reporter: the reporter of the launch.
-    """
+    """The accesses of one launch to global memory."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter, self.repeats = reporter, Repeats()

@@ -38,9 +38,7 @@ class Pairing:
         is_complete: False if pairs were skipped; valid after `pairs`.
 
     Args:
-        pieces: the pieces.
         unit_bytes: size of a word.
-        classes: the classes of accesses.
         scope: `grid` for pairs of different blocks, `block` or `warp` for pairs of threads of one block or warp.
     """
 
@@ -139,7 +137,6 @@ def flag_reads(accesses: Sequence[MemoryAccess], across_blocks: bool) -> Iterato
     another thread may see the flag before the value.
 
     Args:
-        accesses: accesses to one memory, in order.
         across_blocks: True for pairs of different blocks, False for pairs of different warps of one block.
     """
     reads = [(at, a) for at, a in enumerate(accesses) if a.site.access == "read" and _is_used(a)]

@@ -52,8 +52,6 @@ class Racecheck:
     """The events of one wave since the last barrier.
 
     Args:
-        shape: the shape of the wave.
-        reporter: the reporter of the launch.
         clean: sequences of events without races, with their size in bytes; shared by all launches of a program.
     """
 

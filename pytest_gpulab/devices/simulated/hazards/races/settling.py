@@ -26,7 +26,6 @@ def shortened(events: Sequence[Event], shape: Shape, thin: Thin) -> list[Event]:
 
     Args:
         events: the events in order, without named barriers.
-        shape: the shape of the wave.
         thin: see `thinning.thinned`.
     """
     syncs = [position for position, event in enumerate(events) if isinstance(event, WarpSync)]
@@ -56,7 +55,6 @@ def outstanding(events: Sequence[Event], shape: Shape) -> list[Event]:
 
     Args:
         events: the events in order, with named barriers or mbarriers.
-        shape: the shape of the wave.
     """
     one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
     columns = np.arange(1 if one_block else shape.columns)

@@ -137,10 +137,6 @@ def results_of_waits(blocks: Sequence[Block], index: Mapping[str, int]) -> dict[
 
     As long as no lane leaves the loop, they change nothing else. Only loops that are left at their end have them.
 
-    Args:
-        blocks: the basic blocks.
-        index: the number of each register.
-
     Returns:
         A bit set of registers by the first block of the loop.
     """

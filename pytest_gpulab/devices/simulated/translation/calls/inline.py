@@ -136,8 +136,6 @@ class _Inliner:
         """Append a function's statements.
 
         Args:
-            function: the function.
-            suffix: suffix of its names in this copy.
             bound: the caller's scratch names for its parameters.
             back: the jump that its returns become; None for the kernel.
         """

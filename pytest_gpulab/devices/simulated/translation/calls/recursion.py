@@ -48,8 +48,6 @@ class Frame:
     """The frames of one function.
 
     Attributes:
-        function: parsed PTX.
-        suffix: suffix of the names in its copy.
         body: statements of its copy; calls of recursive functions are still `Call`.
         cost: bytes per frame on hardware.
         nbytes: bytes per frame in the simulation.
@@ -102,7 +100,6 @@ class StackCall:
         caller: frame of the calling function; None for the kernel, because no function changes its registers.
         callee: frame of the called function.
         saved: registers to save.
-        where: source line.
     """
 
     number: int
