@@ -18,6 +18,7 @@ from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text, line_one, shown
 from pytest_gpulab.devices.source.tokens import in_ascii, words_of
 
+from . import nvrtc_program
 from .nvrtc_program import Answer, Output, Request, compiled
 
 Run = Callable[[Request], Answer]
@@ -98,15 +99,12 @@ def version() -> str:
         DeviceUnavailable: NVRTC or the package with its headers is not installed.
     """
     try:
-        from cuda.bindings import nvrtc
-
-        _, major, minor = nvrtc.nvrtcVersion()
         include_folders()
-    except Exception as error:  # the bindings raise their own types if the library cannot be loaded
+        return nvrtc_program.version()
+    except Exception as error:  # NVIDIA's package raises its own types if it does not find the library
         from pytest_gpulab.devices.system.packages import why_not_imported
 
         raise DeviceUnavailable(why_not_imported(error)) from error
-    return f"{major}.{minor}"
 
 
 @lru_cache(maxsize=1)

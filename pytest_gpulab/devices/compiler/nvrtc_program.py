@@ -1,8 +1,10 @@
 """NVRTC as one function on plain data, and the program of the compiler process, which calls it.
 
 `compiler_process` starts this file by its path, in a sandbox without the rest of the package. This module may therefore
-import only the standard library and NVRTC's bindings. The program never reads a student's text itself: it forks a child
-per compilation. So a submission cannot affect the compiler of the next one.
+import only the standard library and NVIDIA's packages. The program never reads a student's text itself: it forks a
+child per compilation. So a submission cannot affect the compiler of the next one.
+
+It calls NVRTC through ctypes, because importing NVIDIA's bindings takes more time than the rest of the start.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import IO, Any, Literal, NamedTuple
 
 TIME_LIMIT = "time limit"
@@ -46,47 +49,66 @@ _MINIMAL = "--minimal"  # omits declarations for textures, surfaces and launches
 
 
 def compiled(request: Request) -> Answer:
-    """Compile in this process, with `--minimal`, and without it if that fails; the last messages count.
-
-    NVRTC must be loaded.
-    """
+    """Compile in this process, with `--minimal`, and without it if that fails; the last messages count."""
     answer = _compiled(request, [*request.options, _MINIMAL])
     return answer if answer.output is not None else _compiled(request, request.options)
 
 
-def _compiled(request: Request, options: list[str]) -> Answer:
-    from cuda.bindings import nvrtc
+def version() -> str:
+    """Return NVRTC's version, such as `13.5`."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
 
-    _, program = nvrtc.nvrtcCreateProgram(
-        (request.macros + request.text).encode(),
-        request.filename.encode(),
-        len(request.files),
-        [text.encode() for text in request.files.values()],
-        [name.encode() for name in request.files],
+
+@lru_cache(maxsize=1)
+def _nvrtc() -> ctypes.CDLL:
+    """Return NVRTC: the last of the known libraries, else the one that NVIDIA's package finds."""
+    if not _libraries:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        _libraries.append(str(load_nvidia_dynamic_lib("nvrtc").abs_path))
+    nvrtc = [ctypes.CDLL(path) for path in _libraries][-1]
+    nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return nvrtc
+
+
+_libraries: list[str] = []
+
+
+def _compiled(request: Request, options: list[str]) -> Answer:
+    nvrtc, program = _nvrtc(), ctypes.c_void_p()
+    text, files = (request.macros + request.text).encode(), request.files
+    nvrtc.nvrtcCreateProgram(
+        ctypes.byref(program), text, request.filename.encode(), len(files), _texts(files.values()), _texts(files)
     )
     try:
-        encoded = [option.encode() for option in options]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        status = nvrtc.nvrtcCompileProgram(program, len(options), _texts(options))
         messages = _bytes(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
         log = messages.rstrip(b"\0").decode(errors="replace").strip()
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            return Answer(None, log or str(status))
+        if status:
+            return Answer(None, log or nvrtc.nvrtcGetErrorString(status).decode())
         if request.output == "cubin":
             return Answer(_bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)
         ptx = _bytes(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b"\0")
         # the line table has absolute paths; the student knows only the given name
-        return Answer(ptx.replace(f'"{str(Path.cwd()).rstrip("/")}/'.encode(), b'"'), log)
+        folder = os.getcwd().rstrip("/")  # noqa: PTH109  # importing pathlib would take 10 ms of each start
+        return Answer(ptx.replace(f'"{folder}/'.encode(), b'"'), log)
     finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _bytes(size_of: Any, get: Any, program: Any) -> bytes:
-    _, size = size_of(program)
-    if size <= 1:  # only the terminator; Python shares one-byte strings, so they must not be written to
-        return b""
-    buffer: bytes = b" " * int(size)
+def _texts(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:
+    encoded = [text.encode() for text in texts]
+    return (ctypes.c_char_p * len(encoded))(*encoded)
+
+
+def _bytes(size_of: Any, get: Any, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    size_of(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(max(size.value, 1))
     get(program, buffer)
-    return buffer
+    return buffer.raw if size.value > 1 else b""  # of one byte: only the terminator
 
 
 def main() -> None:
@@ -99,7 +121,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     try:
         version = _loaded(task)
-    except Exception as error:  # the bindings raise their own types if the library cannot be loaded
+    except Exception as error:  # NVIDIA's package raises its own types if it does not find the library
         _send(answers, {"unavailable": str(error)})
         return
     _send(answers, {"version": version})
@@ -136,14 +158,10 @@ def _end_with_parent(parent: int = 0) -> None:
 
 
 def _loaded(task: dict[str, Any]) -> str:
-    """Load NVRTC from the folders of NVIDIA's packages, which Python does not search without `site`."""
-    sys.path += task["packages"]
-    for path in task["libraries"]:
-        ctypes.CDLL(path)
-    from cuda.bindings import nvrtc
-
-    _, major, minor = nvrtc.nvrtcVersion()
-    return f"{major}.{minor}"
+    """Load NVRTC, and return its version."""
+    sys.path += task["packages"]  # of NVIDIA, which Python does not search without `site`
+    _libraries.extend(task["libraries"])
+    return version()
 
 
 def _answer(line: str, answers: IO[str], task: dict[str, Any]) -> None:
