@@ -30,7 +30,7 @@ SWEEP_FORMATS = ("html", "json")
 """Formats that report a sweep, which has no points."""
 MAX_SWEPT = 2
 MAX_POINTS = 100
-_DEVICE = re.compile(r"auto|sim|cuda(:\d+)?")
+_DEVICES = "a device is auto, sim, cuda or cuda:N with the number of a GPU"
 
 
 class SettingsError(Exception):
@@ -191,7 +191,7 @@ def _own(
     given = option("gpulab_exercises")
     exercises = here / given if given else rootdir / (ini("gpulab_exercises") or "exercises")
     return {
-        "device": _device(either("device") or "auto"),
+        "device": _matched("device", either("device") or "auto", r"auto|sim|cuda(:\d+)?", _DEVICES),
         "exercises": _existing_folder(exercises),
         "seed": _seed(either("seed")),
     }
@@ -224,10 +224,11 @@ def _refuse_empty(option: Callable[[str], Any]) -> None:
             raise SettingsError(f"--gpulab-{name.replace('_', '-')}= has no value: give it one, or leave it out")
 
 
-def _device(spec: str) -> str:
-    if not _DEVICE.fullmatch(spec):
-        raise SettingsError(f"--gpulab-device={spec}: a device is auto, sim, cuda or cuda:N with the number of a GPU")
-    return spec
+def _matched(name: str, text: str, pattern: str, words: str, accepts: Callable[[str], bool] = bool) -> str:
+    """Return the text of an option if it has this form; `words` say what the option accepts."""
+    if not (re.fullmatch(pattern, text, re.ASCII) and accepts(text)):
+        raise SettingsError(f"--gpulab-{name}={text}: {words}")
+    return text
 
 
 def _existing_folder(folder: Path) -> Path:
@@ -241,9 +242,8 @@ def _existing_folder(folder: Path) -> Path:
 def _seed(text: str | None) -> int:
     if not text:
         return secrets.randbelow(MAX_SEED + 1)
-    if not (text.isascii() and text.isdigit() and int(text) <= MAX_SEED):
-        raise SettingsError(f"--gpulab-seed={text}: a seed is a whole number from 0 to {MAX_SEED}")
-    return int(text)
+    words = f"a seed is a whole number from 0 to {MAX_SEED}"
+    return int(_matched("seed", text, r"\d+", words, lambda seed: int(seed) <= MAX_SEED))
 
 
 def _weights(lines: Sequence[str]) -> Mapping[str, float]:
@@ -258,11 +258,8 @@ def _weights(lines: Sequence[str]) -> Mapping[str, float]:
 
 
 def _timeout_s(text: str | None) -> float | None:
-    if not text:
-        return None
-    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or float(text) == 0:
-        raise SettingsError(f"--gpulab-timeout={text}: a time limit is a number of seconds greater than 0")
-    return float(text)
+    words = "a time limit is a number of seconds greater than 0"
+    return float(_matched("timeout", text, r"\d+(\.\d+)?", words, lambda limit: float(limit) > 0)) if text else None
 
 
 def _class(option: Callable[[str], Any], working_folder: Path) -> ClassSettings:
@@ -286,19 +283,12 @@ def _class(option: Callable[[str], Any], working_folder: Path) -> ClassSettings:
 
 
 def _workers(text: str | None) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_WORKERS):
-        raise SettingsError(f"--gpulab-workers={text}: the number of processes is from 1 to {MAX_WORKERS}")
-    return int(text)
+    words = f"the number of processes is from 1 to {MAX_WORKERS}"
+    return int(_matched("workers", text, r"\d+", words, lambda count: 0 < int(count) <= MAX_WORKERS)) if text else None
 
 
 def _architecture(text: str | None) -> str | None:
-    if not text:
-        return None
-    if not re.fullmatch(r"sm_\d+", text, re.ASCII):
-        raise SettingsError(f"--gpulab-arch={text}: an architecture is sm_ and its number, such as sm_86")
-    return text
+    return _matched("arch", text, r"sm_\d+", "an architecture is sm_ and its number, such as sm_86") if text else None
 
 
 def _calibration(
@@ -322,9 +312,8 @@ def _calibration(
 
 
 def _fraction(text: str) -> float:
-    if not re.fullmatch(r"0?\.\d+|1(\.0*)?", text, re.ASCII) or float(text) == 0:
-        raise SettingsError(f"--gpulab-calibrate-fraction={text}: a fraction is a number above 0 and at most 1")
-    return float(text)
+    words = "a fraction is a number above 0 and at most 1"
+    return float(_matched("calibrate-fraction", text, r"0?\.\d+|1(\.0*)?", words, lambda share: float(share) > 0))
 
 
 def _sweep(specs: Sequence[str]) -> dict[str, tuple[int, ...]]:

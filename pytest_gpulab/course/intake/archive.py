@@ -41,15 +41,8 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 _ENCRYPTED, _UTF8 = 0x1, 0x800  # of a member's flags
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile decompresses the others without a limit per read
 _DAMAGED = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    RuntimeError,
-    OSError,
-    EOFError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, ValueError, struct.error, zlib.error,
+)  # fmt: skip
 _HINT = "Pack the files again, as a plain ZIP without a password."
 
 

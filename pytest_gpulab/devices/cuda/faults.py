@@ -26,15 +26,9 @@ _OTHER_FAULTS = ("invalid program counter", "tensor memory not completely freed"
 # Errors that no kernel can cause (CUresult: 214, 220, 226, 46, 304, 805 to 807, 810, and 999 for an unknown cause):
 # graders do not use NVLink, and under MPS a fault of another process may end this one.
 _MACHINE_ERRORS = (
-    "ECC error",
-    "NVLink error",
-    "nvlink or a hardware error",
-    "busy or unavailable",
-    "OS call failed",
-    "MPS client",
-    "MPS server",
-    "unknown error",
-)
+    "ECC error", "NVLink error", "nvlink or a hardware error", "busy or unavailable", "OS call failed", "MPS client",
+    "MPS server", "unknown error",
+)  # fmt: skip
 
 
 def kernel_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable:

@@ -20,16 +20,9 @@ from pytest_gpulab.devices.system import processes
 
 # nvml.h, nvmlClocksEventReasons
 _REASONS = {
-    0x01: "idle",
-    0x02: "application clocks",
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "too hot (software)",
-    0x40: "too hot (hardware)",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
+    0x01: "idle", 0x02: "application clocks", 0x04: "power cap", 0x08: "hardware slowdown", 0x10: "sync boost",
+    0x20: "too hot (software)", 0x40: "too hot (hardware)", 0x80: "power brake", 0x100: "display clocks",
+}  # fmt: skip
 # Throttling: these reasons make a time unreliable.
 _SLOWDOWNS = {bit: words for bit, words in _REASONS.items() if bit & 0xEC}
 # nvml.h, nvmlComputeMode_t

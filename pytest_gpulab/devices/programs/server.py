@@ -14,17 +14,8 @@ from .session import Session
 from .shared_memory import WAITING
 
 _ALWAYS = (
-    "fault",
-    "early",
-    "unfinished",
-    "missing",
-    "cudaDeviceReset",
-    "module",
-    "kernel",
-    "variable",
-    "name",
-    "attributes",
-)
+    "fault", "early", "unfinished", "missing", "cudaDeviceReset", "module", "kernel", "variable", "name", "attributes",
+)  # fmt: skip
 """Calls that work after a fault of a kernel."""
 
 

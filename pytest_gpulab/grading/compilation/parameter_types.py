@@ -16,19 +16,10 @@ from pytest_gpulab.grading.findings import counted, finding, listed
 from pytest_gpulab.grading.grade import Finding
 
 C_NAMES = {
-    "bool": "bool",
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "int16": "short",
-    "uint16": "unsigned short",
-    "int32": "int",
-    "uint32": "unsigned int",
-    "int64": "long long",
-    "uint64": "unsigned long long",
-    "float16": "half",
-    "float32": "float",
-    "float64": "double",
-}
+    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short",
+    "int32": "int", "uint32": "unsigned int", "int64": "long long", "uint64": "unsigned long long", "float16": "half",
+    "float32": "float", "float64": "double",
+}  # fmt: skip
 # kind and bytes of an element; signed and unsigned count as equal, other types (structures) are not compared
 _LAYOUTS = {
     "bool": "u1", "char": "i1", "signed char": "i1", "unsigned char": "i1", "short": "i2", "unsigned short": "i2",

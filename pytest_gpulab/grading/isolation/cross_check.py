@@ -37,16 +37,9 @@ LIMIT_S = 30.0  # total wait per submission; the exercises' kernels take one or 
 
 OVERFLOW = "stack-overflow"
 STOPPED = (
-    "out-of-bounds",
-    "misaligned",
-    OVERFLOW,
-    "assert",
-    "trap",
-    "breakpoint",
-    "device-fault",
-    "endless-loop",
+    "out-of-bounds", "misaligned", OVERFLOW, "assert", "trap", "breakpoint", "device-fault", "endless-loop",
     "time-limit",
-)
+)  # fmt: skip
 """Codes of a kernel that ended abnormally, as hardware reports it."""
 PRECISE = (*PROOF, OVERFLOW, "barrier", "deadlock", "assert", "trap", "breakpoint", "texture")
 VAGUE = ("device-fault", "wrong-result", "not-written", "not-repeatable", "endless-loop")

@@ -51,16 +51,9 @@ END_LIMIT_S = 10.0  # for a server that is still loading; a loaded one exits at 
 # initialise CUDA or NVML, which would break in a forked process.
 PACKAGES = ("pytest_gpulab.devices", "pytest_gpulab.grading")
 OTHERS = (
-    "pytest_gpulab.concepts",
-    "pytest_gpulab.numerics",
-    "cuda",
-    "nvidia",
-    "numpy.ma",
-    "numpy.random",
-    "pycuda.compiler",
-    "pycuda.driver",
-    "pynvml",
-)
+    "pytest_gpulab.concepts", "pytest_gpulab.numerics", "cuda", "nvidia", "numpy.ma", "numpy.random",
+    "pycuda.compiler", "pycuda.driver", "pynvml",
+)  # fmt: skip
 DESCRIPTORS = 7  # of a request: the parameters of `_become_worker`
 
 _starting = threading.Lock()

@@ -11,12 +11,8 @@ from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from .speeds import interval_of, is_usable
 
 IMPOSSIBLE, LIKENESS, BORDERLINE, UNGRADABLE, SHARED = (
-    "impossible time",
-    "near-identical sources",
-    "borderline",
-    "not gradable",
-    "shared GPU",
-)
+    "impossible time", "near-identical sources", "borderline", "not gradable", "shared GPU",
+)  # fmt: skip
 MEANING = {
     IMPOSSIBLE: "Faster than the device's memory allows: the kernel skips work, or someone cheats.",
     LIKENESS: "Sources of different students that are nearly the same. Short exercises have few right answers: ask.",

@@ -21,14 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, FAINT, PAPER = "#111111", "#999999", "#fefefe"
-SERIES = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-)  # Okabe and Ito: distinguishable for the colour-blind
+# Okabe and Ito: distinguishable for the colour-blind
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 VARIABLES = {INK: "--ink", FAINT: "--faint", PAPER: "--paper"} | {
     colour: f"--series-{number}" for number, colour in enumerate(SERIES, 1)
 }

@@ -17,24 +17,12 @@ from pathlib import Path
 
 # The headers for kernels in `cuda_runtime.h`, without those that every kernel needs.
 _OPTIONAL = (
-    "vector_functions.h",
-    "crt/common_functions.h",
-    "crt/math_functions.h",
-    "crt/device_functions.hpp",
-    "crt/device_double_functions.h",
-    "device_atomic_functions.h",
-    "sm_20_atomic_functions.h",
-    "sm_32_atomic_functions.h",
-    "sm_60_atomic_functions.h",
-    "sm_20_intrinsics.h",
-    "sm_30_intrinsics.h",
-    "sm_32_intrinsics.h",
-    "sm_61_intrinsics.h",
-    "crt/sm_70_rt.h",
-    "crt/sm_80_rt.h",
-    "crt/sm_90_rt.h",
+    "vector_functions.h", "crt/common_functions.h", "crt/math_functions.h", "crt/device_functions.hpp",
+    "crt/device_double_functions.h", "device_atomic_functions.h", "sm_20_atomic_functions.h",
+    "sm_32_atomic_functions.h", "sm_60_atomic_functions.h", "sm_20_intrinsics.h", "sm_30_intrinsics.h",
+    "sm_32_intrinsics.h", "sm_61_intrinsics.h", "crt/sm_70_rt.h", "crt/sm_80_rt.h", "crt/sm_90_rt.h",
     "crt/sm_100_rt.h",
-)
+)  # fmt: skip
 _MATHEMATICS = "__MATH_FUNCTIONS_H__"
 _LITTLE_MATHEMATICS, _LITTLE = "GPULAB_MIN_MAX", frozenset(("min", "max", "fminf", "fmaxf"))  # see gpulab_min_max.h
 # Comments, and string literals, in which no comment begins. Unterminated ones match, too: otherwise the regex would

@@ -12,15 +12,8 @@ from pytest_gpulab.devices.simulated.translation.sites import ordering
 
 WORD_BYTES = 4
 _COPIES = ("mov", "cvta")
-_MOVED = {
-    "mov": (1,),
-    "cvt": (1,),
-    "shr": (1,),
-    "selp": (1, 2),
-    "prmt": (1, 2),
-    "shfl": (1,),
-    "st": (1,),
-}  # operands, by opcode
+# operands, by opcode
+_MOVED = {"mov": (1,), "cvt": (1,), "shr": (1,), "selp": (1, 2), "prmt": (1, 2), "shfl": (1,), "st": (1,)}
 
 
 def guesses(blocks: Sequence[Block]) -> frozenset[int]:
