@@ -15,6 +15,20 @@ A subcommand is a module of its name with `add_arguments(parser)` and `run(argum
 error of the user is a `CommandError` of one line.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CommandError(Exception):
     """A mistake of the user, or something missing on the machine: one line."""
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Turn the errors of new files and folders into a `CommandError`."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise CommandError(f"{error.filename} exists already") from None
+    except OSError as error:
+        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import CommandError
+from . import writing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,12 +20,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the course and print its files and folders."""
     from pytest_gpulab.authoring.scaffold import write_course
 
-    try:
+    with writing():
         written = write_course(arguments.folder)
-    except FileExistsError as error:
-        raise CommandError(f"{error.filename} exists already") from None
-    except OSError as error:
-        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
     for path in written:
         sys.stdout.write(f"wrote {os.path.relpath(path)}{os.sep if path.is_dir() else ''}\n")
     sys.stdout.write(f"Next: cd {os.path.relpath(arguments.folder)} && gpulab check exercises\n")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import CommandError
+from . import CommandError, writing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,13 +23,10 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_gpulab.authoring.handout import HandoutError, write_handout
 
     try:
-        handout = write_handout(arguments.folder, arguments.out)
+        with writing():
+            handout = write_handout(arguments.folder, arguments.out)
     except HandoutError as error:
         raise CommandError(str(error)) from None
-    except FileExistsError as error:
-        raise CommandError(f"{error.filename} exists already") from None
-    except OSError as error:
-        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
     sys.stdout.writelines(f"{line}\n" for line in handout.lines)
     sys.stdout.writelines(f"Look at {note}.\n" for note in handout.notes)
     sys.stdout.write(f"wrote {arguments.out}\n")

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import CommandError
+from . import CommandError, writing
 
 TEMPLATES = ("1d", "2d", "reduction", "atomic")
 
@@ -37,12 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{name!r} is no name of a kernel: use letters, digits and _")
     if name in RESERVED.split():
         raise CommandError(f"{name!r} is a word of C++, so no kernel can have this name")
-    try:
+    with writing():
         written = scaffold(name, arguments.template, course / "exercises", course / "solutions")
-    except FileExistsError as error:
-        raise CommandError(f"{error.filename} exists already") from None
-    except OSError as error:
-        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
     sys.stdout.writelines(f"wrote {os.path.relpath(path)}\n" for path in written)
     sys.stdout.write(f"Next: gpulab check {os.path.relpath(course / 'exercises' / name)}\n")
     return 0

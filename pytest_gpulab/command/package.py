@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_gpulab import __version__
 
-from . import CommandError
+from . import CommandError, writing
 from .check import exercises_in
 
 PLATFORMS = ("gradescope", "prairielearn", "classroom50", "github", "docker")
@@ -37,15 +37,12 @@ def run(arguments: argparse.Namespace) -> int:
     if len({folder.parent for folder in folders}) > 1:
         raise CommandError("the exercises of a package are in one folder")
     try:
-        files = write_package(arguments.platform, folders, arguments.out, arguments.image)
+        with writing():
+            files = write_package(arguments.platform, folders, arguments.out, arguments.image)
     except BrokenExercise as broken:
         raise CommandError(f"{broken.name}: {broken.problems[0]}") from None
     except (HandoutError, WeightError) as error:
         raise CommandError(str(error)) from None
-    except FileExistsError as error:
-        raise CommandError(f"{error.filename} exists already") from None
-    except OSError as error:
-        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
     sys.stdout.writelines(f"{name}\n" for name in files if "/exercises/" not in f"/{name}")
     sys.stdout.write(f"wrote {arguments.out}; NOTES.md says what to do with it\n")
     return 0

@@ -20,8 +20,8 @@ from pytest_gpulab.grading.listing import ListedFile, ListedHazard, ListedLine, 
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair, result_properties
+from pytest_gpulab.reports.instructor import page as instructor_page
 from pytest_gpulab.reports.instructor.page import page, provenances
-from pytest_gpulab.reports.pages import environment
 
 pytestmark = pytest.mark.unit
 
@@ -293,8 +293,8 @@ def test_any_grades_give_a_page(book: Gradebook) -> None:
 
 
 def test_a_missing_library_is_named_before_anything_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = environment.find_spec
-    monkeypatch.setattr(environment, "find_spec", lambda name: None if name == "matplotlib" else there(name))
+    there = instructor_page.find_spec
+    monkeypatch.setattr(instructor_page, "find_spec", lambda name: None if name == "matplotlib" else there(name))
     with pytest.raises(ReportError, match=r"the report html needs matplotlib: .* 'pytest-gpulab\[class\]'"):
         formats.check("html", tmp_path / "report.html", Context())
     assert not (tmp_path / "report.html").exists()

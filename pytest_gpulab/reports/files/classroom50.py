@@ -44,12 +44,7 @@ _FACTORS = (1, 10, 100)  # scores must be whole numbers
 
 
 def check(path: Path, context: Context) -> None:
-    """Check that the runner's variables exist and the file can be written.
-
-    Raises:
-        OSError: it cannot be written.
-        ReportError: variables are missing.
-    """
+    """Check that the runner's variables exist and the file can be written."""
     missing = [name for name in VARIABLES.values() if not context.environment.get(name)]
     if missing:
         raise ReportError(f"Classroom 50's runner sets {', '.join(missing)}, missing here")
@@ -57,12 +52,7 @@ def check(path: Path, context: Context) -> None:
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the file.
-
-    Raises:
-        OSError: it cannot be written.
-        ReportError: several students were graded, or nothing could be, or only some of the checks.
-    """
+    """Write the file of one student whose checks were all graded."""
     refuse_a_part(gradebook, context)
     write_text(path, json_text(document(the_only_row(gradebook), context)))
 

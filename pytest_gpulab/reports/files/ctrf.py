@@ -36,11 +36,7 @@ _STATUS: Mapping[Verdict, str] = {
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the file.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the file."""
     write_text(path, json_text(document(gradebook, context)))
 
 

@@ -46,12 +46,7 @@ _ELEMENTS: Mapping[Verdict, str] = {
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the file and append to the summary.
-
-    Raises:
-        OSError: one of them cannot be written.
-        ReportError: several students were graded, or too little could be, or only some of the checks.
-    """
+    """Write the file of one student whose checks were all graded, and append to the summary."""
     refuse_a_part(gradebook, context)
     row = the_only_row(gradebook)
     points = graded_points(row)

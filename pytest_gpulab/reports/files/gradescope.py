@@ -41,11 +41,7 @@ UNTIL_PUBLISHED = "after_published"
 
 
 def check(path: Path, context: Context) -> None:
-    """Check that the file, or files in the folder, can be written.
-
-    Raises:
-        OSError: they cannot.
-    """
+    """Check that the file, or files in the folder, can be written."""
     if is_file(path):
         check_file(path, context)
         return
@@ -58,13 +54,7 @@ def is_file(path: Path) -> bool:
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the file or the files.
-
-    Raises:
-        OSError: one of them cannot be written.
-        ReportError: the path is a file and several students were graded, a student has nothing to score, the run was
-            stopped, or only some of the checks were graded.
-    """
+    """Write the file of one student, or a file per student; all checks must be graded, and something must count."""
     refuse_a_part(gradebook, context)
     if is_file(path):
         row = the_only_row(gradebook)

@@ -96,11 +96,7 @@ def _grade(grade: Grade, gradebook: Gradebook) -> dict[str, Any]:
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the file.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the file."""
     write_text(path, json_text(document(gradebook, context)))
 
 

@@ -59,21 +59,13 @@ def details_path(path: Path) -> Path:
 
 
 def check(path: Path, context: Context) -> None:
-    """Check that both files can be written.
-
-    Raises:
-        OSError: one of them cannot.
-    """
+    """Check that both files can be written."""
     check_file(path, context)
     check_file(details_path(path), context)
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write both files.
-
-    Raises:
-        OSError: one of them cannot be written.
-    """
+    """Write both files."""
     table = rows(gradebook)
     write_text(details_path(path), _csv(check_lines(table)), "utf-8-sig")
     write_text(path, _csv(student_lines(table, context.interrupted)), "utf-8-sig")  # last, so that its details exist

@@ -42,11 +42,7 @@ body {{ font: 15px/1.4 system-ui, sans-serif; margin: 1.5rem auto; max-width: 75
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the page.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the page."""
     write_text(path, "\n".join(page(gradebook.grades)) + "\n")
 
 

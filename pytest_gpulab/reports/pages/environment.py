@@ -11,12 +11,10 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpulab.grading.grade import CheckResult, Measurement
-from pytest_gpulab.reports.context import ReportError
 from pytest_gpulab.reports.students import points_text
 from pytest_gpulab.reports.terminal.annotated import MEANING, NO_FIGURES
 from pytest_gpulab.reports.terminal.table import three_digits
@@ -34,18 +32,6 @@ SIGNS = {"passed": "✓", "failed": "✗", "missed": "–", "inconclusive": "≈
 _OPTIONAL = re.compile(r"</t[dhr]>\n?")
 """End tags that HTML makes optional: a sixth of a page with the sources of a whole class."""
 _TEMPLATES = Path(__file__).parent / "templates"
-
-
-def require(what: str, *libraries: str) -> None:
-    """Check that libraries are installed.
-
-    Raises:
-        ReportError: one is missing; the message says how to install it.
-    """
-    missing = [name for name in libraries if find_spec(name) is None]
-    if missing:
-        needs = " and ".join(missing)
-        raise ReportError(f"{what} needs {needs}: python -m pip install 'pytest-gpulab[class]'")
 
 
 def rendered(template: str, script: str = "", more_style: str = "", **values: Any) -> str:

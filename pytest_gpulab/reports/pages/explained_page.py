@@ -40,23 +40,8 @@ class Explained:
     wrong_lines: Container[int] = ()
 
 
-def check(path: Path, context: Context) -> None:
-    """Check that the page can be written.
-
-    Raises:
-        ReportError: a library is missing.
-        OSError: the file cannot be written.
-    """
-    environment.require("the report explain", "jinja2")
-    formats.check_file(path, context)
-
-
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the page of a run's failed checks.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the page of a run's failed checks."""
     formats.write_text(path, page(gradebook.drawings or Drawings(path)))
 
 

@@ -24,21 +24,12 @@ FIGURES = "figures"
 
 
 def check(path: Path, context: Context) -> None:
-    """Check that the pages can be written.
-
-    Raises:
-        OSError: the folder cannot be made or written to.
-    """
+    """Check that the pages can be written."""
     formats.check_folder(path)
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write a page per student who handed something in, or has an adjustment.
-
-    Raises:
-        OSError: one cannot be written.
-        ReportError: the run was stopped, or only some of the checks were graded.
-    """
+    """Write a page per student who handed something in, or has an adjustment. All checks must be graded."""
     refuse_a_part(gradebook, context)
     path.mkdir(exist_ok=True)
     exercises = {grade.exercise for grade in gradebook.grades if grade.student}
