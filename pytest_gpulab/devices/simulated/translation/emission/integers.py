@@ -5,7 +5,7 @@ The expressions call the functions of `integers` by name; they are in the namesp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -192,12 +192,6 @@ def _shift(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], expression, code)
 
 
-@emits("shf", modifiers="l r clamp wrap")
-def _funnel(b: BlockWriter, i: Instruction) -> None:
-    low, high, amount = (b.read(operand, "u4") for operand in i.operands[1:])
-    b.write(i.operands[0], f"funnel({low}, {high}, {amount}, {i.op[1] == 'l'}, {i.op[2] == 'wrap'})", "u4")
-
-
 @emits("brev", "popc", "clz", "bfind", modifiers="shiftamt")
 def _bits(b: BlockWriter, i: Instruction) -> None:
     code = type_code(i)
@@ -222,23 +216,25 @@ def _parts(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], f"parts({i.op[0][1:-1]!r}, {values}, {signed}, {options})", "u4")
 
 
-@emits("fns")
-def _nth_set(b: BlockWriter, i: Instruction) -> None:
-    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
-    b.write(i.operands[0], f"fns({values})", "u4")
+_ON_WORDS: dict[str, tuple[str, Callable[[tuple[str, ...]], tuple[object, ...]]]] = {
+    "shf": ("l r clamp wrap", lambda op: ("funnel", op[1] == "l", op[2] == "wrap")),
+    "fns": ("", lambda op: ("fns",)),
+    "bmsk": ("clamp wrap", lambda op: ("bmsk", "wrap" in op)),
+    "prmt": ("f4e b4e rc8 ecl ecr rc16", lambda op: ("prmt", op[2] if len(op) > 2 else "")),
+    "dp4a": ("", lambda op: ("dot4", tuple(part == "s32" for part in op[-2:]), -1)),
+    "dp2a": ("lo hi", lambda op: ("dot4", tuple(part == "s32" for part in op[-2:]), int("hi" in op))),
+}
+"""By opcode: modifiers; a function of `integers`, with its arguments after the operands, which are 32-bit words."""
 
 
-@emits("bmsk", modifiers="clamp wrap")
-def _bmsk(b: BlockWriter, i: Instruction) -> None:
-    start, length = (b.read(operand, "u4") for operand in i.operands[1:])
-    b.write(i.operands[0], f"bmsk({start}, {length}, {'wrap' in i.op})", "u4")
+def _on_words(b: BlockWriter, i: Instruction) -> None:
+    function, *options = _ON_WORDS[i.op[0]][1](i.op)
+    arguments = (*(b.read(operand, "u4") for operand in i.operands[1:]), *map(repr, options))
+    b.write(i.operands[0], f"{function}({', '.join(arguments)})", "u4")
 
 
-@emits("prmt", modifiers="f4e b4e rc8 ecl ecr rc16")
-def _prmt(b: BlockWriter, i: Instruction) -> None:
-    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
-    mode = i.op[2] if len(i.op) > 2 else ""
-    b.write(i.operands[0], f"prmt({values}, {mode!r})", "u4")
+for _name, (_modifiers, _) in _ON_WORDS.items():
+    emits(_name, modifiers=_modifiers)(_on_words)
 
 
 @emits("lop3")
@@ -248,14 +244,6 @@ def _lop3(b: BlockWriter, i: Instruction) -> None:
     if not isinstance(table, Imm):
         raise CannotSimulate("a lookup table in a register")
     b.write(i.operands[0], f"lop3({values}, {table.value})", "u4")
-
-
-@emits("dp4a", "dp2a", modifiers="lo hi")
-def _dot(b: BlockWriter, i: Instruction) -> None:
-    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
-    halves = -1 if i.op[0] == "dp4a" else int("hi" in i.op)
-    signed = tuple(part == "s32" for part in i.op[-2:])
-    b.write(i.operands[0], f"dot4({values}, {signed}, {halves})", "u4")
 
 
 def _compared(b: BlockWriter, i: Instruction) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Pair
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Operand, Pair
 
 from .block import CODES, BlockWriter, emits
 
@@ -13,13 +13,18 @@ def _shuffle(b: BlockWriter, i: Instruction) -> None:
     mode = next(part for part in i.op if part in ("up", "down", "bfly", "idx"))
     target, *operands = i.operands
     value, lane, clamp = (b.read(operand, "u4") for operand in operands[:3])
-    result, inside = b.temporary(), b.temporary()
     b.names.shuffles = True
     site = b.names.site("shuffle", "shuffle", 0, i)
-    b.lines.append(f"{result}, {inside} = shuffle(w, L, {site}, {mode!r}, {value}, {lane}, {clamp})")
+    _write_both(b, target, f"shuffle(w, L, {site}, {mode!r}, {value}, {lane}, {clamp})")
+
+
+def _write_both(b: BlockWriter, target: Operand, call: str) -> None:
+    """Write a word and a predicate; the predicate only if the instruction names a register for it."""
+    result, predicate = b.temporary(), b.temporary()
+    b.lines.append(f"{result}, {predicate} = {call}")
     b.write(target.first if isinstance(target, Pair) else target, result, "u4")
     if isinstance(target, Pair):
-        b.write(target.second, inside, "?")
+        b.write(target.second, predicate, "?")
 
 
 @emits("vote", modifiers="sync all any uni ballot")
@@ -38,11 +43,7 @@ def _match(b: BlockWriter, i: Instruction) -> None:
     if "any" in i.op:
         b.write(target, f"match_any(L, {value}, {mask})", "u4")
         return
-    result, same = b.temporary(), b.temporary()
-    b.lines.append(f"{result}, {same} = match_all(L, {value}, {mask})")
-    b.write(target.first if isinstance(target, Pair) else target, result, "u4")
-    if isinstance(target, Pair):
-        b.write(target.second, same, "?")
+    _write_both(b, target, f"match_all(L, {value}, {mask})")
 
 
 @emits("redux", modifiers="sync add min max and or xor")
@@ -65,10 +66,7 @@ def _elect(b: BlockWriter, i: Instruction) -> None:
     target = i.operands[0]
     if not isinstance(target, Pair):
         raise CannotSimulate("an election of this form")
-    leader, elected = b.temporary(), b.temporary()
-    b.lines.append(f"{leader}, {elected} = elect(L)")
-    b.write(target.first, leader, "u4")
-    b.write(target.second, elected, "?")
+    _write_both(b, target, "elect(L)")
 
 
 @emits("bar", "barrier", modifiers="warp sync cluster arrive release relaxed aligned")
