@@ -26,11 +26,7 @@ MAX_SHOWN = 40  # counters of a profile
 
 
 class Magics:
-    """The magics of one notebook, which share its device.
-
-    Args:
-        shell: IPython's shell.
-    """
+    """The magics of one notebook (IPython's `shell`), which share its device."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

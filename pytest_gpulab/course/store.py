@@ -128,11 +128,7 @@ class Store:
             return tuple(change for name, key in keys.items() for change in self._changes(connection, name, key))
 
     def settle(self, keys: Mapping[str, str]) -> None:
-        """Note the points of a finished run for later comparisons, and end a regrade.
-
-        Args:
-            keys: as for `changes`.
-        """
+        """Note the points of a finished run for later comparisons, and end a regrade; `keys` are as for `changes`."""
         with self._transaction() as connection:
             for submission, key in keys.items():
                 row = connection.execute(_NEWEST, (key, self._counts_from)).fetchone()

@@ -129,11 +129,7 @@ def _missing(grade: Grade) -> Grade:
 
 
 def _note(book: Gradebook, label: str, finding: Finding, exercises: Iterable[str]) -> None:
-    """Add a file that is not graded.
-
-    Raises:
-        NotGraded: the machine cannot read it.
-    """
+    """Add a file that is not graded, or raise NotGraded if the machine cannot read it."""
     if finding.code == MISSING:
         return
     if finding.code == "unreadable":

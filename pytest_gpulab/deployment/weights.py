@@ -35,11 +35,7 @@ class WeightError(ValueError):
 
 
 def parsed(lines: Iterable[str]) -> dict[str, float]:
-    """Return the weight of each exercise.
-
-    Raises:
-        WeightError: a line is no weight, or a second one.
-    """
+    """Return the weight of each exercise, or raise WeightError if a line is no weight, or a second one."""
     found: dict[str, float] = {}
     for line in filter(None, map(str.strip, lines)):
         name, equals, number = map(str.strip, line.partition("="))

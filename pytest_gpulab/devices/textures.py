@@ -166,11 +166,7 @@ class TextureDevice(Protocol):
 
 
 def texels_of_array(values: Array, channels: int, layered: bool) -> Texels:
-    """Return the layout of a CUDA array with these values.
-
-    Raises:
-        ValueError: no texture supports such texels.
-    """
+    """Return the layout of a CUDA array with these values, or raise ValueError if no texture supports such texels."""
     shape = _without_channels(values.shape, values.dtype, channels)
     if not 1 + layered <= len(shape) <= 3:
         raise ValueError(f"a CUDA array has 1 to 3 axes{', layers included,' if layered else ''} not {len(shape)}")

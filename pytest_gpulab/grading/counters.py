@@ -36,11 +36,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class KernelCounters:
-    """The hardware counters of one launch.
-
-    Attributes:
-        counters: the counters that this GPU has.
-    """
+    """The hardware counters of one launch, as far as this GPU has them."""
 
     kernel: str
     grid: tuple[int, ...]

@@ -64,11 +64,7 @@ class HandedInFile(CudaFile):
         return copy
 
     def source(self) -> bytes:
-        """Return the contents of the file.
-
-        Raises:
-            OSError: it cannot be read, or is a link or a device.
-        """
+        """Return the contents of the file, or raise OSError if it cannot be read, or is a link or a device."""
         from pytest_gpulab.course.intake.entries import unreadable
         from pytest_gpulab.course.intake.student_files import Unusable
 

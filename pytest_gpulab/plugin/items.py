@@ -147,11 +147,7 @@ class CudaFile(pytest.File):
         return self.path.name
 
     def source(self) -> bytes:
-        """Return the contents of the file.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Return the contents of the file, or raise OSError."""
         from pytest_gpulab.grading.compilation.includes import read_source
 
         return read_source(self.path)

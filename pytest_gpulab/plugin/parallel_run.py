@@ -34,11 +34,7 @@ WAIT_S = 0.1  # between two updates of the progress
 
 
 class ParallelRun:
-    """A grading run in several processes; one instance per session.
-
-    Attributes:
-        errors: grades that could not be kept.
-    """
+    """A grading run in several processes, one instance per session; `errors` are grades that could not be kept."""
 
     def __init__(self, config: pytest.Config, gradebook: Gradebook) -> None:
         if hasattr(config, "workerinput") or config.getoption("dist", "no") != "no":

@@ -35,11 +35,7 @@ class ReportFiles:
         self.calibration: list[str] = []
 
     def check(self, settings: Settings) -> None:
-        """Refuse files that cannot be written.
-
-        Raises:
-            SettingsError: a report cannot be written.
-        """
+        """Raise SettingsError if a report cannot be written."""
         from pytest_gpulab.reports import formats
         from pytest_gpulab.reports.context import ReportError
 

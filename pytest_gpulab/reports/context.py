@@ -31,10 +31,6 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def refuse_if_interrupted(self) -> None:
-        """Refuse to report a part of the points as a student's result.
-
-        Raises:
-            ReportError: the run was stopped.
-        """
+        """Raise ReportError if the run was stopped: a part of the points is not a student's result."""
         if self.interrupted:
             raise ReportError("the run was stopped before everything was graded")

@@ -54,11 +54,7 @@ def check(name: str, path: Path, context: Context) -> None:
 
 
 def check_file(path: Path, context: Context) -> None:
-    """Check that a file can be written: the default check of formats.
-
-    Raises:
-        OSError: it cannot.
-    """
+    """Check that a file can be written, or raise OSError: the default check of formats."""
     is_new = not path.exists()
     path.open("ab").close()
     if is_new:
@@ -66,11 +62,7 @@ def check_file(path: Path, context: Context) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Check that files can be written into a folder, which is created if necessary.
-
-    Raises:
-        OSError: they cannot.
-    """
+    """Check that files can be written into a folder, which is created if necessary, or raise OSError."""
     is_new = not path.exists()
     path.mkdir(exist_ok=True)
     tempfile.TemporaryFile(dir=path).close()

@@ -45,11 +45,7 @@ HOW_TO_START = f'start one for each GPU with: dask worker ADDRESS --nthreads 1 -
 
 @dataclass
 class _Sent:
-    """A job and the future that waits for its grade.
-
-    Attributes:
-        answer: Dask's future of it.
-    """
+    """A job and Dask's future of its answer."""
 
     job: Job
     future: Future[Grade]
@@ -239,11 +235,7 @@ class ClusterExecutor:
             _let_go(sent)
 
     def _first_workers(self) -> list[str]:
-        """Wait for a free worker.
-
-        Raises:
-            ExecutorUnavailable: there is none in time.
-        """
+        """Wait for a free worker, or raise ExecutorUnavailable if there is none in time."""
         end_s = time.monotonic() + WORKERS_LIMIT_S
         while not (capacities := self._capacities()) and time.monotonic() < end_s:
             time.sleep(min(POLL_S, WORKERS_LIMIT_S))

@@ -144,11 +144,7 @@ class _Worker:
     """
 
     def __init__(self, folder: str) -> None:
-        """Create a worker without starting it.
-
-        Args:
-            folder: the folder for `worker.prepare`.
-        """
+        """Create a worker without starting it; `folder` is that of `worker.prepare`."""
         self._folder = folder
         self._pool = self._new_pool()
         self._broken: list[Any] = []

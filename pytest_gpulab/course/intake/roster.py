@@ -92,11 +92,7 @@ class Roster:
 
     @classmethod
     def read(cls, path: Path) -> Roster:
-        """Read a roster.
-
-        Raises:
-            RosterError: it is no such table, or one of its lines is wrong.
-        """
+        """Read a roster, or raise RosterError if it is no such table, or if one of its lines is wrong."""
         try:
             rows, mistakes = _rows(text_of(path))
         except TableMistake as mistake:

@@ -168,11 +168,7 @@ def similar_groups(
 
 
 def given_with(exercise: Path) -> list[bytes]:
-    """Return the sources in an exercise's folder, which every student has.
-
-    Raises:
-        OSError: they cannot be read.
-    """
+    """Return the sources in an exercise's folder, which every student has, or raise OSError."""
     return [path.read_bytes() for path in sorted(exercise.iterdir()) if path.suffix in _SOURCES]
 
 

@@ -22,11 +22,7 @@ class TableMistake(Exception):
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        TableMistake: it cannot be read, or is not UTF-8.
-    """
+    """Return the text of a file, or raise TableMistake if it cannot be read, or is not UTF-8."""
     try:
         contents = path.read_bytes()
     except OSError as error:
@@ -56,11 +52,7 @@ def header_of(text: str, is_known: Callable[[str], bool]) -> tuple[Record, str]:
 
 
 def records(text: str, separator: str) -> Iterator[Record]:
-    """Yield the records that are not blank, each with its first line.
-
-    Raises:
-        TableMistake: a quote is not closed.
-    """
+    """Yield the records that are not blank, each with its first line; raise TableMistake if a quote is not closed."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     line = 1
     try:

@@ -126,11 +126,7 @@ def _in_time(call: Callable[[], _Result]) -> _Result:
 
 @contextmanager
 def memory_for(driver: ModuleType, what: str) -> Iterator[None]:
-    """Translate errors of allocations inside `with`.
-
-    Raises:
-        DeviceUnavailable: GPU memory is full.
-    """
+    """Turn errors of allocations inside `with` into DeviceUnavailable: the GPU's memory is full."""
     try:
         yield
     except driver.MemoryError as error:

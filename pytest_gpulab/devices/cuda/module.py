@@ -90,11 +90,7 @@ class CudaModule:
         return True
 
     def read_symbol(self, name: str) -> bytes:
-        """Return a variable's present contents.
-
-        Raises:
-            LaunchError: no such variable.
-        """
+        """Return a variable's present contents; see `protocol.Module.read_symbol`."""
         with self._context.current():
             address, nbytes = self._variable(name)
             contents = np.empty(nbytes, np.uint8)
@@ -151,11 +147,7 @@ class CudaModule:
         self._kernels.pop(name, None)
 
     def resources(self, kernel: str) -> KernelResources:
-        """Return the compiler's figures for a kernel.
-
-        Raises:
-            LaunchError: no such kernel.
-        """
+        """Return the compiler's figures for a kernel; see `protocol.Module.resources`."""
         return self._kernel(kernel).resources
 
     def occupancy(self, kernel: str, block_threads: int, shared_bytes: int = 0) -> KernelOccupancy | None:

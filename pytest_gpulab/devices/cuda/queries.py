@@ -94,11 +94,7 @@ def limits_of_current_gpu() -> SmLimits:
 
 
 def value_of(result: tuple[Any, Any]) -> Any:
-    """Return the value of cuda-bindings' result (error, value).
-
-    Raises:
-        DriverRefusal: the result is an error.
-    """
+    """Return the value of cuda-bindings' result (error, value), or raise DriverRefusal."""
     error, value = result
     if error != driver.CUresult.CUDA_SUCCESS:
         raise _refusal(error)
@@ -106,11 +102,7 @@ def value_of(result: tuple[Any, Any]) -> Any:
 
 
 def check(result: tuple[Any]) -> None:
-    """Check cuda-bindings' result (error,).
-
-    Raises:
-        DriverRefusal: the result is an error.
-    """
+    """Raise DriverRefusal if cuda-bindings' result (error,) is an error."""
     if result[0] != driver.CUresult.CUDA_SUCCESS:
         raise _refusal(result[0])
 

@@ -96,11 +96,7 @@ def build_native(program: Program, toolchain: Toolchain, say: Say) -> Path:
 
 
 def headers_of(toolchain: Toolchain) -> Path:
-    """Return the folder of CUDA's headers.
-
-    Raises:
-        DeviceUnavailable: nvcc does not say where it is.
-    """
+    """Return the folder of CUDA's headers, or raise DeviceUnavailable if nvcc does not say where it is."""
     from pytest_gpulab.devices.cuda.nvcc.toolkit import headers_of
 
     found = headers_of(str(toolchain.nvcc))

@@ -110,21 +110,13 @@ class Session:
     given: ProgramModule | None = None
 
     def kernel(self, number: int) -> Kernel:
-        """Return a kernel by its number.
-
-        Raises:
-            CudaError: there is none.
-        """
+        """Return a kernel by its number, or raise CudaError if there is none."""
         if number >= len(self.kernels):
             raise CudaError(Error.INVALID_RESOURCE_HANDLE)
         return self.kernels[number]
 
     def module(self, number: int) -> ProgramModule:
-        """Return a module by its number.
-
-        Raises:
-            CudaError: there is none.
-        """
+        """Return a module by its number, or raise CudaError if there is none."""
         if number >= len(self.modules):
             raise CudaError(Error.INVALID_RESOURCE_HANDLE)
         return self.modules[number]
@@ -141,11 +133,7 @@ class Session:
         return self.memory_limit - self.used_bytes
 
     def allocate(self, nbytes: int, kind: str, site: CallSite) -> Allocation:
-        """Allocate memory for the program.
-
-        Raises:
-            CudaError: it is more than there is.
-        """
+        """Allocate memory for the program, or raise CudaError if it is more than there is."""
         free = self.free_bytes
         if nbytes > free:
             what = f"{nbytes:,} bytes; the simulated GPU has {free:,} bytes left on this machine"

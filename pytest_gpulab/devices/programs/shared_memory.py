@@ -136,11 +136,7 @@ class SharedArena(Arena):
         allocation.data = np.frombuffer(pages, np.uint8)[inner : inner + len(allocation.data)]
 
     def _reserved(self, nbytes: int) -> int:
-        """Return the offset of free pages in the file.
-
-        Raises:
-            OutOfMemory: the file's capacity is exceeded.
-        """
+        """Return the offset of free pages in the file, or raise OutOfMemory beyond its capacity."""
         for index, (offset, size) in enumerate(self._holes):
             if size >= nbytes:
                 self._holes[index : index + 1] = [(offset + nbytes, size - nbytes)] if size > nbytes else []

@@ -63,11 +63,7 @@ class StandIn:
 
 
 def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
-    """Return the stand-in; compile it if the cache has none.
-
-    Raises:
-        DeviceUnavailable: it does not compile here.
-    """
+    """Return the stand-in, compiled if the cache has none, or raise DeviceUnavailable if it does not compile here."""
     sources = sorted(SOURCES.iterdir())
 
     def produce(folder: Path) -> Iterable[Path]:

@@ -61,11 +61,7 @@ class SimulatedDevice:
         np.empty(31 << 20, np.uint8)
 
     def _version_of(self, compiler: CompilerProcess | None) -> str:
-        """Return NVRTC's version.
-
-        Raises:
-            DeviceUnavailable: it is not installed.
-        """
+        """Return NVRTC's version, or raise DeviceUnavailable if it is not installed."""
         return compiler.version if compiler else nvrtc.version()
 
     @property
@@ -210,11 +206,7 @@ def _image(memory: SimulatedMemory, texels: Texels) -> Image:
 
 
 class SimulatedMemory:
-    """An array of the simulated GPU.
-
-    Args:
-        forget: callback that frees the memory.
-    """
+    """An array of the simulated GPU; `forget` is called to free its memory."""
 
     def __init__(
         self, arena: Arena, shape: tuple[int, ...], dtype: np.dtype[Any], forget: Callable[[SimulatedMemory], None]
@@ -235,11 +227,7 @@ class SimulatedMemory:
 
     @property
     def live(self) -> Allocation:
-        """The allocation.
-
-        Raises:
-            LaunchError: it was freed.
-        """
+        """The allocation; LaunchError if it was freed."""
         if self.allocation is None:
             raise LaunchError("this array was freed")
         return self.allocation

@@ -209,11 +209,7 @@ def describe(gpu: Gpu, occupancy_architecture: str) -> tuple[str, dict[str, str]
 
 
 def known_architecture(architecture: str) -> str:
-    """Return the architecture if its limits are known.
-
-    Raises:
-        DeviceUnavailable: they are not known.
-    """
+    """Return the architecture, or raise DeviceUnavailable if its limits are not known."""
     if architecture not in LIMITS:
         known = ", ".join(LIMITS)
         raise DeviceUnavailable(f"unknown architecture {architecture!r}; available: {known}")

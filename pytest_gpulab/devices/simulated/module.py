@@ -124,11 +124,7 @@ class SimulatedModule:
         return self._variables.names
 
     def read_symbol(self, name: str) -> bytes:
-        """Return a variable's present contents.
-
-        Raises:
-            LaunchError: no such variable.
-        """
+        """Return a variable's present contents; see `protocol.Module.read_symbol`."""
         return self._variables.read(name)
 
     def set_constant(self, name: str, values: Array) -> None:
@@ -159,11 +155,7 @@ class SimulatedModule:
         return self._entries[kernel]
 
     def parameter_bytes(self, kernel: str) -> tuple[int, ...]:
-        """Return the size of each of the kernel's parameters.
-
-        Raises:
-            LaunchError: no such kernel.
-        """
+        """Return the size of each of the kernel's parameters; see `protocol.Module.parameter_bytes`."""
         return tuple(parameter.nbytes for parameter in self._entry(kernel).parameters)
 
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:

@@ -67,11 +67,7 @@ def clustered_kernels(ptx: str) -> frozenset[str]:
 
 
 def check_registers(kernel: str, threads: int, registers: int, limits: SmLimits) -> None:
-    """Check that a multiprocessor has enough registers for one block.
-
-    Raises:
-        LaunchError: it has too few.
-    """
+    """Raise LaunchError if a multiprocessor has too few registers for one block."""
     from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_resource
 
     if not blocks_by_resource(limits, BlockNeeds(threads, registers, 0))["registers"]:

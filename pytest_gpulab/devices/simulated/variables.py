@@ -75,11 +75,7 @@ class Variables:
             data[offset : offset + 8] = np.frombuffer(((address + addend) % 2**64).to_bytes(8, "little"), np.uint8)
 
     def read(self, name: str) -> bytes:
-        """Return a variable's present contents.
-
-        Raises:
-            LaunchError: no such variable.
-        """
+        """Return a variable's present contents, or raise LaunchError if there is none."""
         allocation = self._named(name)
         return allocation.data[: allocation.nbytes].tobytes()
 

@@ -70,11 +70,7 @@ MAX_DEPTH = 100
 
 
 def parse(text: str, headers: Iterable[str] = ()) -> Parsed:
-    """Parse a file, with the macros of its headers.
-
-    Raises:
-        TooDeep: it is nested too deeply.
-    """
+    """Parse a file, with the macros of its headers, or raise TooDeep if it is nested too deeply."""
     found = tokens(text)
     macros: dict[str, Macro] = {}
     for header in headers:

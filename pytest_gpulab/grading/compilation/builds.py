@@ -74,11 +74,7 @@ class Build:
 
 
 class BuildFailed(Exception):
-    """There is no module to launch.
-
-    Attributes:
-        fits_others: whether the file can be graded as other variants of the exercise.
-    """
+    """There is no module to launch; `fits_others` says if the file can be graded as other variants of the exercise."""
 
     def __init__(self, verdict: Verdict, finding: Finding, fits_others: bool = False) -> None:
         super().__init__(finding.what)
@@ -87,11 +83,7 @@ class BuildFailed(Exception):
 
 
 def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], Made]) -> Made:
-    """Return the cached value of a key, or make it.
-
-    Raises:
-        BuildFailed: it cannot be made. The failure is cached, too.
-    """
+    """Return the cached value of a key, or make it; a BuildFailed is cached and raised again, too."""
     if key not in made:
         try:
             made[key] = make()
@@ -167,11 +159,7 @@ class Builds:
         self._source = BuildFailed("failed", found)
 
     def of(self, variant: Variant) -> Build:
-        """Return the build of a variant.
-
-        Raises:
-            BuildFailed: there is none. The failure is cached.
-        """
+        """Return the build of a variant, or raise BuildFailed, which is cached."""
         try:
             return made_once(self._made, variant_key(variant), partial(self._make, variant))
         except BuildFailed as failed:
@@ -334,11 +322,7 @@ def cases_of(exercise: Exercise, variant: Variant) -> tuple[Case, ...]:
 
 
 def source_text(contents: bytes, filename: str) -> str:
-    """Return the text of a submission.
-
-    Raises:
-        BuildFailed: it is no text, or has a directive that is refused.
-    """
+    """Return the text of a submission, or raise BuildFailed if it is no text, or has a directive that is refused."""
     found = accepted_text(contents, filename)
     if isinstance(found, Finding):
         raise BuildFailed("failed", found)

@@ -65,11 +65,7 @@ class RunContext:
 
 @dataclass(frozen=True, eq=False)
 class WrongValue:
-    """An output with at least one wrong element.
-
-    Attributes:
-        actual, expected, tolerance, wrong: arrays of one shape.
-    """
+    """An output with at least one wrong element; `actual`, `expected`, `tolerance`, `wrong` are arrays of one shape."""
 
     name: str
     actual: Array

@@ -53,11 +53,7 @@ class CrossCheck:
     """The grading of one submission on the simulated GPU, in its own process, in parallel with the real GPU."""
 
     def __init__(self, exercise: Exercise, task: Mapping[str, Any], scope: ProcessScope) -> None:
-        """Store the task; `prefetch` starts the process.
-
-        Args:
-            task: the task of the process on the real GPU.
-        """
+        """Store the task of the process on the real GPU; `prefetch` starts the process."""
         self._scope = scope
         self._exercise, self._task = exercise, {**task, **_SIMULATED}
         self._counts = not task["annotate"]  # annotated listings are counted on the real GPU's worker

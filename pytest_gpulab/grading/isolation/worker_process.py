@@ -98,11 +98,7 @@ class ProcessScope:
             raise CancelledError
 
     def add(self, worker: Worker) -> None:
-        """Add a process that has just started.
-
-        Raises:
-            CancelledError: the job was cancelled; the process is killed.
-        """
+        """Add a process that has just started; if the job was cancelled, kill it and raise CancelledError."""
         with self._lock:
             if not self._is_over:
                 self._workers.add(worker)

@@ -50,11 +50,7 @@ class Prepared:
 
 
 def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng: np.random.Generator) -> Prepared:
-    """Make the inputs of a plan and the expected outputs.
-
-    Raises:
-        InstructorsMistake: the exercise's own code is wrong.
-    """
+    """Make the inputs of a plan and the expected outputs, or raise InstructorsMistake."""
     inputs = make_inputs(exercise, problem, plan, pattern, rng)
     expected = expected_of(exercise, problem, plan, inputs)
     return Prepared(plan, inputs, expected, problem.tunables, partial(known_mistakes, exercise, problem, plan, inputs))
@@ -63,11 +59,7 @@ def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng:
 def known_mistakes(
     exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]
 ) -> Sequence[KnownMistake]:
-    """Return the outputs of the exercise's known mistakes.
-
-    Raises:
-        InstructorsMistake: the exercise's own code is wrong.
-    """
+    """Return the outputs of the exercise's known mistakes, or raise InstructorsMistake."""
     if exercise.mistakes is None:
         return ()
     with instructors_code("mistakes"):
@@ -90,11 +82,7 @@ def _unlike_buffer(plan: Plan, name: str, shape: tuple[int, ...]) -> str:
 
 
 def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> Expected:
-    """Compute the expected outputs.
-
-    Raises:
-        InstructorsMistake: the exercise's own code is wrong.
-    """
+    """Compute the expected outputs, or raise InstructorsMistake."""
     with instructors_code("reference"):
         expected = exercise.reference(problem, inputs)
         check_expected(exercise.reference, {b.name: b.shape for b in plan.buffers if b.role == "output"}, expected)
@@ -122,11 +110,7 @@ def expected_at(
 
 
 def make_plan(exercise: Exercise, problem: Problem) -> Plan:
-    """Build the plan of a problem.
-
-    Raises:
-        InstructorsMistake: the exercise's own code is wrong.
-    """
+    """Build the plan of a problem, or raise InstructorsMistake."""
     with instructors_code("plan"):
         plan = exercise.plan(problem)
         if not isinstance(plan, Plan):
@@ -279,11 +263,7 @@ def rng_for(seed: int, *key: str) -> np.random.Generator:
 
 
 def header_texts(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Return the texts of an exercise's headers by name.
-
-    Raises:
-        InstructorsMistake: there is no such file.
-    """
+    """Return the texts of an exercise's headers by name, or raise InstructorsMistake if one is missing."""
     with instructors_code("headers"):
         for name in names:
             if not (folder / name).is_file():

@@ -64,11 +64,7 @@ class Poison:
 
 @dataclass(frozen=True)
 class StandIn(Launch):
-    """A launch from which the time of a larger one is estimated.
-
-    Attributes:
-        larger: the launch at the size for a GPU.
-    """
+    """A launch from which the time of `larger`, the launch at the size for a GPU, is estimated."""
 
     larger: LargerLaunch | None = None
 

@@ -60,11 +60,7 @@ class BenchmarkTarget:
         return sum(buffer.nbytes for buffer in self._buffers)
 
     def profiles(self) -> tuple[LaunchProfile, ...]:
-        """Run once and return the profiles of all launches.
-
-        Raises:
-            DeviceError: a launch ends abnormally.
-        """
+        """Run once and return the profiles of all launches, or raise DeviceError if one ends abnormally."""
         with self._pool.at_work():
             self._set_constants(Mix(0))
             self._pool.reset(self._resets(0, Mix(0)))  # copies within the GPU's memory

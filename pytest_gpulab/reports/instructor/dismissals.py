@@ -15,11 +15,7 @@ _DIGITS = 6
 
 
 def read_dismissals(report: Path) -> dict[str, str]:
-    """Return the reasons by the flags' numbers; nothing if there is no file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the reasons by the flags' numbers, nothing if there is no file, or raise OSError if it cannot be read."""
     path = report.with_name(f"{report.stem}-dismissed.txt")
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     words = (line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#"))

@@ -50,11 +50,7 @@ _FONT = re.compile(r"font: (?:(bold) )?([\d.]+)px [^;]*")
 
 @dataclass
 class Sheet:
-    """The styles of a page's drawings, each of them once.
-
-    Attributes:
-        classes: names by declarations, in order of first use.
-    """
+    """The styles of a page's drawings, each of them once: class names by declarations, in order of first use."""
 
     classes: dict[str, str] = field(default_factory=dict)
 

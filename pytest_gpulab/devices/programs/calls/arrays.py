@@ -30,11 +30,7 @@ class TexelMemory:
 
 
 def _dtype(channels: int, bits: int, kind: int) -> np.dtype[np.generic]:
-    """Return the type of the channels of a texel.
-
-    Raises:
-        CudaError: textures have no such channels.
-    """
+    """Return the type of the channels of a texel, or raise CudaError if textures have no such channels."""
     if channels not in (1, 2, 4):
         raise CudaError(Error.INVALID_VALUE, "a texel has 1, 2 or 4 channels")
     if kind >= len(_KINDS) or bits not in (8, 16, 32) or (_KINDS[kind] == "f" and bits == 8):

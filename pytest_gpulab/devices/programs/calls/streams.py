@@ -39,11 +39,7 @@ def synchronise_stream(call: Call, stream: int) -> None:
 
 
 def _known(call: Call, stream: int) -> int:
-    """Return a stream's key; that of the default stream for its other names.
-
-    Raises:
-        CudaError: no such stream.
-    """
+    """Return a stream's key, the default stream's for its other names, or raise CudaError if there is none."""
     if stream in (*LEGACY_STREAMS, 2):
         return 0
     if stream not in call.session.stream_ms:

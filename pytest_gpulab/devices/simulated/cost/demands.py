@@ -80,11 +80,7 @@ class Demands:
 
 @dataclass(frozen=True)
 class Resident:
-    """The blocks that an SM holds at once.
-
-    Attributes:
-        local_bytes, shared_bytes: their local and shared memory.
-    """
+    """The blocks that an SM holds at once, with their local and shared memory."""
 
     local_bytes: int
     shared_bytes: int

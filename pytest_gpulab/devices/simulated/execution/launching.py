@@ -37,11 +37,7 @@ Extents = tuple[int, int, int]
 
 
 def three_extents(extents: Sequence[int]) -> Extents:
-    """Return one to three extents as (x, y, z).
-
-    Raises:
-        LaunchError: too many, or one below 1.
-    """
+    """Return one to three extents as (x, y, z), or raise LaunchError if there are more, or one is below 1."""
     if not 1 <= len(extents) <= 3 or min(extents) < 1:
         raise LaunchError(f"grid and block need one to three extents of at least 1, not {tuple(extents)}")
     x, y, z = (*map(int, extents), 1, 1)[:3]

@@ -18,11 +18,7 @@ from pytest_gpulab.devices.simulated.translation.calls.recursion import SLOT_BYT
 
 
 class Stack:
-    """The stacks of a wave's threads.
-
-    Args:
-        start: address of the first frame in local memory.
-    """
+    """The stacks of a wave's threads; `start` is the address of the first frame in local memory."""
 
     def __init__(self, threads: int, checker: HazardChecker | None, start: int, nbytes: int) -> None:
         self._columns, self._checker, self._start = threads, checker, start
@@ -34,11 +30,7 @@ class Stack:
         return index
 
     def enter(self, lanes: Lanes, call: StackCall, frame: Value, values: Sequence[Value]) -> Value:
-        """Save registers in the caller's frame, and return the callee's.
-
-        Raises:
-            KernelFault: stack overflow.
-        """
+        """Save registers in the caller's frame, and return the callee's; raise KernelFault at a stack overflow."""
         for slot, value in enumerate(values, 1):
             bits = value if value.dtype.kind in "ub" else value.view(f"u{value.dtype.itemsize}")
             self.slots[self._index(lanes, frame, slot)] = bits

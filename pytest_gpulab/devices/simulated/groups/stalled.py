@@ -176,11 +176,7 @@ class State(Protocol):
 
 
 class CycleDetector:
-    """The iterations of each loop of a wave, and the saved states.
-
-    Args:
-        blocks: number of basic blocks.
-    """
+    """The iterations of each loop of a wave, and the saved states."""
 
     def __init__(self, blocks: int) -> None:
         self._iterations = [0] * blocks

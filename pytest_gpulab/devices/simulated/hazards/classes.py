@@ -25,11 +25,7 @@ _NEVER = np.iinfo(np.int64).max  # later than every event
 
 
 class Classes:
-    """The classes of a launch's accesses, by its records so far.
-
-    Args:
-        records: the records of `Fences`, in order.
-    """
+    """The classes of a launch's accesses, by its records of `Fences` so far, in order."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._span = 1 + (records[-1].time if records else 0)

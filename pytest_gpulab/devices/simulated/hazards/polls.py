@@ -64,11 +64,7 @@ class LastWrites:
 
 
 class Polls:
-    """The strong accesses of one wave to global memory.
-
-    Args:
-        writes: the strong writes of the launch.
-    """
+    """The strong accesses of one wave to global memory; `writes` are the strong writes of the launch."""
 
     def __init__(self, shape: Shape, writes: LastWrites) -> None:
         self._lanes, self._writes = shape.threads * shape.columns, writes

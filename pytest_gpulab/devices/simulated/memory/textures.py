@@ -84,11 +84,7 @@ class Textures:
         return handle
 
     def destroy(self, handle: np.uint64) -> None:
-        """Remove a texture or surface.
-
-        Raises:
-            ValueError: invalid handle.
-        """
+        """Remove a texture or surface, or raise ValueError if the handle is invalid."""
         if self._targets.pop(int(handle), None) is None:
             raise ValueError(f"{int(handle):#x} is no handle of a texture or surface of this device")
 

@@ -360,11 +360,7 @@ class BlockWriter:
         return f"({expression}).view(u{code[1]}).astype(u{held[1]}).view({held})"
 
     def instruction(self, instruction: Instruction) -> None:
-        """Write one instruction.
-
-        Raises:
-            CannotSimulate: an opcode, type or modifier is not supported; with its line.
-        """
+        """Write one instruction, or raise CannotSimulate with its line if opcode, type or modifier is not supported."""
         emitter, other = _emitter(instruction.op)
         if emitter is None:
             raise CannotSimulate(f"the instruction {instruction.name}", instruction.where)
