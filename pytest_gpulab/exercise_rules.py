@@ -63,10 +63,7 @@ def entry_problems(exercise: ProgramExercise, entry_types: Mapping[str, type]) -
 def field_problems(described: Any, where: str, besides: Iterable[str] = ()) -> Iterator[str]:
     """Yield the fields of a dataclass that must be texts, truth values, numbers or mappings, and are not.
 
-    Args:
-        described: a part of an exercise or plan.
-        where: the beginning of the sentences.
-        besides: fields with rules of their own.
+    `where` begins the sentences; fields in `besides` have rules of their own.
     """
     for entry in fields(described):
         wanted, words = _SCALARS.get(str(entry.type), (object, ""))

@@ -27,12 +27,7 @@ class HandoutError(Exception):
 
 @dataclass
 class Handout:
-    """A copy that was written.
-
-    Attributes:
-        lines: what each exercise's copy has, a line each.
-        notes: places in the copy that an instructor should look at, a line each.
-    """
+    """A copy that was written: a line on each exercise, and a line per place that an instructor should look at."""
 
     lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

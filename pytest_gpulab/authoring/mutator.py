@@ -70,12 +70,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A source with one mistake.
-
-    Attributes:
-        line: where it is, from 1, as in the original.
-        what: the line before and after.
-    """
+    """A source with one mistake, its line in the original, from 1, and this line before and after."""
 
     kind: str
     line: int

@@ -18,12 +18,7 @@ INDENT = 26
 
 @dataclass(frozen=True)
 class Query:
-    """A GPU, and what is known of it.
-
-    Attributes:
-        origin: where the properties come from, in words.
-        details: label to text, for `--verbose`.
-    """
+    """A GPU, where its properties come from, in words, and for `--verbose` further texts by label."""
 
     properties: DeviceProperties
     origin: str

@@ -160,12 +160,7 @@ class Schedule:
 
 
 class AwaitedGrader(CheckGrader):
-    """A grader that waits for a job that runs elsewhere.
-
-    Args:
-        grade: what `Schedule.add` returned.
-        provenance: the inputs of the grade, as far as they are known beforehand.
-    """
+    """A grader that waits for a job that runs elsewhere, with its provenance as far as it is known beforehand."""
 
     def __init__(self, grade: Future[Grade], provenance: Provenance) -> None:
         self._grade, self._expected = grade, provenance

@@ -24,12 +24,7 @@ MISSING = "nothing-handed-in"
 
 
 class NotGraded(Exception):
-    """There is no grade: the machine's, the exercise's or the grader's fault.
-
-    Attributes:
-        text: one or two sentences for the student.
-        log: lines for the instructor.
-    """
+    """There is no grade, by no fault of the student: `text` is for the student, `log` for the instructor."""
 
     def __init__(self, text: str, log: str = "") -> None:
         super().__init__(text)

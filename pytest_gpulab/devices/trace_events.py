@@ -124,12 +124,7 @@ class LaunchTrace:
 
 @dataclass
 class Trace:
-    """The traces of the launches that run with it (`LaunchOptions.trace`).
-
-    Attributes:
-        blocks: linear indices of the blocks to record.
-        launches: one per launch, filled by the simulated GPU.
-    """
+    """The traces of the launches that run with it (`LaunchOptions.trace`), of blocks by their linear indices."""
 
     blocks: frozenset[int] = frozenset({0})
     launches: list[LaunchTrace] = field(default_factory=list)

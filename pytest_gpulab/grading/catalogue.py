@@ -100,12 +100,7 @@ Loaded: TypeAlias = "LoadedExercise | LoadedProgram"
 
 
 class Catalogue:
-    """The exercises of a folder: every sub-folder with an `exercise.py`.
-
-    Attributes:
-        folder: the folder, which need not exist.
-        names: the exercises, sorted.
-    """
+    """The exercises of a folder, which need not exist: every sub-folder with an `exercise.py`, sorted."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()

@@ -257,12 +257,9 @@ class Grader(CheckGrader):
 
 
 class _Attempt:
-    """A context manager that turns the exceptions that end a check into its result.
+    """A context manager that turns the exceptions that end a check into its `result`.
 
     Not a function that calls the judge, because each frame lengthens every stack trace of a kernel.
-
-    Attributes:
-        result: set by the body, or by the exception that ends it.
     """
 
     result: CheckResult

@@ -84,12 +84,9 @@ def is_grading_asked_for(config: pytest.Config, given: Namespace) -> bool:
 
 
 def refuse_alone(config: pytest.Config) -> None:
-    """Refuse options that need `--gpulab` if it is missing: a course's own tests would run instead.
+    """Raise SettingsError for options that need `--gpulab` if it is missing: a course's own tests would run instead.
 
     Options in a configuration file or in the environment are allowed: they apply to other runs, too.
-
-    Raises:
-        SettingsError: the command line has such an option.
     """
     for word in config.invocation_params.args:
         name = str(word).partition("=")[0]

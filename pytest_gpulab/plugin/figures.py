@@ -53,9 +53,7 @@ class Wanted:
 def drawings(session: GradingSession, grades: Sequence[Grade], located: Located, page: Path, stopped: bool) -> Drawings:
     """Return the figures of failed checks, then those of submissions that passed, within the limits.
 
-    Args:
-        session: with the exercises and the seed.
-        stopped: whether the run was stopped, so that little time is left.
+    There is little time left if the run was `stopped`.
     """
     from pytest_gpulab.devices import open_device
     from pytest_gpulab.reports.gradebook import Drawings

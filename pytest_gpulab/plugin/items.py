@@ -72,12 +72,7 @@ class CudaFolder(pytest.Collector):
 
 
 class CudaFile(pytest.File):
-    """A `.cu` file; its grader keeps compilations and runs until the last check of the file.
-
-    Attributes:
-        student: the student's id; empty for files that are not of a class.
-        swept: the tunables with the values of a sweep; empty for the file as it is.
-    """
+    """A `.cu` file, perhaps of a student or of a sweep; its grader keeps compilations and runs until its last check."""
 
     swept: Mapping[str, int] = MappingProxyType({})
 

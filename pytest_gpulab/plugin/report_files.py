@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReportFiles:
-    """The requested report files.
-
-    Attributes:
-        errors: reasons why the others were not, and submissions without a score.
-        calibration: lines for the terminal about the calibration that was measured.
-    """
+    """The requested report files, reasons why some were not written, and lines on the calibration that was measured."""
 
     def __init__(self, gradebook: Gradebook, started: datetime) -> None:
         self._gradebook, self._started = gradebook, started

@@ -113,12 +113,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Drawings:
-    """The figures of a run.
-
-    Attributes:
-        drawn: the figures on it.
-        left_out: what the page lacks, one line each.
-    """
+    """The figures of a run, and a line for each that the page lacks."""
 
     path: Path
     drawn: tuple[Drawing, ...] = ()

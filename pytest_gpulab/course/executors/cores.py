@@ -14,10 +14,7 @@ _ROOT = Path("/")
 def usable_cores(root: Path = _ROOT) -> int:
     """Return the number of usable cores, at least 1: the affinity mask, limited by the quotas of the control groups.
 
-    A fraction of a core counts as one: it would otherwise be idle.
-
-    Args:
-        root: the folder that holds Linux' `proc` and `sys`.
+    A fraction of a core counts as one: it would otherwise be idle. `root` holds Linux' `proc` and `sys`.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([cores, *map(math.ceil, _quotas(root))]))

@@ -69,13 +69,7 @@ def packed(job: Job, run: str, model: str) -> PackedJob:
 
 @cache
 def looked_at(spec: str, architecture: str | None, gpu: str | None) -> tuple[DeviceInfo, str]:
-    """Return the description of this machine's device, and the reason for it.
-
-    The arguments are `open_device`'s.
-
-    Raises:
-        DeviceUnavailable: there is none.
-    """
+    """Return the description of the device that `open_device` opens here, and the reason for it."""
     device, reason = open_device(spec, LAUNCH_LIMIT_S, architecture, gpu, isolated=True)
     info = device.info
     device.close()  # an open device would take GPU memory from the others

@@ -95,10 +95,7 @@ class Unpacker:
     def of_student(self, packed: Entry) -> Iterator[Entry]:
         """Yield the entries of a student's ZIP; one beside the students' folders is named after its student.
 
-        A ZIP in this ZIP is not unpacked.
-
-        Raises:
-            CannotUnpack: its files cannot be written.
+        A ZIP in this ZIP is not unpacked. Raises CannotUnpack if its files cannot be written.
         """
         student = packed.parts if len(packed.parts) > 1 else (Path(packed.parts[0]).stem,)
         yield Entry(student[:1], is_folder=True)

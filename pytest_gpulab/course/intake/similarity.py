@@ -75,12 +75,7 @@ class Match:
 
 @dataclass(frozen=True)
 class SimilarGroup:
-    """A group of submissions, each similar to at least one other.
-
-    Attributes:
-        submissions: sorted.
-        matches: a maximum spanning tree of the similar pairs, most similar first.
-    """
+    """Submissions, sorted, each similar to another; `matches` are a maximum spanning tree, most similar first."""
 
     submissions: tuple[str, ...]
     matches: tuple[Match, ...]

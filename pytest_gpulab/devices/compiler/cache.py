@@ -147,12 +147,7 @@ def key_of(parts: Iterable[str]) -> str:
 
 
 class KnownAnswers:
-    """NVRTC's answers on disk. An answer is stored if no file of the user can change it.
-
-    Args:
-        cache: the cache of the answers.
-        version: NVRTC's version.
-    """
+    """NVRTC's answers on disk, by its version. An answer is stored if no file of the user can change it."""
 
     def __init__(self, cache: Cache, version: str) -> None:
         self._cache, self._version = cache, version

@@ -37,12 +37,7 @@ class Symbol:
 
 
 class Elf:
-    """An ELF-64 file, little endian.
-
-    Attributes:
-        sections: in the file's order.
-        symbols: the symbol table; the section of undefined symbols is empty.
-    """
+    """An ELF-64 file, little endian: its sections in order, and its symbols; undefined ones have an empty section."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -212,12 +212,7 @@ def request_of(
 
 
 def output_of(run: Run, request: Request) -> tuple[bytes, str]:
-    """Return the output of a request, and the log.
-
-    Raises:
-        CompileError: the text does not compile.
-        DeviceUnavailable: nothing compiles here.
-    """
+    """Return the output of a request, and the log; raise CompileError, or DeviceUnavailable if none compiles."""
     try:
         output, log = run(request)
     except CompileError:  # it reached a limit or crashed
@@ -252,12 +247,7 @@ def _macros(filename: str, defines: Mapping[str, str], prelude: str) -> str:
 
 
 def _header_files(text: str, folders: Collection[Path]) -> dict[str, str]:
-    """Return the headers that a text may include by name.
-
-    Args:
-        text: the compiled text.
-        folders: the folders with CUDA's headers.
-    """
+    """Return the headers in the folders of CUDA's headers that a text may include by name."""
     words = words_of(text)
     files = _standard_files() | {name: _of_libcuxx(name, words) for name in _FROM_LIBCUXX}
     return files | {"cub/cub.cuh": _cub(words, folders)} if "cub.cuh" in text else files

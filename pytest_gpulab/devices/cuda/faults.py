@@ -49,9 +49,7 @@ def kernel_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable:
 def late_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable | None:
     """Return the fault behind an error of a driver call other than a wait for a kernel; None if the call was invalid.
 
-    Args:
-        kernel: the latest kernel, which may have caused the error; empty if there was none.
-        words: the driver's text.
+    The latest kernel, if there was one, may have caused it; `words` are the driver's.
     """
     of_kernels = (*(pattern for pattern, _, _ in _FAULTS), *_OTHER_FAULTS)
     if not _is_machine_error(words) and not any(pattern in words for pattern in of_kernels):

@@ -51,12 +51,7 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Program:
-    """A program to build.
-
-    Attributes:
-        source: the `.cu` file.
-        options: further words for nvcc: options, and other source files.
-    """
+    """A `.cu` file to build, and further words for nvcc: options, and other source files."""
 
     source: Path
     options: tuple[str, ...] = ()

@@ -67,12 +67,7 @@ class CallSite:
 
 @dataclass(frozen=True)
 class FailedCall:
-    """A call that returned an error.
-
-    Attributes:
-        error: the error's number.
-        why: the reason in a clause, if one is known.
-    """
+    """A call that returned an error, by its number, and the reason in a clause, if one is known."""
 
     site: CallSite
     error: int

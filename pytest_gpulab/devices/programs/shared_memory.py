@@ -216,12 +216,7 @@ class Unfinished:
         self._uses: dict[int, _Use] = {}
 
     def add(self, allocations: Iterable[tuple[Allocation, CallSite]], work: CallSite, kernel: str = "") -> None:
-        """Note which memory a launch or a copy has used.
-
-        Args:
-            allocations: memory that the host may use, with the calls that have allocated it.
-            work: the launch or the copy.
-        """
+        """Note the memory that a launch or a copy (`work`) has used, with the calls that have allocated it."""
         bits = 0
         for allocation, memory in allocations:
             if isinstance(allocation, SharedAllocation) and allocation.use:

@@ -49,13 +49,7 @@ _REMOVED = (
 
 @dataclass(frozen=True)
 class StandIn:
-    """The stand-in, compiled.
-
-    Attributes:
-        objects: the object files to link it with.
-        headers: a folder of headers to find before CUDA's own.
-        library: a folder with empty libraries in place of CUDA's own.
-    """
+    """The stand-in, compiled: objects to link, headers to find before CUDA's own, and empty libraries for CUDA's."""
 
     objects: tuple[Path, ...]
     headers: Path

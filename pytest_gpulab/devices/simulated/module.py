@@ -232,12 +232,7 @@ class SimulatedModule:
         return self._occupancies[key]
 
     def program(self, kernel: str) -> Program:
-        """Return the translated kernel.
-
-        Raises:
-            LaunchError: no such kernel.
-            CannotSimulate: it contains something unknown.
-        """
+        """Return the translated kernel, or raise LaunchError if there is none, or CannotSimulate."""
         entry = self._entry(kernel)
         if kernel not in self._programs:
             self._programs[kernel] = translate(

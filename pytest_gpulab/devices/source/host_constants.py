@@ -23,9 +23,7 @@ _ADDRESS = re.compile(r"\s*(?:mov|cvta)\S*\s+%\w+, ([\w$]+)(?:\+\d+)?;")
 def bound_to_references(found: Sequence[Token], constants: Collection[str], classes: Collection[str]) -> frozenset[str]:
     """Return the constants to which a reference may be bound, or a pointer: a whole argument, a default one, or `&m`.
 
-    Args:
-        constants: names of constants at namespace scope.
-        classes: names of classes; their static members count as well.
+    These are constants at namespace scope, and static members of the classes.
     """
     places = [(found[first - 1].text, at) for first, at in _places(found, constants, classes, (*_BEHIND, ";"))]
     return frozenset(

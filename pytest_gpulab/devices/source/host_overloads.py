@@ -21,12 +21,7 @@ _KNOWN_TYPE = re.compile(
 
 
 def host_overloads(text: str, dropped: Iterable[Declaration], kept: Collection[Declaration]) -> Iterator[Declaration]:
-    """Yield the host functions that a call in device code may choose, if all types in their declarations are known.
-
-    Args:
-        dropped: its host code.
-        kept: its device code.
-    """
+    """Yield the dropped host functions that a call in the kept code may choose, if all types in them are known."""
     declared = {each.signature.name for each in kept if each.signature is not None}
     words = frozenset[str]().union(*(each.words for each in kept))
     for each in dropped:

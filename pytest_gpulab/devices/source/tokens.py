@@ -30,12 +30,7 @@ _DIGRAPHS = {"<%": "{", "%>": "}", "%:": "#"}
 
 @dataclass(frozen=True)
 class Token:
-    """A token of the text, from `start` to before `end`.
-
-    Attributes:
-        text: its text, with digraphs replaced.
-        within: the tokens of a directive, without its `#`.
-    """
+    """A token of the text, from `start` to before `end`; `within` are the tokens of a directive, without its `#`."""
 
     kind: Kind
     text: str

@@ -14,9 +14,6 @@ class SharedLock:
     """A lock on a file, held shared by many processes or exclusively by one.
 
     Users do not wait for each other: if the file is another user's, this user's processes lock a file of their own.
-
-    Attributes:
-        is_held: True if this process holds it, shared or exclusively.
     """
 
     def __init__(self, path: Path) -> None:

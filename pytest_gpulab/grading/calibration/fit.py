@@ -28,12 +28,7 @@ ABOUT_SPEED = {"too-slow", "inconclusive"}
 
 @dataclass(frozen=True)
 class Step:
-    """One solution of a ladder.
-
-    Attributes:
-        reaches: names of the tiers that it must reach; it must not reach the others.
-        measured: measurements by tier name, against the tier's baseline.
-    """
+    """A solution of a ladder, with the tiers that it alone must reach, and its measurements by tier."""
 
     name: str
     reaches: frozenset[str]

@@ -46,12 +46,7 @@ def chosen_kernels(choices: Iterable[Mapping[str, str]]) -> list[Finding]:
 
 
 def own_type(misfit: Finding, variants: Sequence[str]) -> list[Finding]:
-    """Return a note on a kernel that fits some variants only.
-
-    Args:
-        misfit: the reason why it does not fit another one.
-        variants: the names of those that it fits.
-    """
+    """Return a note on a kernel that fits some variants only, with the reason why it does not fit another one."""
     what = f"The kernel fits some variants only: {', '.join(variants)}. {misfit.what}"
     return [finding("own-type", what, evidence=misfit.evidence, hint=misfit.hint)]
 

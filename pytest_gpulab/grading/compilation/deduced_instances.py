@@ -23,9 +23,7 @@ def with_instances(
 ) -> str:
     """Return a text with declarations behind its end that instantiate kernel templates.
 
-    Args:
-        launches: launches, of which the arguments give the types.
-        chosen: instances that GPULAB_KERNEL names.
+    The arguments of the launches give the types; `chosen` are the instances that GPULAB_KERNEL names.
     """
     templates = kernel_templates(source, headers)
     known = {each.signature.name for each in templates if each.signature is not None}

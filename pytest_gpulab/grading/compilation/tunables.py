@@ -22,10 +22,8 @@ def read_tunables(
 ) -> tuple[dict[str, int], list[Problem]]:
     """Return the values by name, and a problem per tunable without an accepted value.
 
-    Such a tunable gets one of its accepted values, so that the rest of the file can be compared with the plans.
-
-    Args:
-        host_names: names that are declared in host code, to their lines.
+    Such a tunable gets an accepted value, so that the rest of the file can be compared with the plans. `host_names` are
+    declared in host code, by their lines.
     """
     values, problems = dict[str, int](), list[Problem]()
     for tunable in tunables:

@@ -23,12 +23,7 @@ SAME_RUN = "in the same run: "
 def with_best_explanation(
     findings: tuple[Finding, ...], others: Iterable[tuple[str, tuple[Finding, ...]]]
 ) -> tuple[Finding, ...]:
-    """Add the most informative of other wrong results, and its hint, to a wrong result.
-
-    Args:
-        findings: at least one.
-        others: other checks with their findings.
-    """
+    """Add the most informative of the findings of other checks, and its hint, to a wrong result."""
     first, *rest = findings
     wrong = [(name, found[0]) for name, found in others if found and found[0].code in WRONG_RESULTS]
     name, best = max(wrong, key=lambda other: other[1].bits, default=("", first))

@@ -155,12 +155,7 @@ def _server() -> ForkServer | None:
 
 
 class ForkServer:
-    """The running fork server, seen from its client.
-
-    Attributes:
-        control: socket for requests.
-        folder: removed when this process has ended, even if it was killed.
-    """
+    """The running fork server, seen from its client; `folder` is removed when it has ended, even if it was killed."""
 
     def __init__(self, control: socket.socket, pid: int, folder: str) -> None:
         self.control, self.pid, self.folder = control, pid, folder

@@ -59,13 +59,7 @@ def people(
     expected: Collection[tuple[str, str]],
     interrupted: bool,
 ) -> list[Person]:
-    """Return the rows of the table.
-
-    Args:
-        everyone: students who handed something in.
-        exercises: in the order of the columns.
-        expected: (submission, check name) of the failures that the instructor expects.
-    """
+    """Return the rows of the table; the exercises are in the order of its columns."""
     flags: dict[str, list[Flag]] = {}
     for flag in found:
         for submission in flag.submissions:

@@ -69,12 +69,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with its text alternative, and a tooltip per mark of named groups.
-
-    Attributes:
-        key: unique on the page, letters only.
-        tips: tooltips of a group's marks in order, by its gid.
-    """
+    """A figure with its text alternative, a unique key of letters, and tooltips for the marks of each group, by gid."""
 
     figure: Figure
     key: str

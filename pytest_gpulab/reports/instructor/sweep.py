@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 
 def sweep_page(grades: Sequence[Grade], created: datetime) -> str:
-    """Return the page of a sweep.
-
-    Args:
-        grades: one per file and combination of values.
-        created: the time of writing, in UTC.
-    """
+    """Return the page of a sweep: a grade per file and combination of values, and the time of writing in UTC."""
     from markupsafe import Markup
 
     sheet, parts = Sheet(), []

@@ -88,12 +88,7 @@ def _notes(header: str) -> list[str]:
 
 
 def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
-    """Return the table of counters of one exercise's timed launches; empty where there are none.
-
-    Args:
-        grades: the grades of one exercise.
-        with_simulated: whether to show the simulated GPU's counters, too.
-    """
+    """Return the table of counters of one exercise's timed launches, perhaps also the simulated GPU's; else nothing."""
     names = short_names([grade.submission for grade in grades])
     launches = [
         (name if is_first else "", launch)

@@ -10,12 +10,7 @@ from pytest_gpulab.devices.cuda.faults import not_translated
 
 
 def load(driver: ModuleType, ptx: bytes) -> Any:
-    """Return PyCUDA's module; a context must be current.
-
-    Raises:
-        DeviceUnavailable: the driver does not compile the PTX.
-        pycuda.driver.MemoryError: GPU memory is full.
-    """
+    """Return PyCUDA's module, in the current context, or raise DeviceUnavailable or `pycuda.driver.MemoryError`."""
     try:
         return driver.module_from_buffer(ptx)
     except driver.MemoryError:

@@ -85,12 +85,7 @@ def int_to_int(a: Value, dtype: np.dtype[Any], saturating: bool) -> Value:
 
 
 def to_tf32(a: Value, mode: str) -> Value:
-    """Round float32 to the bits of TensorFloat-32, which has 10 mantissa bits; the other 13 are zeros.
-
-    Args:
-        a: float32.
-        mode: `rna` (to the nearest, ties away from zero), `rn` or `rz`.
-    """
+    """Round float32 to TensorFloat-32, the upper 19 bits; `rna` rounds ties away from zero, beside `rn` and `rz`."""
     bits = a.view(U4)
     half = np.uint32(0xFFF)
     added = {"rna": half + np.uint32(1), "rn": half + (bits >> np.uint32(13) & np.uint32(1)), "rz": np.uint32(0)}[mode]

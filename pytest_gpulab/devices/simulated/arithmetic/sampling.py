@@ -40,12 +40,7 @@ class _Along(NamedTuple):
 
 
 def taps(texels: Texels, sampling: Sampling, coordinates: Sequence[Value]) -> list[Tap]:
-    """Return the texels that fetches read.
-
-    Args:
-        texels, sampling: the texture and its sampling settings.
-        coordinates: the layer, if there are layers, then x, y and z. Integers are always indices.
-    """
+    """Return the texels that fetches read, by the layer, if there are layers, then x, y and z; integers are indices."""
     extents = texels.extents[: texels.axes]
     places = coordinates[texels.is_layered :][: texels.axes]
     if places[0].dtype.kind in "iu":

@@ -17,11 +17,9 @@ Rows = npt.NDArray[np.int64]
 
 
 class Contention:
-    """Costs of contention, summed while a launch runs; gpus.toml has the constants.
+    """Costs of contention within an SM, summed while a launch runs; gpus.toml has the constants.
 
-    Attributes:
-        loop_cycles: cycles of the load/store unit for atomics on shared memory that are loops in machine code.
-        missed_constants: misses of the SM's constant cache, by address.
+    These are cycles of the load/store unit for loops of atomics on shared memory, and misses of the constant cache.
     """
 
     def __init__(self, gpu: Gpu) -> None:

@@ -24,12 +24,9 @@ class _Kept(NamedTuple):
 
 
 class Paths:
-    """The paths of the warps of a launch.
+    """The paths of the warps of the blocks that ran.
 
     The paths of the longest block are kept, too: one block with all the work takes as long as the launch.
-
-    Attributes:
-        blocks: number of blocks that ran.
     """
 
     def __init__(self, program: Program) -> None:

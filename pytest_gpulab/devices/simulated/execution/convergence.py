@@ -25,9 +25,7 @@ _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
 class PartialWarps:
     """The lanes of a wave that wait for other lanes of their warps.
 
-    Args:
-        waiting: the groups that wait, by key; the scheduler resumes those that remain at the end.
-        ready: the groups that can run, by key.
+    The scheduler resumes the groups that remain in `waiting` at the end; `ready` are those that can run, by key.
     """
 
     def __init__(

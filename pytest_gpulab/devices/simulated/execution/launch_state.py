@@ -56,12 +56,9 @@ class TimeIsUp(Exception):
 
 
 class Deadline:
-    """The time limit of a running launch.
+    """The time limit of a running launch from now on, if there is one.
 
     The scheduler checks it at every iteration of a loop: a thread of the grading process cannot be stopped otherwise.
-
-    Args:
-        limit_s: limit from now on; None for no limit.
     """
 
     def __init__(self, limit_s: float | None) -> None:

@@ -167,9 +167,7 @@ class HazardChecker:
     ) -> None:
         """Check an atomic with a used result; see `access_global` and, for shared memory (None), `access_shared`.
 
-        Args:
-            unchanged: mask of the lanes that changed nothing.
-            failed: mask of the lanes with a failed compare-and-swap; None for other atomics.
+        `unchanged` masks the lanes that changed nothing, `failed` those with a failed compare-and-swap, if it is one.
         """
         access = MemoryAccess(site, lanes, offset, [], memory, self.launch.time)
         for subset, reads in self._parts(access, unchanged):

@@ -245,10 +245,7 @@ class Fences:
 class _Replay:
     """A replay of the records: the *sources* (earlier accesses) that are visible to threads, as bit sets.
 
-    Sources visible to a whole block are stored once, under the block's number.
-
-    Args:
-        bit: the bit of each source, which is the time and the thread of an access.
+    Each time and thread of an access has a bit. Sources visible to a whole block are stored under the block's number.
     """
 
     def __init__(self, bit: dict[tuple[int, tuple[int, int]], int]) -> None:

@@ -32,12 +32,7 @@ _ALL_BYTES = np.uint8(0xF)
 
 
 class Initcheck:
-    """The search for uninitialised reads in one wave.
-
-    Attributes:
-        shared, local: the written bytes of these spaces.
-        gaps: unwritten bytes of values that are only copied.
-    """
+    """The search for uninitialised reads in one wave, by the written bytes of shared and of local memory."""
 
     def __init__(self, launch: LaunchHazardChecker, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
         self._launch = launch
@@ -274,12 +269,7 @@ class Gaps:
         return bool(self._of)
 
     def record(self, load: int, lanes: Lanes, nbytes: int, missing: Callable[[int], Mask | None] | None) -> None:
-        """Record the unwritten bytes of a load.
-
-        Args:
-            nbytes: bytes per lane.
-            missing: returns a mask of the lanes with an unwritten n-th byte; None if there are no unwritten bytes.
-        """
+        """Record the unwritten bytes of a load; `missing` gives the mask of the lanes without an n-th byte, if any."""
         if missing is None and load not in self._of:
             return
         bits = np.zeros(lanes.shape, np.uint32)

@@ -132,9 +132,7 @@ class FailedSwaps:
 class Spins:
     """The strong reads and atomics of one wave at the same location as the last access of their thread.
 
-    Args:
-        strong: the strong writes of the launch, without atomics that are reads.
-        plain: the writes of the launch that are no atomics.
+    `strong` are the launch's strong writes without atomics that are reads, `plain` its writes that are no atomics.
     """
 
     def __init__(self, shape: Shape, fences: Fences, strong: LastWrites, plain: LastWrites) -> None:
@@ -157,10 +155,7 @@ class Spins:
     def parts(self, access: MemoryAccess, unchanged: Mask) -> list[tuple[Subset | None, bool]]:
         """Return the lanes of an atomic (None: all) in the order in which they act; True for those that are reads.
 
-        Lanes that read the same write as before are left out.
-
-        Args:
-            unchanged: mask of the lanes that changed nothing.
+        Lanes that read the same write as before are left out. `unchanged` masks the lanes that changed nothing.
         """
         where, shape = access.lanes.position, access.lanes.shape
         same = self._is_repeated(access)

@@ -26,12 +26,7 @@ _WORDS = BULK_UNIT // _WORD.itemsize  # per unit
 
 
 class _Units(NamedTuple):
-    """Copies cut into units of 16 bytes. Each unit has a lane: the thread that has started the copy is repeated.
-
-    Attributes:
-        copy: the copy of each unit, as the index of the lane that has started it.
-        offset: bytes from the start of the copy to each unit.
-    """
+    """Copies cut into units of 16 bytes, with their copy and byte offset. The lane that started a copy is repeated."""
 
     lanes: Lanes
     copy: IndexArray

@@ -44,13 +44,7 @@ class HeapPart(Allocation):
         return self._next + units <= len(self._ends)
 
     def add(self, units: IndexArray, size: IndexArray, fill: int) -> IndexArray:
-        """Allocate blocks and return their addresses.
-
-        Args:
-            units: per block, its units with the gap.
-            size: per block, its bytes.
-            fill: the contents.
-        """
+        """Allocate blocks, filled with a byte, by their units with the gap and their bytes; return their addresses."""
         start = self._next + np.cumsum(units) - units
         end = self._next + int(units.sum())
         self._ends[self._next : end] = np.repeat(_UNIT * start + size, units)
@@ -84,12 +78,7 @@ class HeapPart(Allocation):
 
 
 class Heap:
-    """The heap from which threads allocate blocks.
-
-    Attributes:
-        limit: the most bytes in use at once.
-        is_used: whether a kernel has allocated from it.
-    """
+    """The heap from which threads allocate blocks, up to `limit` bytes at once."""
 
     def __init__(self, arena: Arena, fill: int) -> None:
         self._arena, self._fill, self.limit = arena, fill, HEAP_BYTES

@@ -38,12 +38,7 @@ def misaligned(lanes: Lanes, site: Site, space: str, address: Value) -> NoReturn
 
 
 class OutOfBounds(KernelFault):
-    """An access outside of all arrays.
-
-    Attributes:
-        space, address: the memory space and the address in it.
-        nowhere: the description of an address that is near no array.
-    """
+    """An access outside of all arrays; `nowhere` describes an address that is near no array."""
 
     def __init__(self, site: Site, space: str, address: int, lane: Lane, nowhere: str = "") -> None:
         super().__init__("out-of-bounds", invalid(site, space), site.where, lane)

@@ -36,12 +36,7 @@ _ARRAYS = {
 
 @dataclass(frozen=True)
 class Image:
-    """Texels in global memory.
-
-    Attributes:
-        memory: the allocation, which starts with the first texel.
-        row_bytes: bytes between the starts of two rows.
-    """
+    """Texels in global memory: an allocation that starts with the first texel, and the bytes from row to row."""
 
     texels: Texels
     memory: Allocation

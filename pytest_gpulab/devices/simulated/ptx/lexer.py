@@ -22,12 +22,9 @@ def without_comments(text: str) -> str:
 
 
 def pieces(text: str) -> list[tuple[str, str]]:
-    """Split a text without comments at each `;`, `{`, `}` and string.
+    """Split a text without comments at each `;`, `{`, `}` and string, into pairs of the text before and the separator.
 
     Directives that end with their line get a semicolon.
-
-    Returns:
-        Pairs of the text before a separator and the separator.
     """
     text = _LINE_DIRECTIVE.sub(lambda match: match[0] + ";", text)
     if any(separator in string for string in _STRING.findall(text) for separator in ";{}"):

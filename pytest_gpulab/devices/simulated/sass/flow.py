@@ -52,9 +52,7 @@ class _Evidence:
 class FlowModel:
     """The launch-independent part of a kernel's flow: the linear program without its right-hand side.
 
-    Args:
-        blocks: basic blocks of the kernel, the entry first.
-        homes: basic block of the PTX of each statement, by number.
+    The entry is the first of the blocks; `homes` are the basic blocks of the PTX by the number of a statement.
     """
 
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> None:
@@ -110,12 +108,7 @@ class FlowModel:
         return matrix, cost
 
     def solve(self, lanes: Mapping[int, int], launched: int) -> Flow:
-        """Return the flow of a launch.
-
-        Args:
-            lanes: executions of each statement, by number.
-            launched: number of threads of the blocks that ran.
-        """
+        """Return the flow of a launch with that many threads, from the executions of each statement by lanes."""
         counts = [_weighted_median([(lanes[n], weight) for n, weight in votes]) for votes in self._votes.values()]
         scale = float(max([launched, *counts]))
         right = np.zeros(len(self._matrix))

@@ -14,12 +14,7 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
 def read_lines(data: bytes, functions: Mapping[int, str]) -> dict[str, list[tuple[int, int]]]:
-    """Return (address, line) of each entry, in order, by function.
-
-    Args:
-        data: the section.
-        functions: function of each address in the section, by byte offset (from its relocations).
-    """
+    """Return (address, line) of each entry, in order, by function, of which relocations give the byte offsets."""
     found: dict[str, list[tuple[int, int]]] = {}
     start = 0
     while start + _HEADER.size <= len(data):

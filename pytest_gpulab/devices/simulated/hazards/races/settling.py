@@ -22,12 +22,7 @@ Thin = Callable[[Sequence[MemoryAccess], Owner], list[MemoryAccess]]
 
 
 def shortened(events: Sequence[Event], shape: Shape, thin: Thin) -> list[Event]:
-    """Return events that represent all accesses and warp syncs since a barrier.
-
-    Args:
-        events: the events in order, without named barriers.
-        thin: see `thinning.thinned`.
-    """
+    """Return events that represent all accesses and warp syncs since a barrier; `events` has no named barriers."""
     syncs = [position for position, event in enumerate(events) if isinstance(event, WarpSync)]
     if not syncs:
         return [*thin(_accesses(events), Owner.thread)]

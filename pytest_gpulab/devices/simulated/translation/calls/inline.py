@@ -133,12 +133,7 @@ class _Inliner:
         self.body.append(Label(frame.end))
 
     def _expand(self, function: Function, suffix: str, bound: dict[str, str], back: Instruction | None) -> None:
-        """Append a function's statements.
-
-        Args:
-            bound: the caller's scratch names for its parameters.
-            back: the jump that its returns become; None for the kernel.
-        """
+        """Append a function's statements; `bound` are the caller's names of its parameters, `back` is its return."""
         self.result.registers.update({name + suffix: kind for name, kind in function.registers.items()})
         for variable in function.variables.values():
             # each inlined copy has its own local variables; shared variables are common to all copies

@@ -115,12 +115,9 @@ class StackCall:
 
 
 def candidates(module: PtxModule, caller: Function, call: Call) -> list[str]:
-    """Return the functions that a call may reach.
+    """Return the functions that a call may reach: by a pointer, each function with parameters of the same sizes.
 
-    A pointer may refer to each function with parameters of the same sizes.
-
-    Raises:
-        CannotSimulate: the call passes something other than a parameter.
+    Raises CannotSimulate if the call passes something other than a parameter.
     """
     if isinstance(call.callee, Sym):
         return [call.callee.name]
