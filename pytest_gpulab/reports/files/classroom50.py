@@ -52,7 +52,7 @@ def check(path: Path, context: Context) -> None:
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the file of one student whose checks were all graded."""
+    """Write the file of one student with a grade of every check."""
     refuse_a_part(gradebook, context)
     write_text(path, json_text(document(the_only_row(gradebook), context)))
 

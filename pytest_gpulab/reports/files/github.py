@@ -46,7 +46,7 @@ _ELEMENTS: Mapping[Verdict, str] = {
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the file of one student whose checks were all graded, and append to the summary."""
+    """Write the file of one student with a grade of every check, and append to the summary."""
     refuse_a_part(gradebook, context)
     row = the_only_row(gradebook)
     points = graded_points(row)

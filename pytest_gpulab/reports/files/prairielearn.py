@@ -38,7 +38,7 @@ _OUTPUT_LIMITS = (40_000, 10_000, 2_500, 600, 150, 0)
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write the file of one student whose checks were all graded."""
+    """Write the file of one student with a grade of every check."""
     refuse_a_part(gradebook, context)
     write_text(path, json_text(fitted(document(the_only_row(gradebook)))))
 
