@@ -91,11 +91,7 @@ def shipped(name: str) -> Path:
 def write_course(folder: Path) -> list[Path]:
     """Write a course repository: exercises, solutions, settings, READMEs. Return its files and folders.
 
-    Args:
-        folder: the course, which may exist. Its other files stay as they are.
-
-    Raises:
-        FileExistsError: one of the files or folders exists.
+    Other files in the folder stay as they are. Raises FileExistsError if one of the course's exists.
     """
     templates = Path(__file__).parent / "templates" / "course"
     sources = {folder / name: shipped(name) for name in FOLDERS}

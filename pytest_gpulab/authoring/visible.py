@@ -28,14 +28,10 @@ class ComputedHidden(Exception):
 
 
 def without_hidden_cases(source: str, hidden_points: float) -> str:
-    """Return a module's source without hidden cases; the same text if it has none.
+    """Return the text of exercise.py, or of a module beside it, without hidden cases; the same text if it has none.
 
-    Args:
-        source: the text of exercise.py, or of a module beside it.
-        hidden_points: the points of the exercise's hidden cases, for the argument of that name.
-
-    Raises:
-        ComputedHidden: an argument `hidden` is neither True nor False.
+    `hidden_points` are those of the exercise's hidden cases, for the argument of that name. Raises ComputedHidden if an
+    argument `hidden` is neither True nor False.
     """
     before, tree = ast.parse(source), ast.parse(source)
     for keyword in (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "hidden"):

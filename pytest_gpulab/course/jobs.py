@@ -151,11 +151,8 @@ def _files_below(folder: Path, around: frozenset[Path]) -> Iterator[Path]:
 def graded(job: Job) -> Grade:
     """Grade a submission on the simulated GPU, all checks of its exercise, in this process.
 
-    It keeps the device open for the next job.
-
-    Raises:
-        NotGraded: the machine or this package is at fault.
-        MemoryError: this process has too little memory left; a new one may have enough.
+    It keeps the device open for the next job. Raises NotGraded if the machine or this package is at fault, and
+    MemoryError if this process has too little memory left; a new one may have enough.
     """
     settings = job.settings
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
@@ -192,14 +189,9 @@ _infos: dict[tuple[str | None, ...], DeviceInfo] = {}
 
 
 def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope | None = None) -> Grade:
-    """Grade a submission in a process of its own, with a time limit for every check.
+    """Grade a submission in a process of its own, with a time limit for every check; `known` describes the device.
 
-    Args:
-        known: the device's description, if it is known already.
-
-    Raises:
-        NotGraded, MemoryError: as `graded`.
-        CancelledError: the scope is over.
+    Raises NotGraded and MemoryError as `graded`, and CancelledError if the scope is over.
     """
     settings, scope = job.settings, scope or ProcessScope()
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-", dir=scope.folder) as folder:

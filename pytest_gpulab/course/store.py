@@ -61,14 +61,9 @@ class Store:
     """
 
     def __init__(self, path: Path, regrade: bool = False) -> None:
-        """Open or create the file.
+        """Open or create the file and its folders; `regrade` uses earlier grades only for comparison.
 
-        Args:
-            path: the file; its folders are created, too.
-            regrade: whether earlier grades are used only for comparison.
-
-        Raises:
-            StoreError: the file is not a store, has another version, or cannot be written.
+        Raises StoreError if the file is not a store, has another version, or cannot be written.
         """
         self._path, self._lock = path, threading.Lock()
         with self._explained():

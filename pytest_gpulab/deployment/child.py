@@ -52,14 +52,9 @@ def run(
     limit_s: float,
     more: Sequence[str] = (),
 ) -> Ended:
-    """Grade files and return the end of the process.
+    """Grade files in the private `folder` that the process starts in, and return its end.
 
-    Args:
-        files: submissions, in `folder`.
-        folder: the private folder that the process starts in.
-        report: the file for the grades, in the JSON format of `--gpulab-report`.
-        device: as for `--gpulab-device`.
-        more: further options of pytest.
+    It writes the grades to `report`, in the JSON format of `--gpulab-report`; `more` are further options of pytest.
     """
     options = [
         *("-c", os.devnull, f"--rootdir={folder}", "--noconftest", "-p", "gpulab", "-p", "no:cacheprovider"),

@@ -90,12 +90,7 @@ def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None
 def write_not_graded(name: str, path: Path, text: str, context: Context) -> None:
     """Write the file of a platform for a submission that could not be graded, by no fault of the student.
 
-    Args:
-        name: `gradescope`, `classroom50`, `prairielearn` or `github`.
-        text: the reason, for the student.
-
-    Raises:
-        ReportError: it cannot be written.
+    `name` is `gradescope`, `classroom50`, `prairielearn` or `github`; `text` is the reason, for the student.
     """
     try:
         write_text(path, _module(name).not_graded(text, context))

@@ -26,14 +26,9 @@ FILES_A_WORKER = 24
 
 
 def executor_on(devices: Sequence[str], workers: int, info: DeviceInfo | None = None) -> Executor:
-    """Return the executor for devices of this machine: the simulated one, or GPUs.
+    """Return the executor for devices of this machine: the simulated one (`("sim",)`), or GPUs.
 
-    Args:
-        devices: `("sim",)`, or as `GpuExecutor` takes them.
-        info: the first device's description, if known.
-
-    Raises:
-        ExecutorUnavailable: pebble is not installed, which the simulated one needs.
+    Raises ExecutorUnavailable if pebble is not installed, which the simulated one needs.
     """
     return LocalExecutor(workers) if tuple(devices) == ("sim",) else GpuExecutor(workers, devices, info)
 

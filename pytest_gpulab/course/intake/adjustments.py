@@ -25,13 +25,9 @@ class AdjustmentsError(Exception):
 
 
 def read_adjustments(path: Path, exercises: Collection[str], student_of: Callable[[str], str | None]) -> Adjustments:
-    """Return the adjustments by the student's id and the exercise.
+    """Return the adjustments by the student's id and the exercise, or raise AdjustmentsError for a wrong table or line.
 
-    Args:
-        student_of: function from a cell of the column `student` to the student's id; None if there is no such student.
-
-    Raises:
-        AdjustmentsError: it is no such table, or one of its lines is wrong.
+    `student_of` returns the student's id for a cell of the column `student`; None if there is no such student.
     """
     found, lines, mistakes = Adjustments(), dict[tuple[str, str], int](), list[str]()
     try:

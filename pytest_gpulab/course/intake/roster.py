@@ -70,14 +70,11 @@ class _Row:
 
 
 class Roster:
-    """The students of a class and the owners of its folders.
+    """The students of a class, in the order of the file, and the owners of its folders.
 
     A folder is matched by the column `folder`, else by the id, else by another column that may hold ids, else by a name
     that only one student has. Case is ignored. Folder names of Moodle, Canvas, Brightspace and `gh classroom` are
     understood. The latter are ambiguous, since usernames have hyphens and may end in `-1`: see `note_folders`.
-
-    Attributes:
-        students: all of them, in the order of the file.
     """
 
     def __init__(self, rows: Iterable[_Row]) -> None:

@@ -88,14 +88,7 @@ class Unusable:
 
 @dataclass(frozen=True)
 class StudentFiles:
-    """One student's files, sorted by use.
-
-    Attributes:
-        candidates: files that can be graded, by exercise.
-        faulty: files that cannot be graded, by exercise.
-        faults: other entries that cannot be read.
-        others: files that belong to no exercise.
-    """
+    """One student's files that can or cannot be graded, by exercise; unreadable entries; files of no exercise."""
 
     name: str
     exercises: Names[str]

@@ -211,11 +211,7 @@ def _key(request: Request) -> _Key:
 class _Process:
     """The running program in its own process group; requests and answers are lines of JSON.
 
-    Attributes:
-        is_over: whether its output has ended, so that it has exited.
-
-    Raises:
-        DeviceUnavailable: it cannot be started.
+    It has exited if its output `is_over`. Raises DeviceUnavailable if it cannot be started.
     """
 
     def __init__(self, command: list[str]) -> None:

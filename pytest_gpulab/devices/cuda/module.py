@@ -153,13 +153,7 @@ class CudaModule:
     def occupancy(self, kernel: str, block_threads: int, shared_bytes: int = 0) -> KernelOccupancy | None:
         """Return the theoretical occupancy as the driver computes it for this GPU; None if it cannot.
 
-        Args:
-            kernel: unmangled name.
-            block_threads: threads per block.
-            shared_bytes: dynamic shared memory.
-
-        Raises:
-            LaunchError: no such kernel.
+        Raises LaunchError if there is no such kernel.
         """
         key = (kernel, block_threads, shared_bytes)
         if key not in self._occupancies:

@@ -110,13 +110,9 @@ class ProgramModule(SimulatedModule):
 
 
 def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within) -> MachineBinary:
-    """Return the machine code of PTX, which may come from the cache.
+    """Return the machine code of PTX, which may come from the cache, or raise CompileError if ptxas rejects it.
 
-    Args:
-        within: a function from the folder of the files to the beginning of the command line, for a sandbox.
-
-    Raises:
-        CompileError: ptxas rejects it.
+    For a sandbox, `within` makes the beginning of the command line from the folder of the files.
     """
     ptxas = tools_of(str(toolchain.nvcc)) / "ptxas"
 

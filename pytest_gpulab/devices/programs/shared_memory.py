@@ -83,14 +83,7 @@ class SharedAllocation(Allocation):
 
 
 class SharedArena(Arena):
-    """Global memory in a shared file.
-
-    Args:
-        capacity: the largest size of the file, in bytes; None for no limit.
-
-    Attributes:
-        descriptor: the file.
-    """
+    """Global memory in a shared file of at most `capacity` bytes, if there is a limit."""
 
     def __init__(self, capacity: int | None = None) -> None:
         super().__init__()

@@ -33,13 +33,9 @@ class Toolchain:
 
 
 def find_toolchain(prefer_toolkit: bool = False) -> Toolchain:
-    """Return the installed compilers.
+    """Return the installed compilers: nvcc of the wheels, or that on PATH first, which fits the machine's driver.
 
-    Args:
-        prefer_toolkit: take nvcc on PATH first, which fits the machine's driver; else the wheels' nvcc.
-
-    Raises:
-        DeviceUnavailable: one is missing; the message says how to install it.
+    Raises DeviceUnavailable if one is missing; the message says how to install it.
     """
     if not hasattr(os, "memfd_create"):
         raise DeviceUnavailable("whole programs run on Linux only")

@@ -18,17 +18,7 @@ _WORD = re.compile(r"[\w$]+")
 
 
 class Variables:
-    """The variables of one module.
-
-    Args:
-        arena: the memory that they are allocated in.
-
-    Attributes:
-        addresses: address by symbol.
-
-    Raises:
-        CompileError: they take more than `MAX_VARIABLE_BYTES`.
-    """
+    """The variables of one module by symbol; CompileError if they take more than `MAX_VARIABLE_BYTES`."""
 
     def __init__(self, module: PtxModule, arena: Arena, filename: str) -> None:
         self._module = module

@@ -16,14 +16,10 @@ def may_hold_assembly(source: str) -> bool:
 
 
 def check_assembly(ptx: str, filename: str) -> None:
-    """Refuse inline assembly with `.loc` or `.file`.
+    """Refuse inline assembly with `.loc` or `.file` by a CompileError.
 
-    Args:
-        ptx: PTX compiled without line information, in which only assembly has these directives. In other PTX they
-            cannot be distinguished from the compiler's, because assembly may forge the comments that mark its end.
-
-    Raises:
-        CompileError: there is such a directive.
+    In PTX that was compiled without line information only assembly has these directives. In other PTX they cannot be
+    distinguished from the compiler's, because assembly may forge the comments that mark its end.
     """
     if found := _PLACES.search(ptx):
         raise CompileError(f"{filename}: error: inline assembly with `{found[0]}` is refused: it moves source lines")

@@ -117,11 +117,7 @@ def answer_under(
 ) -> tuple[dict[str, Any], str]:
     """Send one request to a process under a tool, and stop the process, so that the tool writes its report.
 
-    Returns:
-        The answer, and the stderr of the process and the tool.
-
-    Raises:
-        DeviceUnavailable, WorkerError, Crashed, Hung: as `Worker` and its `ask`.
+    Return the answer, and the stderr of the process and the tool. Raises the errors of `Worker` and its `ask`.
     """
     worker = Worker(task, scope, tool)
     try:

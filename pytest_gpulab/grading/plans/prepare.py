@@ -95,13 +95,9 @@ def expected_at(
     inputs: Mapping[str, Array],
     places: Mapping[str, Array],
 ) -> Expected:
-    """Compute the expected outputs at some places with the exercise's `reference_at`.
+    """Compute the expected outputs with the exercise's `reference_at`, or raise InstructorsMistake.
 
-    Args:
-        places: indices into the flattened output buffers, ascending, by name.
-
-    Raises:
-        InstructorsMistake: the exercise's own code is wrong.
+    `places` are indices into the flattened output buffers, ascending, by name.
     """
     with instructors_code("reference_at"):
         expected = function(problem, inputs, places)
@@ -173,14 +169,9 @@ def _pristine(made: Mapping[str, Array], name: str, dtype: np.dtype[Any], shape:
 def check_expected(
     function: Callable[..., Expected], shapes: Mapping[str, tuple[int, ...]], expected: Expected
 ) -> None:
-    """Check that outputs can be compared with these values and tolerances.
+    """Check that outputs of these shapes can be compared with the values and tolerances that a function returned.
 
-    Args:
-        function: the function that returned them, such as the exercise's `reference`.
-        shapes: output buffer to the required shape of its values.
-
-    Raises:
-        ExerciseError: they cannot; names the function, the error and the fix.
+    Raises ExerciseError if they cannot; it names the function, the error and the fix.
     """
     if not isinstance(expected, Expected):
         raise ExerciseError(_at(function, f"it must return Expected, but returns {_kind(expected)}"))

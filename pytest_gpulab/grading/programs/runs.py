@@ -132,15 +132,9 @@ class ProgramRuns:
         return header_texts(self._loaded.folder, names)
 
     def run(self, check: str, make: MakeProgram) -> ProgramRun:
-        """Return the run of a check.
+        """Return the run of a check; the check's name chooses the random numbers.
 
-        Args:
-            check: the check's name, which chooses the random numbers.
-            make: the exercise's function.
-
-        Raises:
-            BuildFailed: there is none. The failure is cached.
-            InstructorsMistake: the exercise's own code fails.
+        Raises BuildFailed, which is cached, and InstructorsMistake if the exercise's function fails.
         """
         if check not in self._runs:
             try:

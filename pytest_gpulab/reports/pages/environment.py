@@ -35,13 +35,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def rendered(template: str, script: str = "", more_style: str = "", **values: Any) -> str:
-    """Return a page.
+    """Return a page from a template, a child of `base.html.jinja`.
 
-    Args:
-        template: its file's name, a child of `base.html.jinja`.
-        script: the file of the page's one script; without it the page's policy allows none.
-        more_style: rules besides those of all pages.
-        values: the template's variables.
+    Without a script, the page's policy allows none; `more_style` are rules besides those of all pages.
     """
     from markupsafe import Markup
 

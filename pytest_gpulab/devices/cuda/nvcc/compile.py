@@ -80,14 +80,9 @@ def read_headers() -> None:
 
 
 class Nvcc:
-    """NVIDIA's compiler.
+    """NVIDIA's compiler with limits of its processes, and a cache, the user's by default.
 
-    Args:
-        limits: limits of its processes.
-        cache: the cache of compiled files; the user's if None.
-
-    Raises:
-        DeviceAbsent: nvcc is not on the PATH.
+    Raises DeviceAbsent if nvcc is not on the PATH.
     """
 
     def __init__(self, limits: Limits | None = None, cache: Cache | None = None) -> None:

@@ -25,13 +25,9 @@ _INCLUDES = re.compile(r'^#\$ INCLUDES="-I([^"\n]+)"', re.MULTILINE)
 
 
 def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: Cache) -> Sandbox:
-    """Return a sandbox for nvcc; none if bubblewrap, or nvcc in it, does not work.
+    """Return a sandbox for nvcc with a folder of headers; none if bubblewrap, or nvcc in it, does not work.
 
-    Args:
-        nvcc: the path of nvcc.
-        headers: a folder of further headers.
-        limits: limits of nvcc's processes.
-        cache: the cache that records a successful test, which takes half a second.
+    The cache records a successful test, which takes half a second.
     """
     within = sandbox((*LIBRARIES, *PROGRAMS, nvcc, *_toolkit(nvcc), headers), temporary=True)
     key = key_of(("sandbox", *within.bubblewrap, *environment_settings()))

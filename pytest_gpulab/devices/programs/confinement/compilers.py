@@ -80,15 +80,9 @@ class ConfinedCompilers:
         return _limited(self.sandbox.before("--ro-bind", str(folder), str(folder), "--chdir", "/empty"))
 
     def kernels(self, headers: Mapping[str, str], defines: Mapping[str, str], target: str) -> str:
-        """Return the PTX of the instructor's own kernels, which may come from the cache.
+        """Return the PTX of the instructor's own kernels, which may come from the cache, or raise CompileError.
 
-        Args:
-            headers: their texts by file name; all are included.
-            defines: macros that are defined before.
-            target: the modelled GPU's architecture, such as `90`.
-
-        Raises:
-            CompileError: they do not compile.
+        All headers are included, by their file names, with the macros that `defines` has.
         """
         lines = [f"#define {name} {' '.join(value.splitlines())}\n" for name, value in defines.items()]
         text = "".join((*lines, *(f'#include "{name}"\n' for name in headers)))

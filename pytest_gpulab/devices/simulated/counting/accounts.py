@@ -36,12 +36,7 @@ MAX_CACHED = 64  # launches per kernel
 class Accounts:
     """A launch's figures: a table with a row per entry of `Program.places` and a column per sum.
 
-    Args:
-        kernel: the kernel's machine code; None if it cannot be read.
-        launched: number of threads of the blocks that ran.
-
-    Attributes:
-        source: the source of the figures of issued instructions.
+    `launched` is the number of threads of the blocks that ran; `source` says where issued instructions come from.
     """
 
     def __init__(self, counters: Counters, kernel: MachineKernel | None, launched: int) -> None:

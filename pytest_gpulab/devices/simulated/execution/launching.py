@@ -67,14 +67,9 @@ def check_extents(
 
 
 def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]) -> bytes:
-    """Return the arguments as bytes in the kernel's layout.
+    """Return arrays and NumPy scalars as bytes in the kernel's layout, (byte offset, size) of each parameter.
 
-    Args:
-        parameters: (byte offset, size) of each parameter of the kernel.
-        args: arrays of the device and NumPy scalars.
-
-    Raises:
-        LaunchError: an argument has the wrong type or size, or the number of arguments is wrong.
+    Raises LaunchError if an argument has the wrong type or size, or if the number of arguments is wrong.
     """
     if len(args) != len(parameters):
         raise LaunchError(f"{kernel} takes {len(parameters)} arguments, not {len(args)}")

@@ -46,9 +46,6 @@ class _WarpHistory:
 
     This suffices if only warp syncs order threads. Then a thread races with all threads of other warps or with none, so
     one access of another warp represents all others.
-
-    Attributes:
-        held: mask of the words with an access.
     """
 
     def __init__(self, words: int) -> None:

@@ -185,11 +185,8 @@ def _one_by_one(view: Array, index: Array, step: Callable[..., int], operands: l
 def _by_rank(view: Array, address: Array, order: Array, operation: str, operands: list[Array]) -> Array:
     """Execute an operation in NumPy: additions address by address if there are few addresses, else rank by rank.
 
-    Rank n is the n-th lane of each address, so each step has at most one lane per address.
-
-    Args:
-        address: the addresses of the lanes, sorted.
-        order: the lanes in that order.
+    Rank n is the n-th lane of each address, so each step has at most one lane per address. `order` sorts the lanes by
+    address.
     """
     starts = np.flatnonzero(np.concatenate(([True], address[1:] != address[:-1])))
     lengths = np.diff(np.append(starts, len(address)))

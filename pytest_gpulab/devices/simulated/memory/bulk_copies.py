@@ -140,14 +140,9 @@ class BulkCopies:
 
 
 def _units(lanes: Lanes, ends: dict[Site, Value], nbytes: Value) -> _Units:
-    """Cut copies into units. Addresses and sizes must be multiples of 16 bytes.
+    """Cut copies into units, by `ends`, the addresses by the access to one unit there.
 
-    Args:
-        ends: source and target addresses, by the access to one unit there.
-        nbytes: size of each copy.
-
-    Raises:
-        KernelFault: an address or a size is no multiple.
+    Raises KernelFault if an address or a size is no multiple of 16 bytes.
     """
     for site, address in ends.items():
         if np.any(address & address.dtype.type(BULK_UNIT - 1)):

@@ -14,14 +14,9 @@ _ROUNDS, _GAP, _TOLERANCE = 60, 1e-9, 1e-6
 
 
 def minimise(cost: Vector, matrix: Matrix, right: Vector) -> Vector:
-    """Return x >= 0 with `matrix @ x == right` that minimises `cost @ x`.
+    """Return x >= 0 with `matrix @ x == right` that minimises `cost @ x`, which is not negative: a minimum exists.
 
-    Args:
-        cost: (n,), not negative, so that a minimum exists.
-        matrix: (m, n) with linearly independent rows.
-
-    Raises:
-        numpy.linalg.LinAlgError: the rows are not independent.
+    The matrix, (m, n), must have linearly independent rows; else it may raise `numpy.linalg.LinAlgError`.
     """
     gram = np.linalg.inv(matrix @ matrix.T + 1e-9 * np.eye(len(right)))
     x, dual = matrix.T @ (gram @ right), gram @ (matrix @ cost)

@@ -131,13 +131,10 @@ class Pairing:
 
 
 def flag_reads(accesses: Sequence[MemoryAccess], across_blocks: bool) -> Iterator[Pairs]:
-    """Yield strong reads of another thread's strong write that rely on its value.
+    """Yield strong reads of another thread's strong write that rely on its value, across blocks or warps of one block.
 
     A value and the flag that announces it, both volatile, do not race. But without a fence between the two writes
     another thread may see the flag before the value.
-
-    Args:
-        across_blocks: True for pairs of different blocks, False for pairs of different warps of one block.
     """
     reads = [(at, a) for at, a in enumerate(accesses) if a.site.access == "read" and _is_used(a)]
     writes = [(at, a) for at, a in enumerate(accesses) if _may_announce(a)]

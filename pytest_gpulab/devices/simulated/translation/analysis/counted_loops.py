@@ -66,13 +66,9 @@ class CountedLoop:
         return {*self.counter, *self.step, *self.bound} - {CONSTANT}
 
     def iterations_left(self, values: Mapping[str, int]) -> float:
-        """Return the least number of iterations that a thread has left at the start of an iteration.
+        """Return the least number of iterations that a thread has left at the start of one; infinity without an end.
 
-        Args:
-            values: the thread's values of the registers, unsigned.
-
-        Returns:
-            An integer, or infinity for a loop without an end.
+        `values` are those of its registers, unsigned.
         """
         bits, signed = self.counter_bits, self.counter_signed
         counter, step = _number(self.counter, values, bits, signed), _number(self.step, values, bits, signed=True)

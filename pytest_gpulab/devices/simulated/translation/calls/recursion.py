@@ -93,13 +93,9 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class StackCall:
-    """A call of a recursive function.
+    """A call of a recursive function, numbered among the callee's calls; it saves the caller's registers `saved`.
 
-    Attributes:
-        number: position among the callee's calls.
-        caller: frame of the calling function; None for the kernel, because no function changes its registers.
-        callee: frame of the called function.
-        saved: registers to save.
+    The caller is None for the kernel, because no function changes its registers.
     """
 
     number: int
