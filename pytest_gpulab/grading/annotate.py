@@ -106,10 +106,8 @@ def listing_of(
     """Return the listing of a submission at a size; without figures if it does not compile or run.
 
     Hazards are searched at the largest small size of the `correct` checks, where all blocks run. A sample of blocks
-    would leave memory unwritten that others read, and a timed size rarely ends within a block.
-
-    Raises:
-        InstructorsMistake: the exercise's own code is wrong.
+    would leave memory unwritten that others read, and a timed size rarely ends within a block. Raises
+    InstructorsMistake.
     """
     name = "" if variant.name == DEFAULT_VARIANT.name else variant.name
     listing = Listing(size_text(size), name, simulated.info.name, None, ())

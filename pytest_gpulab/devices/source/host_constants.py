@@ -78,13 +78,9 @@ def constant_expressions(text: str, constants: Collection[Declaration]) -> Itera
 
 
 def check_host_constants(ptx: str, filename: str, constants: Collection[str]) -> None:
-    """Refuse device code that needs the address of one of these constants, with nvcc's message.
+    """Refuse device code that needs the address of one of these constants, with nvcc's message, by a CompileError.
 
-    Args:
-        ptx: PTX compiled without optimisation: with it, constant indices would leave no trace of an array.
-
-    Raises:
-        CompileError: the address of a constant is needed.
+    The PTX must be compiled without optimisation: with it, constant indices would leave no trace of an array.
     """
     line, found = "1", dict[tuple[str, str], None]()
     for text in ptx.splitlines():

@@ -114,13 +114,10 @@ def ladders(
 
 
 def reached_tiers(exercise: Exercise, expectation: Expectation, grade: Grade | None = None) -> frozenset[str] | None:
-    """Return the names of the tiers that a solution must reach according to its expected verdict.
+    """Return the names of the tiers that a solution must reach by its expected verdict; None if that is ambiguous.
 
     Tiers in `fails` are not reached, and other required tiers are. `points` determine the bonuses. Other bonuses than
-    speed tiers count as in the grade, if they were graded.
-
-    Returns:
-        None if that is ambiguous: the solution is then not a step of the ladder.
+    speed tiers count as in the grade, if they were graded. An ambiguous solution is not a step of the ladder.
     """
     checks = checks_of(exercise)
     fails = [check for check in checks if check.name in expectation.fails]
@@ -181,13 +178,10 @@ def step_of(exercise: Exercise, grade: Grade, expectation: Expectation | None) -
 
 
 def proposals(exercise: Exercise, steps: Sequence[Step], fraction: float) -> tuple[Proposal, ...]:
-    """Return the proposed threshold of each tier.
+    """Return the proposed threshold of each tier; `fraction` is above 0 and at most 1.
 
-    Of tiers that the same solutions reach, the fraction applies to the highest. The others keep their ratio to it,
-    because the ladder does not determine them.
-
-    Args:
-        fraction: threshold over the reference's speedup, above 0 and at most 1.
+    Of tiers that the same solutions reach, the fraction of the reference's speedup applies to the highest. The others
+    keep their ratio to it, because the ladder does not determine them.
     """
     highest = {tier.name: _highest_alike(exercise, tier, steps) for tier in exercise.speed}
     return tuple(
@@ -234,13 +228,9 @@ def _inseparable(tier: SpeedTier, reference: Step, below: Step, threshold: float
 def exercise_table(
     exercise: Exercise, proposed: Sequence[Proposal], grade: Grade, fraction: float, created_utc: str
 ) -> Table:
-    """Return an exercise's table of the calibration file.
+    """Return an exercise's table of the calibration file, from the proposals for its tiers that have measurements.
 
-    Args:
-        proposed: the proposals for its tiers; tiers without measurements are left out.
-        grade: one of the measured grades, for their provenance.
-        fraction: threshold over the reference's speedup.
-        created_utc: the present time, ISO 8601.
+    One of the measured grades gives the provenance; `created_utc` is the present time, ISO 8601.
     """
     source = grade.provenance
     return {

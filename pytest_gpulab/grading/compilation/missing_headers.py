@@ -33,12 +33,8 @@ def cudas_missing_header(messages: str, texts: Iterable[str], compiled: Callable
     """Return the header that the CUDA installation lacks, or None if the file itself is the cause.
 
     A file can forge any message, for instance by a static_assert. So each header is compiled with a correct kernel. A
-    macro there holds the file's words, because without a GPU some headers contain only the names that a text uses.
-
-    Args:
-        messages: the compiler's messages.
-        texts: the compiled file, and the exercise's headers.
-        compiled: a function that compiles a text.
+    macro there holds the words of `texts`, because without a GPU some headers contain only the names that a text
+    uses.
     """
     texts = tuple(texts)
     names = dict.fromkeys(name for text in texts for name in _INCLUDED.findall(text) if _is_sound(name))

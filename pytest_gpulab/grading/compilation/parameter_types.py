@@ -62,12 +62,8 @@ def parameter_finding(module: Module, plan: Plan, launch: Launch) -> Finding | N
 def type_finding(module: Module, plan: Plan, launch: Launch, names: Callable[[], tuple[str, ...]]) -> Finding | None:
     """Return the finding of the first parameter that has another type than the launch passes, or None.
 
-    `const`, the sign of integers and vectors of the same element type make no difference.
-
-    Args:
-        plan: the plan with the buffers that the launch passes.
-        launch: a launch; nothing is found if the number of its arguments is wrong.
-        names: a function that returns the names of the parameters, as far as known.
+    `const`, the sign of integers and vectors of the same element type make no difference. Nothing is found if the
+    number of arguments is wrong. `names` returns the names of the parameters, as far as known.
     """
     types = module.parameter_types(launch.kernel)
     if types is None or len(types) != len(launch.args):

@@ -18,13 +18,9 @@ class CannotSweep(Exception):
 
 
 def swept(contents: bytes, values: Mapping[str, int]) -> bytes:
-    """Return a file with these values of its tunables; lines stay where they are.
+    """Return a file with these values of its tunables; lines stay where they are. Others are declared at its end.
 
-    Args:
-        values: by the tunable's name; one that the file does not declare is declared at its end.
-
-    Raises:
-        CannotSweep: the file names a tunable, but in no declaration with a value.
+    Raises CannotSweep if the file names a tunable, but in no declaration with a value.
     """
     encoding = encoding_of(contents)
     source = contents.decode(encoding)

@@ -45,11 +45,7 @@ def value_bits(output: WrongValue, spread: float | None = None) -> float:
     """Return the information, in bits, of a prediction that fits every wrong element.
 
     A prediction fits by chance with the probability of its window (one number, or twice the slack) in the range of
-    possible values. Equal elements count once.
-
-    Args:
-        output: the wrong elements.
-        spread: the range of possible values; if None, from minus to plus the largest known value.
+    possible values: `spread`, or from minus to plus the largest known value. Equal elements count once.
     """
     at = distinct(output)
     got, wanted = output.got[at].astype(np.float64), output.wanted[at].astype(np.float64)

@@ -94,15 +94,10 @@ def simplified(
     fails: Callable[[Mapping[str, Array]], bool],
     ends: Callable[[], bool] = lambda: False,
 ) -> dict[str, Array]:
-    """Return failing inputs with as many zeros as possible, and then ones; ever smaller parts are replaced.
+    """Return inputs that fail with as many zeros as possible, and then ones; ever smaller parts are replaced.
 
-    Args:
-        inputs: contents that fail.
-        bounds: as for `simple_inputs`.
-        fails: runs other contents, and returns whether they fail in the same way.
-        ends: returns True once no more contents can be run.
-
-    The method is delta debugging (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002).
+    `fails` runs other contents, and `ends` returns True once no more can be run. The method is delta debugging
+    (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002).
     """
     best = dict(inputs)
     for simple in (0, 1):

@@ -50,9 +50,8 @@ def with_rereads(
 ) -> tuple[Finding, ...]:
     """Add the clauses on such reads to the evidence of findings that they may explain.
 
-    Args:
-        earlier: other visible cases; the first one with such reads counts if the failing case has none.
-        here: the failing case, if one fails.
+    They come from `here`, the failing case, if it has any, else from the first of the `earlier` visible cases that
+    does.
     """
     lines = here.clauses() if here is not None else ()
     for other in () if lines else earlier:

@@ -25,12 +25,7 @@ MAX_EXAMINED = 1 << 22  # elements to search for a pattern in their values; more
 
 
 def never_written(output: WrongValue, is_certain: bool) -> Finding:
-    """Return the finding of elements that no thread wrote.
-
-    Args:
-        output: the elements that hold the poison.
-        is_certain: False if a thread may have written the poison that it had read.
-    """
+    """Return the finding of elements that no thread wrote, or perhaps that got the poison that a thread had read."""
     place = pitch_of(output.wrong) or place_of(output.wrong, output.tiling)
     words = "never written" if is_certain else "the garbage from before the launch"
     what = f"`{output.name}`: {_share(output.wrong)} {words}{_colon(place)}."
