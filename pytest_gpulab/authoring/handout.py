@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest_gpulab.exercise import Case, Exercise
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedExercise
+from pytest_gpulab.grading.diagnosis.sizes import extents_of
 from pytest_gpulab.numerics import PATTERNS
 
 from .plans import baselines_of, solution_in
@@ -214,7 +215,7 @@ def _words(cases: list[Case]) -> set[str]:
 
 def _sizes(cases: list[Case]) -> set[str]:
     sizes = [case.size for case in cases if not callable(case.size)]
-    return {str(extent) for size in sizes for extent in (size if isinstance(size, tuple) else (size,)) if extent > 99}
+    return {str(extent) for size in sizes for extent in extents_of(size) if extent > 99}
 
 
 def _first(words: set[str], line: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pytest_gpulab.exercise import Size
+from pytest_gpulab.grading.diagnosis.sizes import extents_of
 
 LEAST = 64  # a smaller extent may count something else than elements, such as vectors
 SHARES = 4, 2  # divisors of the size: the new one is a quarter to a half of it
@@ -24,8 +25,8 @@ def jittered(size: Size, known: Sequence[Size], rng: np.random.Generator) -> Siz
         known: other sizes of the exercise.
         rng: the generator that chooses.
     """
-    extents = _extents(size)
-    columns = [(n, *(_extents(other)[axis] for other in known)) for axis, n in enumerate(extents)]
+    extents = extents_of(size)
+    columns = [(n, *(extents_of(other)[axis] for other in known)) for axis, n in enumerate(extents)]
     chosen: dict[tuple[int, ...], int] = {}
     for column in columns:
         if column not in chosen:
@@ -34,10 +35,6 @@ def jittered(size: Size, known: Sequence[Size], rng: np.random.Generator) -> Siz
     if found == extents:
         return None
     return found if isinstance(size, tuple) else found[0]
-
-
-def _extents(size: Size) -> tuple[int, ...]:
-    return size if isinstance(size, tuple) else (size,)
 
 
 def _smaller(n: int, known: Sequence[int], rng: np.random.Generator) -> int:

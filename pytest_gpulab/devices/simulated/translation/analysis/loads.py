@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Reg, Statement, Sym, Vector
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Reg, Statement, Sym, items_of
 from pytest_gpulab.devices.simulated.translation.control.graph import Block, defined_and_used
 from pytest_gpulab.devices.simulated.translation.sites import ordering
 
@@ -123,7 +123,7 @@ def carried(statements: Sequence[Instruction | Call]) -> dict[int, tuple[Carried
     for store in statements:
         if isinstance(store, Instruction) and store.op[0] == "st" and store.op[1] != "param":
             size = _element(store)
-            loaded = [_loaded(item, makers) for item in _items(store.operands[1])]
+            loaded = [_loaded(item, makers) for item in items_of(store.operands[1])]
             found[store.number] = tuple(
                 Carried(load.number, place * size, k * size, size)
                 for k, (load, place) in enumerate(loaded)
@@ -136,15 +136,11 @@ def _loaded(item: object, makers: dict[str, list[Instruction | Call]]) -> tuple[
     """Return the only load that sets a register, and the register's position in it; None if there is no such load."""
     while isinstance(item, Reg) and len(made := makers[item.name]) == 1 and isinstance(maker := made[0], Instruction):
         if maker.op[0] == "ld":
-            return maker, [part.name for part in _items(maker.operands[0]) if isinstance(part, Reg)].index(item.name)
+            return maker, [part.name for part in items_of(maker.operands[0]) if isinstance(part, Reg)].index(item.name)
         if maker.op[0] != "mov" or maker.guard is not None:
             break
         item = maker.operands[1]
     return None, 0
-
-
-def _items(operand: object) -> tuple[object, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def _element(access: Instruction) -> int:
@@ -162,7 +158,7 @@ def _moved_by(statement: Statement) -> list[str]:
     if not isinstance(statement, Instruction):
         return []
     operands = [statement.operands[k] for k in _MOVED.get(statement.op[0], ()) if k < len(statement.operands)]
-    items = [item for operand in operands for item in (operand.items if isinstance(operand, Vector) else (operand,))]
+    items = [item for operand in operands for item in items_of(operand)]
     return [item.name for item in items if isinstance(item, Reg)]
 
 
@@ -174,7 +170,7 @@ def _unit(load: Instruction, at_line: int) -> int | None:
         at_line: number of such loads at its source line.
     """
     target, element = load.operands[0], _element(load)
-    items = len(target.items) if isinstance(target, Vector) else 1
+    items = len(items_of(target))
     if element < WORD_BYTES and at_line >= (2 if items > 1 else WORD_BYTES):  # this many elements form a word
         return 0
     return element * items if items > 1 or at_line > 1 else None
