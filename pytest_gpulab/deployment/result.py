@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,7 @@ def gradebook(
         for position, check in enumerate(of.checks):
             book.add(result_properties(replace(of, checks=(check,)), position, len(of.checks)))
     for record in data["ungraded"]:
-        known = {item.name for item in fields(Finding)}
-        found = Finding(**{name: value for name, value in record.items() if name in known})
+        found = Finding.from_dict(record)
         if found.code == "broken-exercise":
             raise NotGraded(f"{found.what}.", ended.log)
         book.add(ungraded_properties(record["submission"], found))

@@ -184,8 +184,7 @@ class Gradebook:
 
     def _add_record(self, record: dict[str, Any], is_expected: bool) -> None:
         if "ungraded" in record:
-            finding = record["ungraded"]
-            self.ungraded[record["submission"]] = Finding(**{**finding, "evidence": tuple(finding["evidence"])})
+            self.ungraded[record["submission"]] = Finding.from_dict(record["ungraded"])
             return
         grade = Grade.from_dict(record["grade"])
         self._parts.setdefault(grade.submission, {})[record["position"]] = grade
