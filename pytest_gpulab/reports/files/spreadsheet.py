@@ -1,15 +1,8 @@
 """`--gpulab-report=csv:PATH`: a table with a row per student, and beside it one with a row per check.
 
-The same grades give the same bytes: it holds no times. Files are UTF-8 with a byte order mark, which spreadsheets need
-to read names correctly.
-
-    student, name       the id, and the name from the roster
-    one an exercise     points earned; empty if nothing was handed in, graded, or too little of it could be graded
-    total               points earned in all exercises, with their weights; empty as above
-    not_gradable        points of checks that the machine could not grade: they count in no total
-    note                what a reader of the figures must know
-
-Sums are of the points as they are; each figure is then rounded to four digits after the point.
+docs/gradebooks.md describes the columns. The same grades give the same bytes: the files hold no times. They are UTF-8
+with a byte order mark, which spreadsheets need to read names correctly. Sums are of the points as they are; each figure
+is then rounded to four digits after the point.
 
 A text that a spreadsheet could take for a formula gets an apostrophe before the sign that makes it one: students choose
 the names of folders, and a cell `=HYPERLINK(...)` would run on the computer that opens the file.
