@@ -1,4 +1,5 @@
-// Kernels that wait: at memory fences, for other blocks, and for calls whose target is not known when they are compiled.
+// Kernels that wait: at memory fences, for other blocks, for calls and jumps to an address in a register, and for loads
+// one after the other.
 #define FENCE_NONE
 #define FENCE_BLOCK __threadfence_block();
 #define FENCE_GPU __threadfence();
@@ -278,4 +279,57 @@ __global__ void call_switch(float *out, float p, unsigned targets) {
         }
     out[THREAD] = x;
 }
+
+// --- several items per thread: how many loads of a warp are under way at once -----------------------
+typedef unsigned char byte;
+__device__ __forceinline__ void clear(unsigned *s) {
+    for (unsigned bin = threadIdx.x; bin < 256; bin += blockDim.x) s[bin] = 0;
+    __syncthreads();
+}
+__device__ __forceinline__ void add_to(unsigned *bins, const unsigned *s) {
+    __syncthreads();
+    for (unsigned bin = threadIdx.x; bin < 256; bin += blockDim.x)
+        if (s[bin]) atomicAdd(&bins[bin], s[bin]);
+}
+__global__ void byte_histogram(const byte *in, unsigned *bins, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&bins[in[i]], 1u);
+}
+#define BYTE_HISTOGRAM(NAME, ITEMS, IN, GUARD, UPDATE) \
+    __global__ void byte_histogram_##NAME(IN in, unsigned *bins, unsigned n) { \
+        __shared__ unsigned s[256]; \
+        clear(s); \
+        unsigned first = blockIdx.x * blockDim.x * ITEMS + threadIdx.x; \
+        for (int k = 0; k < ITEMS; k++) { \
+            unsigned i = first + k * blockDim.x; \
+            GUARD UPDATE; \
+        } \
+        add_to(bins, s); \
+    }
+#define IF_INSIDE if (i < n)
+BYTE_HISTOGRAM(1, 1, const byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(8, 8, const byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(32, 32, const byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(restrict, 32, const byte *__restrict__, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(free, 32, const byte *, , atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(store, 32, const byte *, IF_INSIDE, s[in[i]] = i)
+BYTE_HISTOGRAM(max, 32, const byte *, IF_INSIDE, atomicMax(&s[in[i]], i))
+#define ITEMS(NAME, IN, OUT, GUARD, ITEM) \
+    __global__ void items_##NAME(IN in, OUT out, unsigned n) { \
+        unsigned first = blockIdx.x * blockDim.x * 16 + threadIdx.x; \
+        for (int k = 0; k < 16; k++) { \
+            unsigned i = first + k * blockDim.x; \
+            GUARD ITEM; \
+        } \
+    }
+#define OWN(A) A *__restrict__
+ITEMS(copy, const unsigned *, unsigned *, , out[i] = in[i])
+ITEMS(copy_restrict, OWN(const unsigned), OWN(unsigned), , out[i] = in[i])
+ITEMS(copy_guarded, const unsigned *, unsigned *, IF_INSIDE, out[i] = in[i])
+ITEMS(gather, const unsigned *, unsigned *, , out[i] = in[in[i] & (n - 1)])
+ITEMS(gather_restrict, OWN(const unsigned), OWN(unsigned), , out[i] = in[in[i] & (n - 1)])
+ITEMS(scatter, const unsigned *, unsigned *, , out[in[i] & (n - 1)] = i)
+ITEMS(add, const unsigned *, unsigned *, , atomicAdd(&out[in[i] & (n - 1)], 1u))
+ITEMS(add_restrict, OWN(const unsigned), OWN(unsigned), , atomicAdd(&out[in[i] & (n - 1)], 1u))
+ITEMS(add_guarded, const unsigned *, unsigned *, IF_INSIDE, atomicAdd(&out[in[i] & (n - 1)], 1u))
 }

@@ -1,12 +1,13 @@
 """The launches behind waiting_times.json; the kernels are in waiting_kernels.cu.
 
-They wait at memory fences, for other blocks, and for calls of functions that the compiler does not know.
+They wait at memory fences, for other blocks, for calls and jumps to an address in a register, and for loads one after
+the other.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
-from more_launches import GRID, SMS, F, Row, U, floats, zeros
+from more_launches import BLOCKS, GRID, SMS, F, Row, U, floats, words, zeros
 
 STREAM = 1 << 22
 CHAIN = 1024  # blocks
@@ -14,7 +15,7 @@ SCOPES = "none", "block", "gpu", "system"
 
 
 def launches() -> Iterator[Row]:
-    for family in (loops, crowded_loops, streams, tickets, chains, look_back, calls):
+    for family in (loops, crowded_loops, streams, tickets, chains, look_back, calls, histograms, items):
         yield from family()
 
 
@@ -102,3 +103,32 @@ def calls() -> Iterator[Row]:
     for kernel in ("direct", "indirect", "virtual"):
         args = (zeros(SMS * 32), F(0.9), U(1))
         yield Row(f"call_{kernel}_1_warp", "calls", f"call_{kernel}", (SMS,), (32,), args)
+
+
+def histograms() -> Iterator[Row]:
+    """Yield histograms of random bytes: unlike those of `words`, lanes of a warp often have equal ones."""
+    n, rng = 992 * BLOCKS, np.random.default_rng(1)
+    samples = {name: sample.astype(np.uint8) for name, sample in (
+        ("skewed", rng.binomial(255, 0.3, n)), ("uniform", rng.integers(0, 256, n)), ("few", rng.choice([0, 31, 32], n))
+    )}  # fmt: skip
+
+    def row(variant, grid, values):
+        name = f"byte_histogram{variant}"
+        return Row(f"{name}_{values}", "bytes", name, (grid,), (256,), (samples[values], zeros(256, U), U(n)))
+
+    for values in samples:
+        for variant, per_thread in (("", 1), ("_1", 1), ("_8", 8), ("_32", 32)):
+            yield row(variant, -(-n // (256 * per_thread)), values)
+    for variant in ("_restrict", "_free", "_store", "_max"):
+        yield row(variant, n // 8192, "uniform")
+
+
+ITEMS = "copy copy_restrict copy_guarded gather gather_restrict scatter add add_restrict add_guarded"
+
+
+def items() -> Iterator[Row]:
+    for kernel in ITEMS.split():
+        for block in (64, 1024):
+            n = 16 * 128 * block
+            args = (words(n), zeros(n, U), U(n))
+            yield Row(f"items_{kernel}_{block}", "items", f"items_{kernel}", (128,), (block,), args)

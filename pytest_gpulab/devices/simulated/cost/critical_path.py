@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Statement
-from pytest_gpulab.devices.simulated.translation.analysis.regions import regions
+from pytest_gpulab.devices.simulated.translation.analysis.regions import StoreOrder, regions
 from pytest_gpulab.devices.simulated.translation.analysis.waits import is_strong_load
 from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
@@ -62,11 +62,13 @@ def _run(
 ) -> float:
     """Store the cycles of a region's blocks and the time at which each register is ready; return the end time."""
     issued = waited = 0.0
+    stores = StoreOrder()
     for i in region:
         before = max(issued, waited)
         for statement in steps[i].statements:
             defined, used = _registers(statement)
-            start = max((ready.get(name, 0.0) for name in used), default=0.0)
+            start = max([stores.before(statement), *(ready.get(name, 0.0) for name in used)])
+            stores.add(statement, start)
             issued += weight(statement)
             ready.update(dict.fromkeys(defined, start + latency(statement, gpu)))
             waited = max(waited, start) + pipes(statement).get(JUMP, 0.0) * gpu.jump_latency

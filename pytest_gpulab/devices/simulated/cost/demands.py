@@ -111,8 +111,9 @@ def demands(
     local = workload.local_traffic if resident.local_bytes else LocalTraffic()
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
+    far = workload.footprint.share_from_memory(fetched / FETCH_BYTES / scale)
     missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
-    waiting, fenced, average, longest = _of_paths(counters, workload, gpu, scale, fetched)
+    waiting, fenced, average, longest = _of_paths(counters, workload, gpu, scale, far)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
@@ -135,7 +136,7 @@ def demands(
 
 
 def _of_paths(
-    counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float
+    counters: Counters, workload: Workload, gpu: Gpu, scale: float, far: float
 ) -> tuple[Chain, Fences, float, float]:
     """Return the chain of waiting blocks, the fences of a block, and average and longest critical path of a block."""
     steps = counters.program.steps
@@ -144,7 +145,7 @@ def _of_paths(
     waiting = chain(workload, cycles, gpu, scale)
     paths = waiting.alone(paths)
     waits = workload.waits(block_ids, paths.shape[1])
-    wait_cycles = _wait_cycles(gpu, fetched_bytes, (waits * weights).sum() * scale)
+    wait_cycles = _wait_cycles(gpu, far)
     of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * wait_cycles
     longest = of_warps.max(axis=0)  # of each block
     return waiting, fences(steps, paths, weights), float(np.average(longest, weights=weights)), float(longest.max())
@@ -202,9 +203,8 @@ def _most_scattered(workload: Workload) -> Scattered | None:
     return worst
 
 
-def _wait_cycles(gpu: Gpu, fetched_bytes: float, waits: float) -> float:
+def _wait_cycles(gpu: Gpu, far: float) -> float:
     """Return the mean latency of first reads beyond that of L1, in cycles: L2's, or memory's for its share."""
-    far = min(fetched_bytes / FETCH_BYTES / max(waits, 1.0), 1.0)
     return gpu.l2_latency - gpu.l1_latency + far * (gpu.memory_latency - gpu.l2_latency)
 
 

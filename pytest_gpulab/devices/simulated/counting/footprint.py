@@ -96,10 +96,34 @@ class FirstReads:
 
     def waits(self) -> Iterator[tuple[int, int]]:
         """Yield (block, warp) for each time at which a warp has first reads."""
-        warps = self.keys() >> np.uint64(_SECTOR_BITS)
-        times = self._times[0] if self._times else np.zeros(0, np.uint64)
-        for key in _distinct(times << np.uint64(64 - _SECTOR_BITS) | warps).tolist():
+        for key in _distinct(self._waits()).tolist():
             yield _block_and_warp(key & ((1 << (64 - _SECTOR_BITS)) - 1))
+
+    def _waits(self) -> Keys:
+        """Return time, block and warp of each first read."""
+        warps = self.keys() >> np.uint64(_SECTOR_BITS)
+        return np.asarray(warps | self._times[0] << np.uint64(64 - _SECTOR_BITS)) if self._times else warps
+
+    def share_from_memory(self, fetched: float, further: int) -> float:
+        """Return the share of waits for memory: of those that read a pair of sectors for the first time in their block.
+
+        Warps that read both sectors of a pair at once wait equally. A wait takes as long as that for its slowest pair.
+
+        Args:
+            fetched: pairs fetched from memory.
+            further: reads that are not in the set.
+        """
+        keys, waits = self.keys() >> np.uint64(1), self._waits()
+        if not len(keys):
+            return 0.0
+        pairs, where = np.unique(keys & ~(_WARPS >> np.uint64(1)), return_inverse=True)
+        earliest = np.full(len(pairs), self._times[0].max())
+        np.minimum.at(earliest, where, self._times[0])
+        new = self._times[0] == earliest[where]
+        new_waits = len(_distinct(waits[new]))
+        share = min(fetched / (len(pairs) + further / 2), 1.0)
+        any_of_wait = 1 - (1 - share) ** (len(_distinct(keys[new])) / new_waits)
+        return float(new_waits / len(_distinct(waits)) * any_of_wait)
 
 
 def _block_and_warp(key: int) -> tuple[int, int]:
@@ -192,6 +216,10 @@ class Footprint:
             yield block, warp, 1
         for key, count in self._further_waits.items():
             yield *_block_and_warp(key), count
+
+    def share_from_memory(self, fetched: float) -> float:
+        """Return the share of waits for memory, if the blocks that ran fetched a number of pairs of sectors from it."""
+        return self._reads.share_from_memory(fetched, sum(self._further_reads.values()))
 
     @property
     def touched_sectors(self) -> int:
