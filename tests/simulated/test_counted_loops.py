@@ -25,14 +25,14 @@ def _limited(schedule: Schedule = "lockstep") -> LaunchOptions:
     return LaunchOptions(time_limit_s=20.0, schedule=schedule)
 
 
-def _executed(loop: CountedLoop, counter: int, step: int, bound: int) -> tuple[float, bool]:
-    """Return the iterations that a loop executes, and whether its counter runs over meanwhile."""
+def _executed(loop: CountedLoop, counter: int, step: int, bound: int, bound_step: int) -> tuple[float, bool]:
+    """Return the iterations that a loop executes, and whether its counter or its bound runs over meanwhile."""
     low = -(1 << BITS - 1) if loop.signed else 0
     done, ran_over = 0, False
     while COMPARE[loop.comparison](counter, bound):
-        after = (counter + step - low) % (1 << BITS) + low
-        ran_over |= after != counter + step
-        counter, done = after, done + 1
+        after, bound_after = ((a + b - low) % (1 << BITS) + low for a, b in ((counter, step), (bound, bound_step)))
+        ran_over |= (after, bound_after) != (counter + step, bound + bound_step)
+        counter, bound, done = after, bound_after, done + 1
         if done > 1 << BITS:
             return math.inf, ran_over
     return done, ran_over
@@ -43,13 +43,15 @@ def _executed(loop: CountedLoop, counter: int, step: int, bound: int) -> tuple[f
 @pytest.mark.parametrize("comparison", COMPARE)
 def test_the_iterations_left_are_those_that_a_loop_executes(comparison: str, signed: bool) -> None:
     rng, low = random.Random(0), -(1 << BITS - 1) if signed else 0
-    loop = CountedLoop({"a": 1}, {"d": 1}, {"b": 1}, comparison, signed, BITS, signed, BITS, moves_on=False)
+    kinds = (signed, BITS, signed, BITS)
+    loop = CountedLoop({"a": 1}, {"d": 1}, {"b": 1}, comparison, *kinds, moves_on=False, bound_step={"e": 1})
     seen = set()
-    for _ in range(600):
+    for at in range(900):
         counter, bound = (rng.randrange(low, low + (1 << BITS)) for _ in "ab")
-        step = rng.choice([0, 1, -1, 2, -4, rng.randrange(-128, 128)])
-        values = {name: number % (1 << BITS) for name, number in (("a", counter), ("b", bound), ("d", step))}
-        left, (executed, ran_over) = loop.iterations_left(values), _executed(loop, counter, step, bound)
+        step, moved = (rng.choice([0, 1, -1, 2, -4, rng.randrange(-128, 128)]) for _ in "de")
+        moved = moved if at % 3 == 0 else 0
+        values = {name: each % (1 << BITS) for name, each in zip("abde", (counter, bound, step, moved), strict=True)}
+        left, (executed, ran_over) = loop.iterations_left(values), _executed(loop, counter, step, bound, moved)
         assert left == executed if comparison == "ne" or not ran_over else left <= executed
         seen.add(min(left, 1))
     assert seen >= {0, 1}
@@ -66,6 +68,9 @@ COUNTED = {
     ),
     "in steps": (
         "", "for (long long k = 0; k < 7ll * n; k += 7) // HERE\n s = s * 3 + k;", 4_000_000_000 - AT - 1,
+    ),
+    "up to a number that grows": (
+        "unsigned k = 0, m = n;", "for (; k < m; ++k, ++m) // HERE\n s = s * 3 + k;", 2**32 - 4_000_000_000 - AT - 1,
     ),
     "down": ("", "for (long long k = n; k >= 0; --k) // HERE\n s = s * 3 + k;", 4_000_000_000 - AT),
     "fewer, of many instructions": (
@@ -125,19 +130,18 @@ def test_barriers_in_a_counted_loop_do_not_hide_it(run: Run, monkeypatch: pytest
     assert caught.value.where == marked(source)
 
 
-FLOATS = {
+MISSED = {
     "never equal": "for (float v = 0; v != 1; v += 0.1f) // HERE\n s = s * 3 + v;",
     "never equal, other operands": "for (float v = 0; 1 != v; v = y + v) // HERE\n s = s * 3 + v;",
     "stays the same": "float v = 0; do v += 1; while (v < 3e7f); // HERE\n s = v;",
     "stays the same, at least": "float v = 0; do v += 1; while (!(v > 3e7f)); // HERE\n s = v;",
+    "two integers pass each other": "for (int k = 0, m = 255; k != m; ++k, --m) // HERE\n s = s * 3 + k;",
     "down": "for (double v = -9007199254700000.; v >= -1e17; v -= 1) // HERE\n s = s * 3 + v;",
 }
 
 
-@pytest.mark.parametrize("loop", FLOATS.values(), ids=FLOATS.keys())
-def test_a_rounded_counter_that_never_meets_its_bound_is_endless(
-    run: Run, loop: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("loop", MISSED.values(), ids=MISSED.keys())
+def test_a_counter_that_never_meets_its_bound_is_endless(run: Run, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "CHECKED_ITERATIONS", AT)
     source = f"__global__ void f(float *x, float y) {{ float s = 0;\n{loop}\nx[threadIdx.x] = s; }}"
     with pytest.raises(KernelFault, match="the counter of this loop never meets its bound") as caught:

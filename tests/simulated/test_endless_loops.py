@@ -23,6 +23,7 @@ NO_WAY_OUT = {
     "another variable is counted": "for (int k = 0; s < 256; k++) { tile[t] += k; __syncthreads(); }",
     "counts without end": "for (unsigned k = 0; ; k++) x[k % n] = k;",
     "some threads only": "if (t >= 64) while (true) tile[t]++;",
+    "a fence in a loop without condition": "if (t >= 64) while (true) __threadfence();",
 }
 WAITS = "__shared__ int ready; atomicAdd(&ready, 1); while (ready < 500) ;"
 ENDLESS = ("nothing in this loop can end it", "this loop changes nothing")  # both may be true

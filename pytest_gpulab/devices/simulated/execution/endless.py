@@ -140,6 +140,8 @@ class EndlessFaults:
         """
         (_, block), groups = min(self._of.ready.items())
         waits = any(step.spins for step in self._of.steps if block in step.targets)
+        if waits and block in self._of.launch.program.without_end:  # such as a fence in a loop without a condition
+            return self.without_exit(groups[0], block)
         return self._endless(groups[0], block, NO_WAITED_FOR + absent if waits else NO_CHANGE)
 
     def without_exit(self, group: Group, block: int) -> KernelFault:

@@ -1,6 +1,6 @@
 """Loops that end only when a counter meets a bound: the number of iterations that are left is known.
 
-Such a loop has one exit: a comparison of two integers, of which one changes by the same number in each iteration.
+Such a loop has one exit: a comparison of two integers, each of which changes by the same number in each iteration.
 Integers are taken as sums of registers, so the counter may be computed from another one. They wrap around as on a GPU.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Reg
@@ -26,6 +26,7 @@ Compared = tuple[Sum | None, str]
 Test = tuple[str, str, Compared, Compared]
 """The comparison, type and operands of a `setp`."""
 CONSTANT = ""
+_FAR = 1 << 128  # more than the difference of any two numbers
 MAX_BLOCKS = 256  # of a loop; the analysis compares all of its jumps with all of its blocks
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 _SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
@@ -45,6 +46,7 @@ class CountedLoop:
         counter_signed, counter_bits: the type of the counter, which may be widened for the comparison.
         moves_on: True if it accesses memory at addresses that may grow with the counter, beyond the end of any array.
         instructions: the least number of instructions that each iteration executes.
+        bound_step: the bound's change per iteration.
         takes_long: True if `iterations_left` takes long for many of them.
     """
 
@@ -59,11 +61,12 @@ class CountedLoop:
     counter_bits: int
     moves_on: bool
     instructions: int = 0
+    bound_step: Sum = field(default_factory=dict)
 
     @property
     def registers(self) -> set[str]:
         """The registers that decide on the number of iterations."""
-        return {*self.counter, *self.step, *self.bound} - {CONSTANT}
+        return {*self.counter, *self.step, *self.bound, *self.bound_step} - {CONSTANT}
 
     def iterations_left(self, values: Mapping[str, int]) -> float:
         """Return the least number of iterations that a thread has left at the start of one; infinity without an end.
@@ -72,21 +75,33 @@ class CountedLoop:
         """
         bits, signed = self.counter_bits, self.counter_signed
         counter, step = _number(self.counter, values, bits, signed), _number(self.step, values, bits, signed=True)
+        bound_step = _number(self.bound_step, values, bits, signed=True)
         low, high = _range(bits, signed)
         if self.comparison == "ne":
             # a counter that is widened by its sign also has the sign in the comparison
             bound = _number(self.bound, values, self.bits, signed)
-            return _meeting(bound - counter, step, bits) if low <= bound <= high else math.inf
+            return _meeting(bound - counter, step - bound_step, bits) if low <= bound <= high else math.inf
         bound = _number(self.bound, values, self.bits, self.signed)
         low = low if self.signed else 0  # a negative number that is compared as an unsigned one is large
+        if bound_step == 0:
+            return self._within(counter, step, bound, low, high)
+        until_wrapped = min(_steps_within(counter, step, low, high), _steps_within(bound, bound_step, low, high))
+        return min(until_wrapped, self._within(counter - bound, step - bound_step, 0, -_FAR, _FAR))
+
+    def _within(self, counter: int, step: int, bound: int, low: int, high: int) -> float:
+        """Return the iterations until the comparison is false, or the counter leaves a range."""
         first = {"gt": bound + 1, "ge": bound, "eq": bound}.get(self.comparison, low)
         last = {"lt": bound - 1, "le": bound, "eq": bound}.get(self.comparison, high)
-        first, last = max(first, low), min(last, high)
-        if not first <= counter <= last:
-            return 0
-        if step == 0:
-            return math.inf
-        return (last - counter) // step + 1 if step > 0 else (counter - first) // -step + 1
+        return _steps_within(counter, step, max(first, low), min(last, high))
+
+
+def _steps_within(number: int, step: int, first: int, last: int) -> float:
+    """Return how many steps a number takes to leave a range."""
+    if not first <= number <= last:
+        return 0
+    if step == 0:
+        return math.inf
+    return (last - number) // step + 1 if step > 0 else (number - first) // -step + 1
 
 
 def _number(total: Sum, values: Mapping[str, int], bits: int, signed: bool) -> int:
@@ -182,14 +197,17 @@ class _Iteration:
         if self._change(other[0]):
             one, other, comparison = other, one, _SWAPPED[comparison]
         (counter, its_kind), (bound, other_kind) = one, other
-        step = self._change(counter)
-        if counter is None or bound is None or step is None or self._change(bound) != {} or other_kind:
+        step, bound_step = self._change(counter), self._change(bound)
+        if counter is None or bound is None or step is None or bound_step is None or other_kind:
+            return None
+        if bound_step and its_kind:
             return None
         if self._exit.targets[0] not in self._loop:
             comparison = _OPPOSITE[comparison]
         signed, bits = kind[0] == "s" and word not in _UNSIGNED, int(kind[1:])
         narrow = (its_kind[0] == "s", int(its_kind[1:])) if its_kind else (signed, bits)
-        return CountedLoop(counter, step, bound, comparison, signed, bits, *narrow, self._moves_on(), len(self._once))
+        kinds = (signed, bits, *narrow)
+        return CountedLoop(counter, step, bound, comparison, *kinds, self._moves_on(), len(self._once), bound_step)
 
     def float_counter(self) -> FloatCounter | None:
         """Return the loop, if the comparison of a floating-point counter decides whether it ends."""
