@@ -102,6 +102,19 @@ def test_an_honest_float_result_passes_and_nonsense_does_not(exercise: Exercise,
             assert np.any(np.abs(nonsense - right) > tolerance), (pattern, "zeros, 99 % and an offset must fail")
 
 
+@pytest.mark.parametrize(("block", "items"), [(32, 1), (256, 4)])
+def test_an_exclusive_sum_may_be_the_inclusive_one_minus_the_element_itself(block: int, items: int) -> None:
+    for case in SCAN.cases:
+        problem = case.problem(scan_problem(1, inclusive=0, block=block, items=items).tunables)
+        if problem.size > block * items:
+            continue  # NumPy adds all elements in a row, a kernel only those of a block
+        for at, pattern in enumerate(case.patterns * 4):
+            inputs = SCAN.inputs(problem, pattern, np.random.default_rng(at))
+            expected = SCAN.reference(problem, inputs)
+            less = np.cumsum(inputs["in"], dtype=np.float32) - inputs["in"]
+            assert np.all(np.abs(less - expected.values["out"]) <= expected.tolerance["out"]), (case.name, pattern)
+
+
 @pytest.mark.parametrize("inclusive", [0, 1])
 def test_half_precision_and_the_unchanged_input_fail_the_scan(inclusive: int) -> None:
     problem = scan_problem(1025, inclusive, block=1024, items=1)
