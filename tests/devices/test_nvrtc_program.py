@@ -1,11 +1,13 @@
-"""NVRTC gets rarely needed headers only if a text does not compile without them."""
+"""NVRTC gets rarely needed headers only if a text does not compile without them, and assembles only where needed."""
 
 from __future__ import annotations
 
 import pytest
 
 from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
+from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
 from pytest_gpulab.devices.compiler.nvrtc_program import Answer, Request, compiled
+from pytest_gpulab.devices.protocol import CompileError
 
 KERNEL = "__global__ void f(float *x) { x[0] = 1; }\n"
 NEEDS_MORE = "__global__ void f(cudaTextureObject_t t, float *x) { x[0] = tex1Dfetch<float>(t, 0); }\n"
@@ -40,3 +42,49 @@ def test_the_messages_with_all_headers_count(monkeypatch: pytest.MonkeyPatch) ->
     answer, with_few = asked(monkeypatch, f"{NEEDS_MORE}__device__ int y = nothing;\n")
     assert answer.output is None and with_few == [True, False]
     assert 'k.cu(2): error: identifier "nothing" is undefined' in answer.log and "cudaTexture" not in answer.log
+
+
+def test_cubs_headers_are_not_tried_with_few_declarations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc_program, "_compiled", lambda request, options: Answer(None, " ".join(options)))
+    assert (
+        nvrtc_program._MINIMAL not in compiled(nvrtc.ptx_request("#include <cub/cub.cuh>\n", "k.cu", "compute_90")).log
+    )
+
+
+ASSEMBLY = '__global__ void f(int *x) { int unused; asm("{%s}"); }\n'
+HALF = "#include <cuda_fp16.h>\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "outputs"),
+    [
+        (KERNEL, {}, ["ptx", "cubin"]),
+        (HALF + KERNEL, {}, ["both"]),
+        ('#include "own.cuh"\n' + KERNEL, {"own.cuh": ""}, ["ptx", "cubin"]),
+        ('#include "own.cuh"\n' + KERNEL, {"own.cuh": HALF}, ["both"]),
+        (ASSEMBLY % "bar.sync 0;", {}, ["both", "ptx"]),  # its own lines are looked for without the compiler's
+        (ASSEMBLY % "wrong;", {}, ["both", "ptx", "ptx", "cubin", "cubin"]),  # the last one is a right kernel
+        (HALF + "wrong\n", {}, ["both", "ptx"]),
+    ],
+)
+def test_machine_code_comes_with_ptx_where_headers_or_assembly_ask_for_it(
+    text: str, headers: dict[str, str], outputs: list[str]
+) -> None:
+    sent: list[str] = []
+
+    def noted(request: Request) -> Answer:
+        sent.append(request.output)
+        return compiled(request)
+
+    run = nvrtc.CombinedRun(noted)
+    assert _told(run, text, headers) == _told(compiled, text, headers)
+    assert sent == outputs
+
+
+def _told(run: nvrtc.Run, text: str, headers: dict[str, str]) -> object:
+    """Return PTX, log and machine code, or what the compiler says against the text."""
+    try:
+        ptx = nvrtc.compile_ptx(text, "k.cu", "compute_90", headers=headers, run=run)
+        return ptx, compile_machine_code(text, "k.cu", "sm_90", headers=headers, run=run)
+    except CompileError as error:
+        return error.diagnostics

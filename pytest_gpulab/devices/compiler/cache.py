@@ -15,6 +15,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,5 +173,10 @@ class KnownAnswers:
 
 def _reads_known_files_only(request: Request) -> bool:
     """Return whether each header is included by its name, not by a path or a macro."""
-    texts = (text.replace("\\\n", "") for text in (request.macros, request.text, *request.files.values()))
-    return all(len(_READING.findall(text)) == len(_BY_NAME.findall(text)) for text in texts)
+    return all(_includes_by_name(text) for text in (request.macros, request.text, *request.files.values()))
+
+
+@lru_cache(maxsize=64)  # the standard headers come with each request
+def _includes_by_name(text: str) -> bool:
+    joined = text.replace("\\\n", "")
+    return len(_READING.findall(joined)) == len(_BY_NAME.findall(joined))

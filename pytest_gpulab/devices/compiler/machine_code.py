@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_gpulab.devices.protocol import KernelResources
 
-from .nvrtc import LINES, Run, output_of, request_of
+from .nvrtc import LINES, USAGE, Run, output_of, request_of
 from .nvrtc_program import compiled
 
 
@@ -40,7 +40,7 @@ def compile_machine_code(
     Raises:
         CompileError: the text does not compile; it holds the compiler's messages.
     """
-    options = [f"--gpu-architecture={architecture}", LINES, "--ptxas-options=-v"]
+    options = [f"--gpu-architecture={architecture}", LINES, USAGE]
     cubin, log = output_of(run, request_of(source, filename, options, defines, headers, "cubin"))
     return machine_binary(cubin, log)
 

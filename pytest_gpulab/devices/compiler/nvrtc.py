@@ -19,12 +19,13 @@ from pytest_gpulab.devices.source.host_code import DeviceText, device_text, line
 from pytest_gpulab.devices.source.tokens import in_ascii, words_of
 
 from . import nvrtc_program
-from .nvrtc_program import Answer, Output, Request, compiled
+from .nvrtc_program import BETWEEN, Answer, Output, Request, compiled
 
 Run = Callable[[Request], Answer]
 # NVRTC's cache would start the GPU's driver for every compilation, and the driver serves one process at a time.
 _NO_CACHE = "--no-cache"
 LINES = "--generate-line-info"
+USAGE = "--ptxas-options=-v"  # the assembler reports registers and memory
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
 _SAID_CHARS = 300  # the message becomes part of one line
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
@@ -89,6 +90,8 @@ template <typename T> __host__ __device__ constexpr T min(initializer_list<T> va
 """
 _ASSERT = "#ifdef NDEBUG\n#undef assert\n#define assert(condition) ((void)0)\n#endif\n"
 _CUB_FOLDERS = ("block", "warp", "thread")
+_INCLUDED = re.compile(r'#[ \t]*include[ \t]*[<"]([^>"\n]+)')
+_ASSEMBLER = re.compile(r"^ptxas\b", re.MULTILINE)
 
 
 @lru_cache(maxsize=1)
@@ -209,6 +212,44 @@ def request_of(
     options += [f"--include-path={folder}" for folder in include_folders()]
     files = _header_files(read, include_folders()) | given
     return Request(text, shown(filename), files, options, output, macros)
+
+
+def combined(request: Request) -> Request:
+    """Return the request for PTX and machine code in one compilation, if machine code is worth it; else the request.
+
+    The simulated GPU needs machine code often for one variant of a text only. But reading CUDA's headers takes longer
+    than the assembler, and inline assembly always needs it.
+    """
+    within = (request.files.get(name, "") for name in _INCLUDED.findall(request.text))
+    named = (name for text in (request.text, *within) for name in _INCLUDED.findall(text))
+    is_worth_it = "asm" in request.text or any(name not in request.files for name in named)
+    if request.output != "ptx" or LINES not in request.options or not is_worth_it:
+        return request
+    virtual, lines, *rest = request.options
+    return request._replace(output="both", options=[virtual.replace("compute", "sm"), lines, USAGE, *rest])
+
+
+class CombinedRun:
+    """NVRTC for one module: machine code may come with the PTX; see `combined`."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._machine_code: tuple[Request, Answer] | None = None
+
+    def __call__(self, request: Request) -> Answer:
+        """Return the answer to a request."""
+        if self._machine_code is not None and self._machine_code[0] == request:
+            return self._machine_code[1]
+        both = combined(request)
+        if both is request:
+            return self._run(request)
+        output, log = self._run(both)
+        by_assembler = _ASSEMBLER.search(log)
+        if output is None:  # a text that only the assembler refuses has PTX, which shows the reason
+            return self._run(request) if by_assembler else Answer(None, log)
+        ptx, _, cubin = output.partition(BETWEEN)
+        self._machine_code = both._replace(output="cubin"), Answer(cubin, log)
+        return Answer(ptx, log[: by_assembler.start()].rstrip() if by_assembler else log)
 
 
 def output_of(run: Run, request: Request) -> tuple[bytes, str]:

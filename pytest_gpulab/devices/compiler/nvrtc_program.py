@@ -21,7 +21,8 @@ from functools import lru_cache
 from typing import IO, Any, Literal, NamedTuple
 
 TIME_LIMIT = "time limit"
-Output = Literal["ptx", "cubin"]
+Output = Literal["ptx", "cubin", "both"]
+BETWEEN = b"\0"  # PTX and machine code in an output that has both
 
 
 class Request(NamedTuple):
@@ -46,12 +47,16 @@ class Answer(NamedTuple):
 
 
 _MINIMAL = "--minimal"  # omits declarations for textures, surfaces and launches from kernels; a fifth less time
+_CUB = "<cub/"  # its headers need them
 
 
 def compiled(request: Request) -> Answer:
     """Compile in this process, with `--minimal`, and without it if that fails; the last messages count."""
-    answer = _compiled(request, [*request.options, _MINIMAL])
-    return answer if answer.output is not None else _compiled(request, request.options)
+    if _CUB not in request.text:
+        answer = _compiled(request, [*request.options, _MINIMAL])
+        if answer.output is not None:
+            return answer
+    return _compiled(request, request.options)
 
 
 def version() -> str:
@@ -88,12 +93,14 @@ def _compiled(request: Request, options: list[str]) -> Answer:
         log = messages.rstrip(b"\0").decode(errors="replace").strip()
         if status:
             return Answer(None, log or nvrtc.nvrtcGetErrorString(status).decode())
+        cubin = b"" if request.output == "ptx" else _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
         if request.output == "cubin":
-            return Answer(_bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)
+            return Answer(cubin, log)
         ptx = _bytes(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b"\0")
         # the line table has absolute paths; the student knows only the given name
         folder = os.getcwd().rstrip("/")  # noqa: PTH109  # importing pathlib would take 10 ms of each start
-        return Answer(ptx.replace(f'"{folder}/'.encode(), b'"'), log)
+        ptx = ptx.replace(f'"{folder}/'.encode(), b'"')
+        return Answer(ptx + BETWEEN + cubin if request.output == "both" else ptx, log)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

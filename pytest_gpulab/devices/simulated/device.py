@@ -91,7 +91,11 @@ class SimulatedDevice:
         headers: Mapping[str, str] | None = None,
     ) -> Module:
         """Compile CUDA C++ to PTX and read it; see `protocol.Device.compile`."""
-        rest = (defines, headers, self._compiler.compiled if self._compiler else nvrtc_program.compiled)
+        rest = (
+            defines,
+            headers,
+            nvrtc.CombinedRun(self._compiler.compiled if self._compiler else nvrtc_program.compiled),
+        )
         ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.target}", *rest)
         return SimulatedModule(self, ptx, log, (source, filename, *rest))
 
@@ -101,7 +105,7 @@ class SimulatedDevice:
         """Compile variants in parallel if `prefetching` is set; see `PrefetchingDevice.compile_ahead`."""
         if self._compiler is not None and self._prefetching:
             texts = (source, filename, f"compute_{self.gpu.target}")
-            self._compiler.ahead([nvrtc.ptx_request(*texts, defines, headers) for defines in variants])
+            self._compiler.ahead([nvrtc.combined(nvrtc.ptx_request(*texts, defines, headers)) for defines in variants])
 
     def close(self) -> None:
         """Free all memory and end the compiler process."""
