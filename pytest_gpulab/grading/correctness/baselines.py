@@ -26,9 +26,7 @@ MAX_ELEMENTS = 1 << 16  # of the compared case: a naive kernel takes some ten mi
 def check_baseline(loaded: LoadedExercise, builds: Builds, device: Device, variant: Variant, seed: int) -> None:
     """Compare the outputs of a baseline in the largest case of a variant; `gpulab check` compares them in all cases.
 
-    Raises:
-        BuildFailed: the baseline has no build, ends abnormally or is wrong.
-        InstructorsMistake: the exercise's own code is wrong.
+    Raises BuildFailed if it has no build, ends abnormally or is wrong, and InstructorsMistake.
     """
     build = builds.of(variant)
     cases = [(_elements(case, build.tunables), case) for case in cases_of(loaded.exercise, variant)]
@@ -47,9 +45,7 @@ def _failure(
 ) -> Finding | None:
     """Return the fault or the wrong result of a baseline in a case; None if it is correct.
 
-    Raises:
-        BuildFailed: the device cannot run it.
-        InstructorsMistake: the exercise's own code is wrong.
+    Raises BuildFailed if the device cannot run it, and InstructorsMistake.
     """
     with instructors_code("size"):
         problem = case.problem(build.tunables)

@@ -35,15 +35,7 @@ class Blame:
     """The failures of one submission, compared with those of the exercise's baseline on the same device."""
 
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, limits: CaseLimits) -> None:
-        """Compile nothing yet: the first failure needs the baseline.
-
-        Args:
-            loaded: the exercise.
-            device: the device that runs the submission.
-            builds: the submission's builds.
-            seed: the seed of the input data.
-            limits: those of the submission's cases.
-        """
+        """Compile nothing yet: the first failure needs the baseline. The limits are those of the submission's cases."""
         self._loaded, self._device, self._builds = loaded, device, builds
         self._seed, self._limits = seed, limits
         self._has_own_failure = False

@@ -98,9 +98,7 @@ class CaseOutcome:
 def capped(text: str, more: int = 0) -> str:
     """Return the output of kernels, cut to a readable length and without control sequences.
 
-    Args:
-        text: the output, or more of it than fits.
-        more: count of characters after `text`.
+    `text` may have more than fits, and `more` characters followed it.
     """
     text = plain(text)
     over = len(text) - MAX_PRINTED_CHARS + more

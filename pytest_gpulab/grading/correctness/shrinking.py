@@ -109,13 +109,7 @@ def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
 class Shrinker:
     """The smallest failing inputs of one submission, each searched once.
 
-    Args:
-        loaded: the exercise.
-        path: the submission, for the command that repeats a failure.
-        builds: its builds.
-        cases: the runs of its cases.
-        seed: the seed of all input data.
-        with_rules: False to search the rule of sizes on request only.
+    `path` is for the command that repeats a failure. Without `with_rules`, a rule of sizes is searched on request only.
     """
 
     def __init__(

@@ -24,12 +24,7 @@ Failing = tuple[Finding, Case, str]
 
 @dataclass
 class SmallestInputs:
-    """The smallest failing inputs of one submission.
-
-    Attributes:
-        searched: see `CaseLimits.smallest`.
-        submission: the arguments of its `Shrinker`.
-    """
+    """The smallest failing inputs of one submission; `submission` are the arguments of its `Shrinker`."""
 
     searched: Searched
     submission: tuple[LoadedExercise, Path, Builds, CaseRuns, int]

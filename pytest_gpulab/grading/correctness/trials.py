@@ -64,41 +64,22 @@ class Trial:
 
 
 class Trials:
-    """Trials of one submission.
-
-    Args:
-        loaded: the exercise.
-        builds: the submission's builds.
-        cases: the runs of its cases, which judge the trials.
-        seed: the seed of all input data.
-        budget: the time limit of all trials together.
-    """
+    """Trials of one submission within one time limit; the runs of its cases judge them."""
 
     def __init__(self, loaded: LoadedExercise, builds: Builds, cases: CaseRuns, seed: int, budget: TimeBudget) -> None:
         self._loaded, self._builds, self._cases, self._seed, self._budget = loaded, builds, cases, seed, budget
         self._names: dict[object, tuple[str, ...]] = {}
 
     def build(self, case: Case) -> Build:
-        """Return the build that trials of a case run.
-
-        Raises:
-            BuildFailed: there is none.
-        """
+        """Return the build that trials of a case run, or raise BuildFailed."""
         build = self._builds.of(case.variant)
         return replace(build, module=limited(build.module, self._budget))
 
     def prepared(self, case: Case, size: Size, pattern: str, change: Change = dict) -> tuple[Problem, Prepared]:
-        """Return the inputs and the expected outputs of a trial.
+        """Return the inputs and the expected outputs of a trial; `change` may replace the pattern's inputs.
 
-        Args:
-            case: gives the variant and, with the seed, the random numbers.
-            size: the size.
-            pattern: the input pattern.
-            change: returns other inputs in place of the pattern's.
-
-        Raises:
-            InstructorsMistake: the exercise does not accept this size or these inputs.
-            BuildFailed: the submission has no build.
+        The case gives the variant and, with the seed, the random numbers. Raises InstructorsMistake if the exercise
+        does not accept this size or these inputs, and BuildFailed.
         """
         problem = Problem(size, self.build(case).tunables, case.variant)
         plan = make_plan(self._loaded.exercise, problem)

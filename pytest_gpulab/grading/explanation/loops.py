@@ -41,12 +41,7 @@ Head = tuple[re.Match[str], str, str, str, str]
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop with known values.
-
-    Attributes:
-        name: its variable.
-        values: the variable's values, in order.
-    """
+    """A loop with the values of its variable, in order."""
 
     first: int
     last: int
@@ -55,11 +50,7 @@ class Loop:
 
 
 def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
-    """Return the loops with known values, inner ones after outer ones.
-
-    Args:
-        known: values of names, such as `blockDim.x`, tunables and scalar parameters.
-    """
+    """Return the loops with known values, inner ones after outer ones, by the values of names such as `blockDim.x`."""
     known = with_constants(source, known)
     found = []
     for match, name, first, condition, update in (*_fors(source), *_whiles(source)):

@@ -99,11 +99,7 @@ class BenchmarkResult:
     def floor_ms(self, least_bytes: float, written_bytes: int) -> float:
         """Return the shortest possible time for moving the bytes; 0 with warm caches or an unknown bandwidth.
 
-        Written bytes may stay in the level-2 cache up to its size; read bytes are not in it before.
-
-        Args:
-            least_bytes: bytes that must be read or written.
-            written_bytes: the written part of them.
+        The written part of them may stay in the level-2 cache up to its size; read bytes are not in it before.
         """
         if self.caches == "warm" or not self.peak_bandwidth_gb_s:
             return 0.0
@@ -113,12 +109,7 @@ class BenchmarkResult:
 
 @dataclass
 class RetryBudget:
-    """State that the benchmarks of a submission share.
-
-    Attributes:
-        left_s: time left for repeating sessions with too much interference.
-        full_speed: the observed full clock of the GPU.
-    """
+    """What the benchmarks of a submission share: time for repeating disturbed sessions, and the observed full clock."""
 
     left_s: float = field(default_factory=lambda: INTERRUPTED_WAIT_S)
     full_speed: FullSpeed = field(default_factory=FullSpeed)

@@ -122,11 +122,7 @@ class _Shared:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the files' lock; the system releases it if the process is killed.
-
-        Raises:
-            OSError: the wait was too long, or an earlier holder found that the contents cannot be shared.
-        """
+        """Hold the files' lock, or raise OSError if the wait is too long, or an earlier holder could not share them."""
         from pytest_gpulab.devices.system.locks import SharedLock  # not on Windows, where nothing is timed
 
         with closing(SharedLock(self._lock)) as lock:

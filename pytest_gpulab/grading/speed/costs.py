@@ -33,19 +33,11 @@ class Costs(Protocol):
         ...
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
-        """Return the errors in the measured work: wrong outputs, an impossible time.
-
-        Raises:
-            BuildFailed, InstructorsMistake: as in `measure`, which comes first.
-        """
+        """Return the errors in the measured work: wrong outputs, an impossible time. `measure` comes first."""
         ...
 
     def reference_ms(self, tier: SpeedTier) -> float | None:
-        """Return the time of the CPU reference; None where it is unknown or says nothing.
-
-        Raises:
-            BuildFailed, InstructorsMistake: as in `measure`, which comes first.
-        """
+        """Return the time of the CPU reference; None where it is unknown or says nothing. `measure` comes first."""
         ...
 
     def record_failure(self, tier: SpeedTier, found: Finding) -> None:
@@ -82,11 +74,7 @@ def pattern_of(exercise: Exercise, variant: Variant) -> str:
 
 
 def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
-    """Return the bytes that any correct submission must move at this size; None if the exercise has no `min_bytes`.
-
-    Raises:
-        InstructorsMistake: the exercise's `min_bytes` is wrong.
-    """
+    """Return the bytes that any correct submission must move; None without `min_bytes`. Raises InstructorsMistake."""
     if loaded.exercise.min_bytes is None:
         return None
     with instructors_code("min_bytes"):

@@ -66,11 +66,7 @@ class FullSpeed:
 
 
 class ThrottleMonitor:
-    """A monitor of throttling and of other processes on the GPU, before and after each group of rounds.
-
-    Args:
-        full_speed: the GPU's full clock, updated by the observations.
-    """
+    """A monitor of throttling and of other processes on the GPU, before and after each group of rounds."""
 
     def __init__(self, full_speed: FullSpeed) -> None:
         self._full_speed = full_speed

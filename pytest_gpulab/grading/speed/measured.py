@@ -194,11 +194,7 @@ class TimedCosts(Costs):
         return _Benchmarked(result, own, profiles, checked)
 
     def _baseline_builds(self, tier: SpeedTier) -> Builds:
-        """Return the builds of a baseline, shared by all submissions on the device.
-
-        Raises:
-            BuildFailed: the baseline is wrong as the tier's variant.
-        """
+        """Return the builds of a baseline, shared by all submissions, or raise BuildFailed if it is wrong there."""
         path = self._loaded.folder / tier.baseline
         cache, key = _baselines.setdefault(self._device, {}), (str(path), self._loaded.exercise.version)
         builds, right = cache.setdefault(key, (Builds(path, self._loaded, self._device), set()))

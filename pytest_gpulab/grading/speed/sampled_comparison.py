@@ -38,11 +38,7 @@ def right_at_places(
 ) -> bool:
     """Return whether outputs are correct at random positions and fully written, for runs on the same inputs.
 
-    False also if the exercise has no `reference_at` or the output is small.
-
-
-    Raises:
-        InstructorsMistake: the exercise's `reference_at` is wrong.
+    False also if the exercise has no `reference_at` or the output is small. Raises InstructorsMistake.
     """
     sizes = {buffer.name: int(np.prod(buffer.shape)) for buffer in plan.buffers if buffer.role == "output"}
     if exercise.reference_at is None or max(sizes.values(), default=0) <= SAMPLED_ABOVE:

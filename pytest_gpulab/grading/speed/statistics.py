@@ -150,13 +150,7 @@ def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.b
 
 
 def allowing_for(interruption_ms: float, ratio: Ratio, baseline_ms: float, own_ms: float) -> Ratio:
-    """Return the ratio with an interval that also covers its value without interruptions by other processes.
-
-    Args:
-        interruption_ms: the longest observed interruption.
-        ratio: the ratio of the two times.
-        baseline_ms, own_ms: medians of samples, interruptions included.
-    """
+    """Return the ratio of two median times with an interval that also covers its value without interruptions."""
     low = ratio.low * _uninterrupted_share(baseline_ms, interruption_ms)
     return Ratio(ratio.value, low, ratio.high / _uninterrupted_share(own_ms, interruption_ms))
 
@@ -164,25 +158,17 @@ def allowing_for(interruption_ms: float, ratio: Ratio, baseline_ms: float, own_m
 def allowing_for_slowness(speed: float, ratio: Ratio) -> Ratio:
     """Return the ratio with an interval that also covers its value at the full clock.
 
-    A slower clock lengthens a kernel at most in proportion, and not at all if only memory limits it.
-
-    Args:
-        speed: the slowest clock of all samples over the full one.
-        ratio: the ratio of times at these clocks.
+    A slower clock lengthens a kernel at most in proportion, and not at all if only memory limits it. `speed` is the
+    slowest clock of all samples over the full one.
     """
     share = max(speed, LEAST_SHARE)
     return Ratio(ratio.value, ratio.low * share, ratio.high / share)
 
 
 def allowing_for_ticks(tick_ms: float, ratio: Ratio, baseline_ms: float, own_ms: float) -> Ratio:
-    """Return the ratio with an interval that also covers the resolution of the clock.
+    """Return the ratio of two median times with an interval that also covers the resolution of the clock, in ms.
 
     The median of whole ticks is a whole tick, however many rounds there are.
-
-    Args:
-        tick_ms: the resolution of the clock.
-        ratio: the ratio of the two times.
-        baseline_ms, own_ms: medians of samples.
     """
     baseline_share, own_share = tick_ms / baseline_ms, tick_ms / own_ms
     low = max(1 - baseline_share, LEAST_SHARE) / (1 + own_share)

@@ -31,14 +31,7 @@ WARM_SHARE = 1 / 4
 
 
 class BenchmarkTarget:
-    """One side of a benchmark: a module and a plan, ready on the device.
-
-    Args:
-        pool: the memory of both sides.
-        module: the compiled submission or baseline.
-        plan: the plan to time.
-        contents: sets of input contents to mix.
-    """
+    """One side of a benchmark: a module and a plan, ready on the device, with sets of input contents to mix."""
 
     def __init__(self, pool: BufferPool, module: Module, plan: Plan, contents: Sequence[Inputs]) -> None:
         self.module, self.plan, self.contents = module, plan, contents
@@ -88,11 +81,7 @@ class BenchmarkTarget:
     def batch_ms(self, stopwatch: Stopwatch, mixes: Sequence[Mix]) -> float:
         """Return the time per run of one run in each copy, back to back and with warm caches.
 
-        It includes the overhead of a batch of this size.
-
-        Args:
-            stopwatch: the clock.
-            mixes: the contents of each copy; all must be the same if the plan sets constants.
+        It includes the overhead of a batch of this size. The mixes must be the same if the plan sets constants.
         """
         self._set_constants(mixes[0])
         copies = [copy for index, mix in enumerate(mixes) for copy in self._resets(index, mix)]

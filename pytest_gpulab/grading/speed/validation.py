@@ -52,12 +52,7 @@ def _is_small(own: BenchmarkTarget) -> bool:
 
 
 class CheckedRuns:
-    """The checked runs of a benchmark.
-
-    Args:
-        own: the submission.
-        rng: the generator for the choice.
-    """
+    """The checked runs of a benchmark, of the submission's side."""
 
     def __init__(self, own: BenchmarkTarget, rng: np.random.Generator) -> None:
         self._own, self._rng = own, rng

@@ -18,12 +18,7 @@ WHOLE_BLOCKS, WHOLE_WARPS = 1024, 32  # threads: no partial block or warp if the
 def jittered(size: Size, known: Sequence[Size], rng: np.random.Generator) -> Size | None:
     """Return a size with a quarter to a half of each extent, or None.
 
-    It has the properties that all sizes of the exercise share: powers of two, a common divisor, equal extents.
-
-    Args:
-        size: the exercise's size.
-        known: other sizes of the exercise.
-        rng: the generator that chooses.
+    It has the properties that all known sizes of the exercise share: powers of two, a common divisor, equal extents.
     """
     extents = extents_of(size)
     columns = [(n, *(extents_of(other)[axis] for other in known)) for axis, n in enumerate(extents)]

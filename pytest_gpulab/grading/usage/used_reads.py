@@ -72,12 +72,9 @@ _PROPER: Mapping[DisturbedSpace, str] = {
 
 @dataclass(frozen=True)
 class UsedReads:
-    """The used share of reads from a memory.
+    """The share of the tried reads from a memory that the outputs depend on.
 
-    Attributes:
-        used: the number of reads that the outputs depend on.
-        tried: the number of reads that were tried.
-        proper: the share of reads for which the memory is meant, see `DisturbedRead`.
+    `proper` is the share of reads for which the memory is meant, see `DisturbedRead`.
     """
 
     space: DisturbedSpace

@@ -33,13 +33,7 @@ _Amount = Callable[[Counters], float]
 
 
 def bottleneck(found: Estimate, counters: Counters, lines: Sequence[LineCounters], needs: Demands) -> str:
-    """Return the sentence on the bottleneck of a launch.
-
-    Args:
-        found: the estimate.
-        counters, lines: counters of the launch and of its source lines.
-        needs: the launch's demands.
-    """
+    """Return the sentence on the bottleneck of a launch."""
     part = found.bottleneck
     share = f"{100 * min(found.parts_ms[part] / max(found.elapsed_ms, 1e-12), 1):.0f} % of the time"
     if part == "instruction issue":

@@ -21,11 +21,9 @@ _QUEUE = 0.5  # fences that are under way when another one comes
 
 @dataclass(frozen=True)
 class Fences:
-    """The fences of an average block.
+    """The fences of an average block: those of its slowest warp, by scope, and the number of its warps with fences.
 
-    Attributes:
-        of_gpu, of_system: fences of its slowest warp, by scope. Those of a block's scope cost as little as a barrier.
-        warps: number of its warps with fences.
+    Fences of a block's scope cost as little as a barrier.
     """
 
     of_gpu: float
@@ -33,12 +31,7 @@ class Fences:
     warps: float
 
     def cycles(self, gpu: Gpu, blocks: float) -> float:
-        """Return the cycles of waiting per block.
-
-        Args:
-            gpu: the modelled GPU.
-            blocks: blocks on an SM.
-        """
+        """Return the cycles of waiting per block, for a number of blocks on an SM."""
         warps = max(self.warps * blocks, 1.0)
         queue = 1 + _QUEUE * (1 - 1 / warps)
         system = max(gpu.system_fence_latency * queue, gpu.system_fence_cycles * warps)
@@ -46,13 +39,7 @@ class Fences:
 
 
 def fences(steps: Sequence[TranslatedBlock], paths: Rows, weights: Rows) -> Fences:
-    """Return the fences of the average of the blocks that ran.
-
-    Args:
-        steps: basic blocks of the program.
-        paths: executions, see `Paths.kept`.
-        weights: number of blocks that each one represents.
-    """
+    """Return the fences of the average of the blocks that ran, by their paths and weights; see `Paths.kept`."""
     scopes = [[fence_scope(statement) for statement in step.statements] for step in steps]
     executed = [np.tensordot([step.count(scope) for step in scopes], paths, axes=(0, 0)) for scope in ("gpu", "system")]
     of_gpu, of_system = (float(np.average(counts.max(axis=0), weights=weights)) for counts in executed)

@@ -140,13 +140,7 @@ def _shared_by_all(gpu: Gpu, needs: Demands) -> dict[str, float]:
 
 
 def _waits(gpu: Gpu, needs: Demands, blocks: int, resident: int, block_s: float) -> dict[str, float]:
-    """Return the times of waiting, which hardly overlaps with work, in seconds.
-
-    Args:
-        gpu, needs, blocks: see `estimate`.
-        resident: blocks that an SM holds.
-        block_s: time of the pipes per block.
-    """
+    """Return the seconds of waiting, which hardly overlaps with work; the pipes of a block work for `block_s`."""
     cycle_s = 1e-9 / gpu.clock_ghz
     rounds = max(blocks / (gpu.sms * resident), 1.0)
     alone = (gpu.block_start + needs.block_cycles) * cycle_s + block_s
