@@ -109,7 +109,7 @@ class BenchmarkResult:
 
 @dataclass
 class RetryBudget:
-    """What the benchmarks of a submission share: time for repeating disturbed sessions, and the observed full clock."""
+    """State of all benchmarks of a submission: time for repeating disturbed sessions, and the observed full clock."""
 
     left_s: float = field(default_factory=lambda: INTERRUPTED_WAIT_S)
     full_speed: FullSpeed = field(default_factory=FullSpeed)
