@@ -117,7 +117,7 @@ class CaseRuns:
             self._ahead = None
 
     def outcome(self, case: Case) -> CaseOutcome:
-        """Run a case by each pattern in every variation that may differ, up to the first error, or raise BuildFailed."""
+        """Run each pattern of a case in all variations that may differ, up to the first error, or raise BuildFailed."""
         build = self._builds.of(case.variant)
         if case.name not in self._outcomes:
             outcome = self._given_up() or self._found_ahead(case) or self._run(case, build)
