@@ -25,34 +25,38 @@ with pytest.MonkeyPatch.context() as patch:  # the processes that tests start ge
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
-# Files that take 25 s of CPU time and more, the longest first: one that pytest-xdist comes to last leaves all but one
-# core without work.
+# Files that take 25 s and more while both of two cores are busy, the longest first: one that pytest-xdist comes to last
+# leaves all but one core without work.
 LONGEST = (
-    "program_exercises/test_reduction_host.py",
-    "kernels/test_wrong_reduction.py",
     "docs/test_samples.py",
-    "devices/test_host_code.py",
-    "kernels/test_solutions.py",
+    "program_exercises/test_reduction_host.py",
     "kernels/test_honest_kernels.py",
-    "kernels/test_wrong_stencil.py",
-    "course/proof/test_small_class.py",
-    "devices/test_cuda_headers.py",
+    "kernels/test_wrong_reduction.py",
+    "command/test_package.py",
     "command/test_grade.py",
-    "plugin/test_class_runs.py",
-    "grading/test_cross_check.py",
-    "grading/test_remote.py",
-    "devices/test_compiler_process.py",
-    "kernels/test_wrong_constant_memory.py",
+    "grading/test_statistics.py",
     "programs/test_tutorial_programs.py",
-    "course/test_executor.py",
+    "command/test_watch.py",
     "devices/test_host_names.py",
+    "devices/test_compiler_process.py",
+    "plugin/test_class_runs.py",
+    "grading/test_remote.py",
+    "grading/test_explanation.py",
+    "command/test_run_builds.py",
+    "course/test_executor.py",
+    "grading/test_cross_check.py",
     "course/test_cluster.py",
-    "command/test_run_endings.py",
-    "plugin/test_calibrate.py",
-    "grading/test_smallest_input.py",
-    "simulated/test_truth.py",
-    "grading/test_timed_cheats.py",
-    "mutants/test_mutants.py",
+    "command/test_runtime_calls.py",
+    "docs/test_own_course.py",
+    "devices/test_nvcc_sandbox.py",
+    "reports/test_pages_in_browser.py",
+    "devices/test_host_code.py",
+    "programs/test_program_hazards.py",
+    "plugin/test_class_progress.py",
+    "course/test_cluster_connection.py",
+    "grading/test_smallest_inputs_replayed.py",
+    "program_exercises/test_grading_programs.py",
+    "reports/test_explained_page.py",
 )
 
 # What the tests of a folder need, but for files that are marked `unit`.
