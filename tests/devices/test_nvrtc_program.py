@@ -51,25 +51,34 @@ def test_cubs_headers_are_not_tried_with_few_declarations(monkeypatch: pytest.Mo
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "headers", "output"),
+    [
+        ("#include <cuda_fp16.h>\n", {}, "ptx"),
+        ("#include <cooperative_groups.h>\n", {}, "both"),
+        ("#include <tuple>\n__device__ std::tuple<int> pair;\n", {}, "both"),  # libcu++'s
+        ('#include "own.cuh"\n', {"own.cuh": ""}, "ptx"),
+        ('#include "own.cuh"\n', {"own.cuh": "#include <cuda/atomic>\n"}, "both"),
+    ],
+)
+def test_machine_code_comes_with_ptx_where_headers_take_long(text: str, headers: dict[str, str], output: str) -> None:
+    request = nvrtc.ptx_request(text, "k.cu", "compute_90", headers=headers)
+    assert nvrtc.combined(request).output == output
+
+
 ASSEMBLY = '__global__ void f(int *x) { int unused; asm("{%s}"); }\n'
-HALF = "#include <cuda_fp16.h>\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "headers", "outputs"),
+    ("text", "outputs"),
     [
-        (KERNEL, {}, ["ptx", "cubin"]),
-        (HALF + KERNEL, {}, ["both"]),
-        ('#include "own.cuh"\n' + KERNEL, {"own.cuh": ""}, ["ptx", "cubin"]),
-        ('#include "own.cuh"\n' + KERNEL, {"own.cuh": HALF}, ["both"]),
-        (ASSEMBLY % "bar.sync 0;", {}, ["both", "ptx"]),  # its own lines are looked for without the compiler's
-        (ASSEMBLY % "wrong;", {}, ["both", "ptx", "ptx", "cubin", "cubin"]),  # the last one is a right kernel
-        (HALF + "wrong\n", {}, ["both", "ptx"]),
+        (KERNEL, ["ptx", "cubin"]),
+        (ASSEMBLY % "bar.sync 0;", ["both", "ptx"]),  # its own lines are looked for without the compiler's
+        (ASSEMBLY % "wrong;", ["both", "ptx", "ptx", "cubin", "cubin"]),  # the last one is a right kernel
+        (f"wrong {ASSEMBLY % ''}", ["both", "ptx"]),
     ],
 )
-def test_machine_code_comes_with_ptx_where_headers_or_assembly_ask_for_it(
-    text: str, headers: dict[str, str], outputs: list[str]
-) -> None:
+def test_machine_code_that_comes_with_ptx_is_that_of_its_own_compilation(text: str, outputs: list[str]) -> None:
     sent: list[str] = []
 
     def noted(request: Request) -> Answer:
@@ -77,14 +86,14 @@ def test_machine_code_comes_with_ptx_where_headers_or_assembly_ask_for_it(
         return compiled(request)
 
     run = nvrtc.CombinedRun(noted)
-    assert _told(run, text, headers) == _told(compiled, text, headers)
+    assert _told(run, text) == _told(compiled, text)
     assert sent == outputs
 
 
-def _told(run: nvrtc.Run, text: str, headers: dict[str, str]) -> object:
+def _told(run: nvrtc.Run, text: str) -> object:
     """Return PTX, log and machine code, or what the compiler says against the text."""
     try:
-        ptx = nvrtc.compile_ptx(text, "k.cu", "compute_90", headers=headers, run=run)
-        return ptx, compile_machine_code(text, "k.cu", "sm_90", headers=headers, run=run)
+        ptx = nvrtc.compile_ptx(text, "k.cu", "compute_90", run=run)
+        return ptx, compile_machine_code(text, "k.cu", "sm_90", run=run)
     except CompileError as error:
         return error.diagnostics
