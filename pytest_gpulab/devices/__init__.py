@@ -8,6 +8,7 @@
 - `compiler`, `source`: NVRTC, and the text of CUDA C++ files.
 - `hardware`, `system`: GPUs as data, and the operating system.
 - `cuda`, `simulated`: the two devices.
+- `beside_gpu`: the simulated GPU with nvcc's code for a real one.
 - `programs`: whole programs on the simulated GPU.
 """
 
@@ -35,6 +36,7 @@ def open_device(
     isolated: bool = False,
     prefetching: bool = False,
     known: DeviceInfo | None = None,
+    beside: str = "",
 ) -> tuple[Device, str]:
     """Open a device; return it with the reason for the choice.
 
@@ -49,6 +51,7 @@ def open_device(
             kernels require; nvcc always runs so. Limits apply in any case, except on Windows.
         prefetching: let an isolated compiler use several processor cores; nvcc always may.
         known: a GPU's `info`, if known from another process; the GPU is then opened on first use.
+        beside: the architecture of a real GPU, such as `sm_86`, if the simulated one is to run its code.
 
     Raises:
         DeviceUnavailable: the device is not available; the message says what is missing and how to install it. Also for
@@ -57,6 +60,10 @@ def open_device(
     """
     from .protocol import DeviceAbsent, DeviceUnavailable
 
+    if spec == "sim" and beside:
+        from .beside_gpu import SimulatedBesideGpu
+
+        return SimulatedBesideGpu(beside), REQUESTED
     if spec == "sim":
         return _open_simulated(gpu, occupancy_architecture, isolated, prefetching), REQUESTED
     if spec == "auto":

@@ -62,9 +62,8 @@ class Annotator:
         subject = subject or self._early(result, check)
         if subject is None:
             return result
-        simulated = self._device.info.kind == "simulated"
         try:
-            device = self._device if simulated else counting_device()
+            device = counting_device(self._device)
             self._budget.begin()
             listing = listing_of(self._loaded, self._path, device, self._seed, *subject, self._budget)
         except (BuildFailed, InstructorsMistake):  # a check reports it

@@ -73,9 +73,8 @@ class FigureChecks:
         from pytest_gpulab.grading.speed.estimate import EstimatedCosts
         from pytest_gpulab.grading.usage.checks import Usages, counting_device
 
-        device, builds, costs = self._device, self._builds, self.costs
-        if device.info.kind != "simulated":
-            device = counting_device()
+        device, builds, costs = counting_device(self._device), self._builds, self.costs
+        if device is not self._device:
             builds = Builds(self._path, self._loaded, device, self._budget)
         if device is not self._device or self._is_beside_a_gpu or not isinstance(costs, EstimatedCosts):
             costs = EstimatedCosts(self._loaded, device, builds, self._seed, decides=False)

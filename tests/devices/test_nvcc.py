@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from fake_nvcc import Compiler, stand_in
 
+from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.compiler.cache import Cache
+from pytest_gpulab.devices.compiler.nvrtc import compile_ptx
 from pytest_gpulab.devices.cuda.nvcc import compile
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
-from pytest_gpulab.devices.protocol import OutOfMemory
+from pytest_gpulab.devices.protocol import DeviceUnavailable, OutOfMemory
 
 MET = "The compiler did not finish; the limits are 2 GiB of memory and 256 MiB per file."
 NO_MEMORY = "k.cu(1): catastrophic error: out of memory"
@@ -257,3 +259,37 @@ def test_assembly_that_moves_source_lines_is_refused(compiler: Compiler) -> None
 def test_the_compilers_messages_for_assembly_count(compiler: Compiler) -> None:
     compiler.says('case "$*" in *--ptx*) echo "k.cu(1): error: no" >&2; exit 1;; *) echo code >kernel.cubin; esac')
     assert compiler.said('asm("bar.sync 0;");') == "k.cu(1): error: no"
+
+
+FACES = """__global__ void face(int *p)
+{
+#ifdef __CUDACC_RTC__
+    *p = 1;
+#else
+    *p = 2;
+#endif
+}
+"""
+REPORT = """ptxas info    : Compiling entry function '_Z4facePi' for 'sm_86'
+ptxas info    : Function properties for _Z4facePi
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 7 registers, used 0 barriers
+"""
+
+
+def test_beside_a_gpu_the_simulated_one_runs_nvccs_code_of_a_text_with_another_face_for_nvrtc(
+    compiler: Compiler,
+) -> None:
+    seen_by_nvcc, _ = compile_ptx(FACES.replace("__CUDACC_RTC__", "NOTHING"), "/work/k.cu", "compute_86")
+    (compiler.folder / "made.ptx").write_text(seen_by_nvcc)
+    device, _ = open_device("sim", beside="sm_86")
+    told = f"echo code >kernel.cubin; cat <<'EOF' >&2\nk.cu(1): warning: so\n{REPORT}EOF\n"
+    compiler.says(told)
+    with pytest.raises(DeviceUnavailable, match="nvcc has kept no PTX file"):
+        device.compile("text", "k.cu")
+    compiler.says(f"cp {compiler.folder}/made.ptx $3/kernel.ptx; {told}")
+    module, out = device.compile(FACES, "k.cu"), device.array([0], "int32")
+    module.launch("face", (1,), (1,), [out])
+    assert (out.get(), module.log) == ([2], "k.cu(1): warning: so")
+    assert (module.resources("face").registers, device.info.compiler) == (7, "nvcc 13.0.88")
+    assert '.file\t1 "k.cu"' in compiler.nvcc.compiled(FACES, "k.cu", "sm_86", {}, {}).ptx

@@ -32,7 +32,7 @@ def compiled(nvcc: str, folder: Path, source: str, within: Sandbox | None) -> su
     for name in ("script", "working"):
         (folder / name).mkdir(exist_ok=True)
     (folder / "working/kernel.cu").write_text(source)
-    script = limited(nvcc, folder / "script", Limits(), within, inspect=within == OPEN)
+    script = limited(nvcc, folder / "script", Limits(), within, keep=within == OPEN)
     command = [script, "--cubin", "-std=c++17", "kernel.cu"]
     return subprocess.run(command, cwd=folder / "working", capture_output=True, text=True, timeout=HANG_S, check=False)
 
@@ -207,6 +207,15 @@ def test_a_home_may_be_a_link_with_the_toolkit_and_the_temporary_files_in_it(
     assert made or "mine.h" in said  # the stand-in's is empty, and it tells which headers it sees
 
 
+@real
+@pytest.mark.parametrize("within", ["bubblewrap", "nothing"])
+def test_a_text_cannot_tell_two_runs_of_the_compiler_apart(tmp_path: Path, within: str) -> None:
+    sandbox = nvcc_sandbox(NVCC, tmp_path / "nothing", Limits(), Cache(None)) if within == "bubblewrap" else OPEN
+    made = compiled(NVCC, tmp_path, f"__device__ char a[] = __DATE__ __TIME__ __TIMESTAMP__;{KERNEL}", sandbox)
+    text = (tmp_path / "working/kernel.cubin").read_bytes()
+    assert made.returncode == 0 and b"Jan  1 197000:00:00Thu Jan  1 00:00:00 1970" in text
+
+
 MADE = {
     "hash": "#define HASH #\nHASH include @",
     "all": "#define HASH #\n#define WORD include\nHASH WORD @",
@@ -264,11 +273,11 @@ __device__ const char *number = "# include " TEXT(#);
 
 def test_a_stand_in_is_looked_at_likewise(tmp_path: Path, stand_in: str) -> None:
     Path(stand_in).write_text(
-        f'#!/bin/sh\necho "$1 $2"; printf " %%: include \\"a\\"\\n" >{tmp_path}/script/kernel.ii\n'
+        f'#!/bin/sh\necho "$1 $2"; printf " %%: include \\"a\\"\\n" >{tmp_path}/script/kept/kernel.ii\n'
     )
     done = compiled(stand_in, tmp_path, "", OPEN)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{REFUSED}\n")
     Path(stand_in).write_text(
-        f'#!/bin/sh\necho "$1 $2"; printf "# 1 \\"a\\"\\n#pragma once\\n" >{tmp_path}/script/kernel.ii\n'
+        f'#!/bin/sh\necho "$1 $2"; printf "# 1 \\"a\\"\\n#pragma once\\n" >{tmp_path}/script/kept/kernel.ii\n'
     )
     assert compiled(stand_in, tmp_path, "", OPEN).stdout == "--keep --keep-dir\n"

@@ -95,7 +95,8 @@ class LuckyDevice(SimulatedDevice):
         return LuckyMemory(values, super().array(padded))
 
 
-def opened(spec: str, launch_limit_s: float, *described: str | None, **options: bool) -> tuple[SimulatedDevice, str]:
+def opened(spec: str, launch_limit_s: float, *described: str | None, **options: Any) -> tuple[SimulatedDevice, str]:
+    assert spec != "sim" or options["beside"] == "sm_90", "the simulated GPU is to run the code of the real one"
     if spec == "sim" and ALONE_VARIABLE in os.environ:
         raise DeviceUnavailable("NVRTC is not installed")
     if spec == "sim" and LACKS_HEADERS_VARIABLE in os.environ:
@@ -116,12 +117,13 @@ def lacking_headers(patch: Callable[[Any, str, Any], None], folder: Path) -> Non
     patch(nvrtc, "include_folders", lambda: tuple(found))
 
 
-def no_counting_device() -> Any:
+def no_counting_device(device: Any) -> Any:
     raise AssertionError("the process with the simulated GPU is to count")
 
 
 def main(watchdog_pipe: int) -> None:
     worker.open_device = opened
+    usage_checks.counting_device = lambda device: SimulatedDevice()
     if CANNOT_COUNT_VARIABLE in os.environ:
         usage_checks.counting_device = no_counting_device
     worker.main(watchdog_pipe)

@@ -262,7 +262,7 @@ def test_a_launch_that_reaches_a_limit_of_its_own_leaves_the_case_its_time() -> 
 
 def test_counts_beside_a_gpu_share_the_files_time_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path, estimates=False)
-    monkeypatch.setattr(usage_checks, "counting_device", lambda: FakeDevice(bench.programs))
+    monkeypatch.setattr(usage_checks, "counting_device", lambda device: FakeDevice(bench.programs))
     bound = Bound("barriers", lambda usage: 0.0, at_most=1)
     uses = tuple(UsesCheck(f"n={size}", (bound,), 5, size) for size in (2**11, 2**12))
     slow = clocked(monkeypatch, 2**11, 2**12)

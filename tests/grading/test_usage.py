@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from block_sums import EXERCISE, HEAD, INTS, NAIVE, TREE, changed, graded, line_of
@@ -209,13 +210,15 @@ def test_two_checks_of_one_name_are_refused() -> None:
         replace(asking(concepts.barriers(2)), uses=asking(concepts.barriers(2)).uses * 2)
 
 
-def test_without_a_simulated_gpu_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unavailable(spec: str, isolated: bool) -> None:
+def test_without_a_simulated_gpu_nothing_is_counted(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(spec: str, isolated: bool, beside: str) -> None:
+        assert beside == "sm_86"
         raise DeviceUnavailable("NVRTC is not installed")
 
     monkeypatch.setattr(usage_module, "open_device", unavailable)
+    real = replace(gpu.info, kind="cuda", architecture="sm_86")
     with pytest.raises(BuildFailed) as blocked:
-        usage_module.counting_device()
+        usage_module.counting_device(cast(Device, SimpleNamespace(info=real)))
     assert blocked.value.verdict == "not gradable"
     assert blocked.value.finding.what == "The kernels cannot be counted here: NVRTC is not installed"
 

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 2000  # a full cache drops its older half
 LOCK = ".lock"
+WAIT_S = 60.0  # for another process; then both make the entry
 MAX_ENTRY_BYTES = 1 << 19  # so at most 1 GiB in all; a course's kernels need some ten KiB each
 _READING = re.compile(r"\b(?:__has_)?(?:include(?:_next)?|embed)\b")
 # A header by its name alone: a path could lead to a file of the user, which may change.
@@ -71,6 +72,21 @@ class Cache:
                 Path(name).replace(self._folder / key)
             except OSError:
                 Path(name).unlink()
+
+    @contextlib.contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Hold a key's lock, so that one process makes the entry; no-op where nothing is cached."""
+        if self._folder is None:
+            yield
+            return
+        from pytest_gpulab.devices.system.locks import SharedLock
+
+        with contextlib.closing(SharedLock(self._folder / f"{key}{LOCK}")) as lock:
+            with contextlib.suppress(OSError):  # the disk is full, or it has no locks
+                lock.take_exclusive(WAIT_S)
+            yield
+            with contextlib.suppress(OSError):
+                lock.remove()
 
     def text(self, key: str, compute: Callable[[], str]) -> str | None:
         """Return the text of a key, and compute it if necessary.

@@ -50,7 +50,13 @@ LUCK = "correct on the GPU only by luck: the simulated GPU checks every access a
 
 
 class CrossCheck:
-    """The grading of one submission on the simulated GPU, in its own process, in parallel with the real GPU."""
+    """The grading of one submission on the simulated GPU, in its own process, in parallel with the real GPU.
+
+    Attributes:
+        architecture: that of the real GPU; the simulated one runs the code for it.
+    """
+
+    architecture = ""
 
     def __init__(self, exercise: Exercise, task: Mapping[str, Any], scope: ProcessScope) -> None:
         """Store the task of the process on the real GPU; `prefetch` starts the process."""
@@ -203,7 +209,7 @@ class CrossCheck:
             return
         if self._worker is None:
             try:
-                self._worker = Worker(self._task, self._scope)
+                self._worker = Worker({**self._task, "beside": self.architecture}, self._scope)
             except DeviceUnavailable as missing:
                 self._unavailable = f"there is no simulated GPU: {missing}"
                 return
@@ -236,7 +242,6 @@ _SIMULATED: dict[str, Any] = {
     "launch_limit_s": LAUNCH_LIMIT_S,
     "known": {},
     "info": None,
-    "beside_a_gpu": True,
     "annotate": False,
 }
 

@@ -107,8 +107,8 @@ class RemoteGrader(CheckGrader):
                 known, the device is opened later, and its absence is not noticed here.
             WorkerError: a bug of this package.
         """
-        if self._cross_check is not None:  # first, because the GPU takes longer
-            self._cross_check.prefetch(checks_of(self._loaded.exercise)[0])
+        if self._info is not None and self._cross_check is not None:  # first, because the GPU takes longer
+            self._prefetch(self._cross_check, checks_of(self._loaded.exercise)[0])
         ending = ""
         for _ in range(ATTEMPTS):
             self._worker = Worker(self._task | self._known_failures(), self._scope)
@@ -121,6 +121,11 @@ class RemoteGrader(CheckGrader):
                 self._info = self._info or opened
                 return self._info
         raise DeviceUnavailable(f"the worker process {ending}, {ATTEMPTS} times in a row")
+
+    def _prefetch(self, cross_check: CrossCheck, check: Check) -> None:
+        assert self._info is not None, "`begin` was not called"
+        cross_check.architecture = self._info.architecture
+        cross_check.prefetch(check)
 
     @property
     def provenance(self) -> Provenance:
@@ -180,7 +185,7 @@ class RemoteGrader(CheckGrader):
             return self._graded(check)
         if not self._is_built:
             return self._graded(check)
-        self._cross_check.prefetch(check)
+        self._prefetch(self._cross_check, check)
         veto = self._cross_check.veto(check)
         if veto is not None:
             return veto

@@ -89,15 +89,15 @@ class _RequestHandler:
             task["launch_limit_s"],
             *model,
             isolated=True,
-            prefetching=bool(task.get("beside_a_gpu")),
             known=DeviceInfo(**task["info"]) if task["info"] else None,
+            beside=task.get("beside", ""),
         )
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
         assert isinstance(loaded, LoadedExercise), "programs are graded by a grader of their own"
         loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
-        limits = BESIDE_A_GPU if task.get("beside_a_gpu") else CaseLimits(TimeLimits.within(task["timeout_s"]))
+        limits = BESIDE_A_GPU if task.get("beside") else CaseLimits(TimeLimits.within(task["timeout_s"]))
         self._grader = Grader(loaded, self._path, self.device, self._seed, None, limits, task.get("annotate", False))
         self._printed = printed
         for name, found in task["known"].items():

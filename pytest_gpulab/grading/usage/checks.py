@@ -141,14 +141,16 @@ class Usages:
         return costed
 
 
-def counting_device() -> Device:
-    """Return a simulated GPU; a real one has no such counters.
+def counting_device(device: Device) -> Device:
+    """Return a device with counters: a simulated GPU that runs the code of a real one, which has none.
 
     Raises:
         BuildFailed: `not gradable` if it cannot be opened.
     """
+    if device.info.kind == "simulated":
+        return device
     try:
-        return open_device("sim", isolated=True)[0]
+        return open_device("sim", isolated=True, beside=device.info.architecture)[0]
     except DeviceError as error:
         what = f"The kernels cannot be counted here: {error}"
         raise BuildFailed("not gradable", finding("not-counted", what)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,25 +15,27 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from pytest_gpulab.devices.compiler.cache import Cache, key_of, users_cache
 from pytest_gpulab.devices.compiler.sandbox import NOT_ENDED, Limits, Sandbox
 from pytest_gpulab.devices.compiler.static_limits import with_plain_words
 from pytest_gpulab.devices.protocol import CompileError, DeviceAbsent, DeviceUnavailable, OutOfMemory
 from pytest_gpulab.devices.source.assembly import check_assembly, may_hold_assembly
-from pytest_gpulab.devices.source.host_code import device_text, line_one
+from pytest_gpulab.devices.source.host_code import device_text, line_one, shown
 from pytest_gpulab.devices.system.processes import REMEDY, memory_kills
 
 from .headers import unneeded_headers
-from .limits import limited, said
+from .limits import KEPT, limited, said
 from .toolkit import environment_settings, headers_of, nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[3] / "include"
 _REDUCED = str(_INCLUDE_DIR / "nvcc")  # replacements of CUDA's headers; each has its reason
 # Kernels may call constexpr functions: the standard library's have no __device__, and NVRTC accepts them, too.
-_LINES = "--generate-line-info"
+_LINES, _REPORT = "--generate-line-info", "-Xptxas=-v"
 _OPTIONS = ("-std=c++17", _LINES, "--expt-relaxed-constexpr")
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
+_REPORTED = re.compile(r"^(?:ptxas info .*|    \d+ bytes stack frame, .*)\n?", re.MULTILINE)
 _SAID_CHARS = 300  # limit of nvcc's message about the trial
 _INCLUDED = re.compile(r"In file included from |\s+from ")  # lines left out of that message
 # Messages of nvcc's programs and the shell when a limit ends them. They begin a line; the text of an #error or a
@@ -54,9 +57,25 @@ _KILLED = re.compile(
 )
 
 
+class Compiled(NamedTuple):
+    """A compiled source.
+
+    Attributes:
+        cubin: the machine code.
+        words: the warnings.
+        ptx: the text that ptxas has assembled to this machine code.
+        report: the registers and memory of each kernel, in ptxas's words.
+    """
+
+    cubin: bytes
+    words: str
+    ptx: str
+    report: str
+
+
 @dataclass(frozen=True)
 class _Text:
-    """A source to compile: the arguments of `Nvcc.cubin`."""
+    """A source to compile: the arguments of `Nvcc.compiled`."""
 
     source: str
     filename: str
@@ -88,7 +107,7 @@ class Nvcc:
     def __init__(self, limits: Limits | None = None, cache: Cache | None = None) -> None:
         self._limits, self._cache = limits or Limits(), cache or users_cache()
         self._over_limit: dict[str, str] = {}
-        self._ahead: dict[str, tuple[bytes, str] | CompileError] = {}
+        self._ahead: dict[str, Compiled | CompileError] = {}
         self._use_reduced = True
         self._verified: set[str] = set()
         self._trial_lock = threading.Lock()
@@ -116,7 +135,13 @@ class Nvcc:
     def cubin(
         self, source: str, filename: str, architecture: str, defines: Mapping[str, str], headers: Mapping[str, str]
     ) -> tuple[bytes, str]:
-        """Return the machine code for an architecture (`sm_90`) and the warnings; each source is compiled once.
+        """Return the machine code for an architecture (`sm_90`) and the warnings; see `compiled`."""
+        return self.compiled(source, filename, architecture, defines, headers)[:2]
+
+    def compiled(
+        self, source: str, filename: str, architecture: str, defines: Mapping[str, str], headers: Mapping[str, str]
+    ) -> Compiled:
+        """Compile for an architecture (`sm_90`); each source is compiled once.
 
         Raises:
             CompileError: with nvcc's own message, which names `filename`; or compilation exceeded a limit.
@@ -151,10 +176,10 @@ class Nvcc:
         variants: Sequence[Mapping[str, str]],
         headers: Mapping[str, str],
     ) -> None:
-        """Compile a source with several sets of macros in parallel; `cubin` then returns the results.
+        """Compile a source with several sets of macros in parallel; `compiled` then returns the results.
 
         Raises:
-            DeviceUnavailable: see `cubin`.
+            DeviceUnavailable: see `compiled`.
         """
         texts = [_Text(source, filename, architecture, defines, headers) for defines in variants]
         keys = [self._key(text) for text in texts]
@@ -167,11 +192,13 @@ class Nvcc:
         inputs = (self._path, self.version, *_OPTIONS, text.architecture, text.with_prelude, *headers)
         return key_of((*inputs, *environment_settings()))
 
-    def _made(self, key: str, text: _Text) -> tuple[bytes, str] | CompileError:
-        """Return the cached or new compilation, or its error."""
-        known = self._cache.get(key)
-        if known is not None:
-            return known
+    def _made(self, key: str, text: _Text) -> Compiled | CompileError:
+        """Return the cached or new compilation, or its error; one process makes it, and others wait for it."""
+        with self._cache.alone(key):
+            known = self._cache.get(key)
+            return Compiled(known[0], *json.loads(known[1])) if known is not None else self._newly_made(key, text)
+
+    def _newly_made(self, key: str, text: _Text) -> Compiled | CompileError:
         if text.source in self._over_limit:  # other variants would exceed the limit, too
             return CompileError(self._over_limit[text.source])
         try:
@@ -183,7 +210,7 @@ class Nvcc:
             if not _was_killed(error):
                 self._try(text.architecture)
             return error
-        self._cache.put(key, *made)
+        self._cache.put(key, made.cubin, json.dumps(made[1:]))
         return made
 
     def _try(self, architecture: str) -> None:
@@ -200,7 +227,7 @@ class Nvcc:
                 _made_of_trial(partial(self._compiled_with, ()), architecture)
                 self._verified.add(architecture)
 
-    def _compiled(self, text: _Text) -> tuple[bytes, str]:
+    def _compiled(self, text: _Text) -> Compiled:
         """Compile with few headers and, if that fails, with all; the second result counts."""
         guards = self._unneeded_headers(text) if self._use_reduced else None
         if guards is not None:
@@ -218,13 +245,13 @@ class Nvcc:
         folder = headers_of(self._path)
         return None if folder is None else unneeded_headers(folder, text.with_prelude, text.headers)
 
-    def _compiled_with(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...] = ()) -> tuple[bytes, str]:
+    def _compiled_with(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...] = ()) -> Compiled:
         try:
             return self._compiled_apart(folders, text, guards)
         except (OSError, subprocess.SubprocessError) as error:  # the disk is full, or the limit of processes is reached
             raise DeviceUnavailable(f"nvcc cannot be run here: {error}") from None
 
-    def _compiled_apart(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...]) -> tuple[bytes, str]:
+    def _compiled_apart(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...]) -> Compiled:
         """Compile in a temporary folder."""
         with TemporaryDirectory(prefix="gpulab-") as name:
             folder = Path(name).resolve()
@@ -232,15 +259,15 @@ class Nvcc:
             included.mkdir()
             for header, contents in text.headers.items():
                 (included / header).write_text(contents)
-            nvcc = limited(self._path, folder, self._limits, self.within, inspect=not self.within.bubblewrap)
+            nvcc = limited(self._path, folder, self._limits, self.within, keep=True)
             folders = (*folders, str(_INCLUDE_DIR), str(included))
-            options = [*_OPTIONS, *(f"-D{guard}" for guard in guards)]
+            options = [*_OPTIONS, _REPORT, *(f"-D{guard}" for guard in guards)]
             cubin = self._compile(nvcc, text, folders, options)
-            words = diagnostics(*said(folder, self._limits))
+            report, ptx = diagnostics(*said(folder, self._limits)), _kept_ptx(folder, included, text.filename)
             if may_hold_assembly("\n".join((text.source, *text.headers.values()))):
-                ptx = self._compile(nvcc, text, folders, [option for option in options if option != _LINES], "ptx")
-                check_assembly(ptx.decode(errors="replace"), text.filename)
-            return cubin, words
+                plain = self._compile(nvcc, text, folders, [option for option in options if option != _LINES], "ptx")
+                check_assembly(plain.decode(errors="replace"), text.filename)
+            return Compiled(cubin, _REPORTED.sub("", report).strip(), ptx, report)
 
     def _compile(
         self, nvcc: str, text: _Text, folders: Sequence[str], options: list[str], target: str = "cubin"
@@ -266,7 +293,15 @@ class Nvcc:
         return made
 
 
-def _made_of_trial(compiled: Callable[[_Text], tuple[bytes, str]], architecture: str) -> None:
+def _kept_ptx(folder: Path, included: Path, filename: str) -> str:
+    """Return the PTX of nvcc's latest run; it names the exercise's headers and the student's file as they are known."""
+    kept = folder / KEPT / "kernel.ptx"
+    text = kept.read_text(errors="replace") if kept.exists() else ""
+    known = text.replace(f'"{included}/', '"')
+    return re.sub(rf'"[^"\n]*/{re.escape(shown(filename))}"', lambda _: f'"{shown(filename)}"', known)
+
+
+def _made_of_trial(compiled: Callable[[_Text], Compiled], architecture: str) -> None:
     try:
         compiled(_Text(_TRIAL, "trial.cu", architecture, {}, {}))
     except CompileError as error:

@@ -23,6 +23,8 @@ _SCRIPT = """#!/bin/sh
     ulimit -v {memory_kib} 2>/dev/null  # fails if the user's own limit is lower, which is fine
     ulimit -f {file_blocks} 2>/dev/null
     export TMPDIR={folder}  # nvcc leaves files there after an error
+    export SOURCE_DATE_EPOCH=0  # __DATE__ and __TIME__ are the same in every run
+    touch -d @0 "$PWD"/kernel.cu 2>/dev/null  # and so is __TIMESTAMP__
     exec nice -n {niceness} {within}{program}{keep} "$@" >{folder}/stdout 2>{folder}/stderr
 )
 status=$?
@@ -33,7 +35,7 @@ exit $status
 
 # The preprocessed text must have no directives but the preprocessor's own: nvcc's later passes would execute them.
 _INSPECTION = r"""LC_ALL=C sed -n -E '/^[[:space:]]*(#|%:)/{{/^[[:space:]]*(#|%:)[[:space:]]*([0-9]|pragma|$)/!q1}}' \
-    {folder}/*.ii 2>/dev/null
+    {kept}/*.ii 2>/dev/null
 if [ $? -eq 1 ]; then
     echo '{refused}' >&2
     exit 1
@@ -41,10 +43,12 @@ fi
 """
 # The C compiler quotes the source line of an error from the file named by #line, which could be any file.
 _QUOTE_NOTHING = "-Xcompiler=-fno-diagnostics-show-caret"
+KEPT = "kept"
+"""The folder of nvcc's intermediate files, among them the PTX, in that of the executable."""
 REFUSED = "error: a macro of this file makes a directive such as #include: write it out"
 
 
-def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None = None, inspect: bool = False) -> str:
+def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None = None, keep: bool = False) -> str:
     """Return the path of an executable that runs a program under limits, with the same arguments and exit status.
 
     Args:
@@ -52,20 +56,22 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
         folder: the folder of the executable and its files; for one run at a time. With a sandbox it must be a real
             path: bubblewrap creates no folders behind an existing link.
         limits: the limits.
-        within: the sandbox, which can read the folder and write to the working folder; None for none.
-        inspect: True for nvcc: refuse preprocessed text in which macros create directives, and quote no files in
-            messages.
+        within: the sandbox, which can read the folder and write to `KEPT` and the working folder; None for none.
+        keep: True for nvcc: keep its intermediate files in `KEPT`. Without a sandbox, refuse preprocessed text in which
+            macros create directives, and quote no files in messages.
 
     Raises:
         DeviceUnavailable: programs in the folder cannot be run.
     """
     text, script, quoted = folder / "limited.sh", folder / "limited", shlex.quote(str(folder))
+    (folder / KEPT).mkdir(exist_ok=True)
+    kept, inspect = shlex.quote(str(folder / KEPT)), keep and not (within and within.bubblewrap)
     text.write_text(
         _SCRIPT.format(
             program=shlex.quote(program),
             within=_prefix(within, folder) if within else "",
-            keep=f" --keep --keep-dir {quoted} {_QUOTE_NOTHING}" if inspect else "",
-            inspection=_INSPECTION.format(folder=quoted, refused=REFUSED) if inspect else "",
+            keep=f" --keep --keep-dir {kept}{f' {_QUOTE_NOTHING}' if inspect else ''}" if keep else "",
+            inspection=_INSPECTION.format(kept=kept, refused=REFUSED) if inspect else "",
             niceness=NICENESS,
             folder=quoted,
             memory_kib=limits.memory_bytes // KIB,
@@ -90,6 +96,7 @@ def said(folder: Path, limits: Limits) -> tuple[bytes, bytes]:
 
 def _prefix(within: Sandbox, folder: Path) -> str:
     """Return the sandbox's command prefix, quoted for the shell, which inserts the working folder at run time."""
-    shown = ["--ro-bind", str(folder), str(folder), "--bind", _HERE, _HERE, "--chdir", _HERE, "--setenv", "TMPDIR"]
+    shown = ["--ro-bind", str(folder), str(folder), "--bind", str(folder / KEPT), str(folder / KEPT)]
+    shown += ["--bind", _HERE, _HERE, "--chdir", _HERE, "--setenv", "TMPDIR"]
     quoted = shlex.join(within.before(*shown, "/tmp")).replace(shlex.quote(_HERE), '"$PWD"')
     return f"{quoted} " if quoted else ""
