@@ -49,6 +49,16 @@ def test_a_solution_is_correct_and_safe(submission):
     assert bad == {}
 
 
+def test_another_kernel_for_nvrtc_earns_no_points(tmp_path):
+    """Barriers are counted in the code that is timed, which nvcc makes."""
+    few, many = (
+        (ROOT / f"solutions/reduction/{name}.cu").read_text() for name in ("10_shuffle_unroll8", "06_shared_modulo")
+    )
+    path = tmp_path / "reduction.cu"
+    path.write_text(f"#ifdef __CUDACC_RTC__\n{few}\n#else\n{many}\n#endif\n")
+    assert grade(path)["uses[few-barriers]"] == ["missed", ["concept"]]
+
+
 # A check that each must fail. What only the simulated GPU sees (reads outside, barriers, races) is not among them, and
 # after a fault no later check can be graded, so any one of the kind must do.
 WRONG = {
