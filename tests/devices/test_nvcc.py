@@ -290,6 +290,6 @@ def test_beside_a_gpu_the_simulated_one_runs_nvccs_code_of_a_text_with_another_f
     compiler.says(f"cp {compiler.folder}/made.ptx $3/kernel.ptx; {told}")
     module, out = device.compile(FACES, "k.cu"), device.array([0], "int32")
     module.launch("face", (1,), (1,), [out])
-    assert (out.get(), module.log) == ([2], "k.cu(1): warning: so")
+    assert (out.get().tolist(), module.log) == ([2], "k.cu(1): warning: so")
     assert (module.resources("face").registers, device.info.compiler) == (7, "nvcc 13.0.88")
     assert '.file\t1 "k.cu"' in compiler.nvcc.compiled(FACES, "k.cu", "sm_86", {}, {}).ptx

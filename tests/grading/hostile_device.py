@@ -133,7 +133,7 @@ class HostileModule:
         return self.module.launch(kernel, grid, block, args, *rest)
 
 
-def opened(spec: str, launch_limit_s: float, *described: str | None, **options: bool) -> tuple[SimulatedDevice, str]:
+def opened(spec: str, launch_limit_s: float, *described: str | None, **options: Any) -> tuple[SimulatedDevice, str]:
     return SimulatedDevice() if spec == "sim" else HostileDevice(), "a test wants it"
 
 

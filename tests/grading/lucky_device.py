@@ -117,13 +117,14 @@ def lacking_headers(patch: Callable[[Any, str, Any], None], folder: Path) -> Non
     patch(nvrtc, "include_folders", lambda: tuple(found))
 
 
-def no_counting_device(device: Any) -> Any:
-    raise AssertionError("the process with the simulated GPU is to count")
+def counting_device(device: Any) -> Any:
+    if device.info.kind == "simulated":
+        return device
+    assert CANNOT_COUNT_VARIABLE not in os.environ, "the process with the simulated GPU is to count"
+    return SimulatedDevice()
 
 
 def main(watchdog_pipe: int) -> None:
     worker.open_device = opened
-    usage_checks.counting_device = lambda device: SimulatedDevice()
-    if CANNOT_COUNT_VARIABLE in os.environ:
-        usage_checks.counting_device = no_counting_device
+    usage_checks.counting_device = counting_device
     worker.main(watchdog_pipe)

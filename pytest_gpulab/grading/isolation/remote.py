@@ -96,6 +96,8 @@ class RemoteGrader(CheckGrader):
         self._worker: Worker | None = None
         self._missing: Finding | None = None
         self._cross_check = CrossCheck(exercise.exercise, self._task, self._scope) if self._on_gpu else None
+        if info is not None:
+            self._describe_gpu(info)
         self._is_built = True
         self._sha256 = _sha256(path)
 
@@ -108,7 +110,7 @@ class RemoteGrader(CheckGrader):
             WorkerError: a bug of this package.
         """
         if self._info is not None and self._cross_check is not None:  # first, because the GPU takes longer
-            self._prefetch(self._cross_check, checks_of(self._loaded.exercise)[0])
+            self._cross_check.prefetch(checks_of(self._loaded.exercise)[0])
         ending = ""
         for _ in range(ATTEMPTS):
             self._worker = Worker(self._task | self._known_failures(), self._scope)
@@ -119,13 +121,13 @@ class RemoteGrader(CheckGrader):
                 ending = str(crash)
             else:
                 self._info = self._info or opened
+                self._describe_gpu(self._info)
                 return self._info
         raise DeviceUnavailable(f"the worker process {ending}, {ATTEMPTS} times in a row")
 
-    def _prefetch(self, cross_check: CrossCheck, check: Check) -> None:
-        assert self._info is not None, "`begin` was not called"
-        cross_check.architecture = self._info.architecture
-        cross_check.prefetch(check)
+    def _describe_gpu(self, info: DeviceInfo) -> None:
+        if self._cross_check is not None:
+            self._cross_check.architecture = info.architecture
 
     @property
     def provenance(self) -> Provenance:
@@ -185,7 +187,7 @@ class RemoteGrader(CheckGrader):
             return self._graded(check)
         if not self._is_built:
             return self._graded(check)
-        self._prefetch(self._cross_check, check)
+        self._cross_check.prefetch(check)
         veto = self._cross_check.veto(check)
         if veto is not None:
             return veto
