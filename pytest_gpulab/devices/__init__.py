@@ -34,7 +34,6 @@ def open_device(
     occupancy_architecture: str | None = None,
     gpu: str | None = None,
     isolated: bool = False,
-    prefetching: bool = False,
     known: DeviceInfo | None = None,
     beside: str = "",
 ) -> tuple[Device, str]:
@@ -49,7 +48,6 @@ def open_device(
         gpu: the GPU model of the simulated GPU, such as `t4`; the H200 if None.
         isolated: run the simulated GPU's compiler in a sandbox if available, and anew for each text, as untrusted
             kernels require; nvcc always runs so. Limits apply in any case, except on Windows.
-        prefetching: let an isolated compiler use several processor cores; nvcc always may.
         known: a GPU's `info`, if known from another process; the GPU is then opened on first use.
         beside: the architecture of a real GPU, such as `sm_86`, if the simulated one is to run its code.
 
@@ -65,12 +63,12 @@ def open_device(
 
         return SimulatedBesideGpu(beside), REQUESTED
     if spec == "sim":
-        return _open_simulated(gpu, occupancy_architecture, isolated, prefetching), REQUESTED
+        return _open_simulated(gpu, occupancy_architecture, isolated), REQUESTED
     if spec == "auto":
         try:
             return _open_cuda(0, launch_limit_s, known), "PyCUDA and an NVIDIA GPU were found"
         except DeviceAbsent as missing:
-            return _open_simulated(gpu, occupancy_architecture, isolated, prefetching), f"no CUDA device: {missing}"
+            return _open_simulated(gpu, occupancy_architecture, isolated), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"unknown device {spec!r}; use auto, cuda, cuda:N (a number) or sim")
@@ -90,7 +88,7 @@ def _open_cuda(ordinal: int, launch_limit_s: float, known: DeviceInfo | None) ->
     return CudaDevice(ordinal, launch_limit_s, known)
 
 
-def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool, prefetching: bool) -> Device:
+def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool) -> Device:
     from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, modelled_gpu
 
     from .simulated import SimulatedDevice
@@ -101,4 +99,4 @@ def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolate
 
         compiler = CompilerProcess() if isolated else for_own_texts()
     model, architecture = modelled_gpu(gpu or DEFAULT_GPU), occupancy_architecture
-    return SimulatedDevice(model, occupancy_architecture=architecture, compiler=compiler, prefetching=prefetching)
+    return SimulatedDevice(model, occupancy_architecture=architecture, compiler=compiler)

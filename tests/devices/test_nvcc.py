@@ -146,6 +146,13 @@ def test_variants_are_compiled_side_by_side_and_no_more_when_they_are_asked_for(
     assert compiler.runs == 2
 
 
+def test_of_two_compilations_of_one_text_one_waits_for_the_other(compiler: Compiler) -> None:
+    (compiler.folder / "cache").mkdir()
+    compiler.says("sleep 0.1; echo code >kernel.cubin")
+    compiler.nvcc.ahead("text", "k.cu", "sm_90", [{"T": "int"}, {"T": "int"}], {})
+    assert compiler.runs == 1
+
+
 def test_a_variant_that_does_not_compile_says_so_when_it_is_asked_for_and_costs_the_others_nothing(
     compiler: Compiler,
 ) -> None:

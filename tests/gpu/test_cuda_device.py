@@ -342,8 +342,9 @@ def test_the_same_source_is_compiled_once_with_the_same_warnings(device, tmp_pat
     first = nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {})
     assert "unused" in first[1] and nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {}) == first
     cache = Cache(tmp_path)
-    (key,) = (path.name for path in tmp_path.iterdir() if cache.get(path.name) == first)  # beside how nvcc was tried
-    cache.put(key, b"kept", "said")
+    entries = {path.name: cache.get(path.name) for path in tmp_path.iterdir()}  # beside how nvcc was tried
+    (key,) = (name for name, entry in entries.items() if entry and entry[0] == first[0])
+    cache.put(key, b"kept", json.dumps(["said", "PTX", "report"]))
     assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {}) == (b"kept", "said")
     assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "2"}, {})[0] not in (first[0], b"kept")
     assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {"more.cuh": ""})[0] != b"kept"

@@ -19,7 +19,6 @@ import tempfile
 import time
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -35,7 +34,6 @@ from .sandbox import LIBRARIES, NOT_ENDED, Limits, Sandbox, none, sandbox
 
 START_LIMIT_S = 60.0  # many may start at the same time
 BUSY_FACTOR = 5.0  # time limit by the clock over that of processor time
-WORTH_A_PROCESS_S = 0.5  # starting one takes 0.1 s, an exercise's kernel 0.04 s, CUB's headers seconds
 ATTEMPTS = 2  # when memory runs out, the system may kill a process that did not cause it
 _GONE = f"it died {ATTEMPTS} times in a row"
 _KILLED = (_GONE, nvrtc_program.ending(signal.SIGKILL))
@@ -44,7 +42,6 @@ _ABORTED = "Ptx assembly aborted due to errors"  # ptxas's only message when mem
 _PTXAS_ERROR = re.compile(r"\berror +:|; fatal +:")
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
-_Key = tuple[str, str, str]
 
 
 class CompilerProcess:
@@ -78,8 +75,6 @@ class CompilerProcess:
         self._within = sandbox(_needed()) if within is None else within
         self._rejected: dict[str, str] = {}
         self._spent_s: dict[str, float] = {}
-        self._ahead: dict[_Key, Answer | CompileError] = {}
-        self._longest_s = 0.0
         self._process: _Process | None
         try:
             self._process, self.version = self._started()
@@ -100,56 +95,17 @@ class CompilerProcess:
             DeviceUnavailable: the process must be restarted, or must start another one, and that fails.
             OutOfMemory: the system killed it because memory had run out: less was free than the limits allow.
         """
-        ahead = self._ahead.pop(_key(request), None)
-        if isinstance(ahead, CompileError):
-            raise ahead
-        known = None if ahead else self._known.get(request)
+        known = self._known.get(request)
         if known is not None:
             return known
-        answer = ahead or self._compiled(request)
+        answer = self._compiled(request)
         self._known.put(request, answer)
         return answer
-
-    def ahead(self, requests: Sequence[Request]) -> None:
-        """Compile several requests in parallel, in further processes, if an earlier compilation took long.
-
-        `compiled` returns the stored answers. It compiles the other requests itself, for example if no process could be
-        started.
-        """
-        if self._longest_s < WORTH_A_PROCESS_S:
-            return
-        requests = [request for request in requests if self._known.get(request) is None]
-        processes = min(self._limits.at_once, len(requests))
-        if not processes:
-            return
-        own, *others = [requests[number::processes] for number in range(processes)]
-        with ThreadPoolExecutor(processes) as pool:
-            working = [
-                pool.submit(self._work_on, own),
-                *(pool.submit(self._work_in_new_process, share) for share in others),
-            ]
-        for work in working:
-            with contextlib.suppress(DeviceUnavailable):
-                work.result()
-
-    def _work_in_new_process(self, requests: Sequence[Request]) -> None:
-        with contextlib.closing(CompilerProcess(self._limits, self._within, self._forks)) as another:
-            another._rejected, another._spent_s, another._ahead = self._rejected, self._spent_s, self._ahead
-            another._work_on(requests)
-
-    def _work_on(self, requests: Sequence[Request]) -> None:
-        for request in requests:
-            try:
-                self._ahead[_key(request)] = self._compiled(request)
-            except CompileError as error:
-                self._ahead[_key(request)] = error
 
     def _compiled(self, request: Request) -> Answer:
         if request.text in self._rejected:  # other variants would reach the limit, too
             raise CompileError(self._rejected[request.text])
-        begin_s, kills = time.monotonic(), memory_kills()
-        answer = self._request(request)
-        self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
+        kills, answer = memory_kills(), self._request(request)
         if "unavailable" in answer:
             raise DeviceUnavailable(answer["unavailable"])
         if "ended" in answer:
@@ -201,11 +157,6 @@ class CompilerProcess:
                 raise _unavailable(ImportError(ready["unavailable"]))
             raise DeviceUnavailable(message or "no output")
         return process, ready["version"]
-
-
-def _key(request: Request) -> _Key:
-    """Return the parts in which requests of one device differ."""
-    return request.text, request.macros, request.output
 
 
 class _Process:

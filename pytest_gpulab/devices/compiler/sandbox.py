@@ -43,7 +43,7 @@ class Limits:
         compile_s: processor time of one compilation by NVRTC; nvcc has the time of its check instead.
         all_variants_s: processor time of all compilations of one text by NVRTC.
         output_bytes: size of NVRTC's output, PTX or machine code; a course's kernels have some ten KiB.
-        at_once: number of variants of one text that are compiled in parallel, each with the whole memory limit.
+        at_once: number of variants of one text that nvcc compiles in parallel, each with the whole memory limit.
     """
 
     memory_bytes: int = 2 << 30

@@ -35,7 +35,6 @@ class SimulatedDevice:
             None.
         compiler: the process that runs NVRTC, which `close` ends unless it is for the user's own texts; NVRTC runs in
             this process if None.
-        prefetching: True to compile the variants of one source on several processor cores.
 
     Attributes:
         arena: global memory.
@@ -49,14 +48,12 @@ class SimulatedDevice:
         gpu: Gpu | None = None,
         occupancy_architecture: str | None = None,
         compiler: CompilerProcess | None = None,
-        prefetching: bool = False,
     ) -> None:
         self.arena = Arena()
         self._arrays: list[SimulatedMemory] = []
         self.gpu = gpu or modelled_gpu()
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
         self._compiler, self._version = compiler, self._version_of(compiler)
-        self._prefetching = prefetching
         # glibc takes fresh pages from the kernel for every array of 128 KB and more, until a larger one was freed once
         np.empty(31 << 20, np.uint8)
 
@@ -98,14 +95,6 @@ class SimulatedDevice:
         )
         ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.target}", *rest)
         return SimulatedModule(self, ptx, log, (source, filename, *rest))
-
-    def compile_ahead(
-        self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
-    ) -> None:
-        """Compile variants in parallel if `prefetching` is set; see `PrefetchingDevice.compile_ahead`."""
-        if self._compiler is not None and self._prefetching:
-            texts = (source, filename, f"compute_{self.gpu.target}")
-            self._compiler.ahead([nvrtc.combined(nvrtc.ptx_request(*texts, defines, headers)) for defines in variants])
 
     def close(self) -> None:
         """Free all memory and end the compiler process."""

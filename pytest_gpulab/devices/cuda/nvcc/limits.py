@@ -24,7 +24,7 @@ _SCRIPT = """#!/bin/sh
     ulimit -f {file_blocks} 2>/dev/null
     export TMPDIR={folder}  # nvcc leaves files there after an error
     export SOURCE_DATE_EPOCH=0  # __DATE__ and __TIME__ are the same in every run
-    touch -d @0 "$PWD"/kernel.cu 2>/dev/null  # and so is __TIMESTAMP__
+    touch -c -d @0 "$PWD"/kernel.cu  # and so is __TIMESTAMP__
     exec nice -n {niceness} {within}{program}{keep} "$@" >{folder}/stdout 2>{folder}/stderr
 )
 status=$?
