@@ -68,6 +68,15 @@ class FigureChecks:
         is_missed = not uses.required and all(found.code == "concept" for found in unused)
         return check.result("missed" if is_missed else "failed", unused)
 
+    def check_order(self, check: Check, tier: SpeedTier) -> CheckResult:
+        """Return the races at the timed size as a failure, on the simulated GPU beside a real one, which times."""
+        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
+
+        costs = self.costs
+        assert isinstance(costs, EstimatedCosts)
+        raced = costs.races(tier)
+        return check.result("failed", raced) if raced else check.result("passed")
+
     @cached_property
     def _usages(self) -> Usages:
         from pytest_gpulab.grading.speed.estimate import EstimatedCosts

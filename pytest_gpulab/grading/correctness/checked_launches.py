@@ -27,6 +27,8 @@ from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of
 from pytest_gpulab.grading.plans.replay import FIRST, Run, replay
 
+from .safety import wrong_order
+
 Array = npt.NDArray[Any]
 
 # 64 blocks have enough threads (16 k with usual blocks) for NumPy, and include every kind of block of a regular grid.
@@ -35,6 +37,7 @@ SAMPLE_BLOCKS = 64
 COMPLETE_WORK = 60_000_000
 # The limit where a sample does not show all outputs: sums over all blocks, or later launches without complete input.
 LONG_WORK = 4 * COMPLETE_WORK
+CHECKED_BLOCKS = 2  # of a large launch, for races
 WRITTEN_SHARE = 0.75  # part of its share of an output that a sample must write
 SHOWN_WORK = 0.8  # part of a limit that a sample, scaled up, must reach if all blocks exceed the limit
 
@@ -147,6 +150,17 @@ def run_again(
     inputs = {name: _mixed(values, others[name], rng) for name, values in first.inputs.items()}
     run = replay(device, build.module, first.plan, inputs, replace(FIRST, options=_options()), scene=build.scene)
     return CostedRun(first.plan, inputs, run, True)
+
+
+def races(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> tuple[Finding, ...]:
+    """Return the race, or else the error at a barrier, in some blocks of a plan's first launch.
+
+    Cases are small: a kernel may leave out its barriers in larger launches, where nothing else finds that. Later
+    launches are left out, because they would read what the other blocks have not written.
+    """
+    options = replace(FIRST.options, sample_blocks=CHECKED_BLOCKS, sample_seed=seed)
+    run = run_fresh(device, build, replace(plan, launches=plan.launches[:1]), inputs, options, read_back=False)
+    return wrong_order(hazard for profile in run.profiles for hazard in profile.hazards)
 
 
 def _mixed(old: Array, new: Array, rng: np.random.Generator) -> Array:

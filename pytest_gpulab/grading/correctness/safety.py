@@ -26,6 +26,8 @@ _KIND_OF_FAULT = {
     "deadlock": "barrier",
     "barrier": "barrier",
 }
+ORDER = ("race", "barrier")
+"""Kinds and codes of hazards of threads that do not wait for each other as they must."""
 _CODE_OF_KIND = {"memory": "out-of-bounds"}  # all other kinds are codes themselves
 
 
@@ -83,6 +85,16 @@ def harmless(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
                 places.setdefault((hazard.what, where), _Sighting(hazard.what, where, _evidence(hazard))).add(case)
     found = (sighting.found(kind, f"Harmless: {sighting.what}", hint="") for sighting in places.values())
     return tuple(found)[:MAX_FINDINGS]
+
+
+def wrong_order(hazards: Iterable[Hazard]) -> tuple[Finding, ...]:
+    """Return the first hazard of the `ORDER`, as a finding."""
+    found = (
+        finding(hazard.kind, hazard.what, str(hazard.where or ""), _evidence(hazard), hint_for(hazard))
+        for hazard in hazards
+        if hazard.kind in ORDER and not hazard.harmless
+    )
+    return tuple(found)[:1]
 
 
 def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, _Sighting]]:

@@ -9,6 +9,7 @@ in this run. The simulated GPU finds them. It runs the small cases in a process 
 - a `correct` check that failed on the GPU stays failed, with the simulated GPU's finding if that is more precise;
 - `uses` and `speedup` need the cases of their variant, as always. The counters of `uses` come from the simulated GPU,
   which has compiled the submission already;
+- a `speedup` check that passed on the GPU fails for a race in some blocks of a large launch;
 - a kernel that fails on the GPU at the timed size runs on the simulated one at a smaller size, to find the line.
 
 If there is no simulated GPU, or it cannot run a case or not in time, the GPU's verdict stands and no points are lost.
@@ -27,6 +28,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.exercise import Case, Exercise, SpeedTier, UsesCheck
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
 from pytest_gpulab.grading.compilation.builds import cases_of
+from pytest_gpulab.grading.correctness.safety import ORDER
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, PROOF, CheckResult, Finding, Verdict
 from pytest_gpulab.grading.time_limits import TIME_LIMIT
@@ -100,6 +102,8 @@ class CrossCheck:
             return replace(result, findings=self._traced(result))
         if result.verdict not in ("passed", "failed"):
             return result
+        if result.kind == "speedup":
+            return self._in_order(result)
         if result.kind == "safe":
             simulated = self._simulated(result.name)
             if simulated is not None and self._is_all_luck(simulated):
@@ -114,6 +118,13 @@ class CrossCheck:
                 first = replace(first, evidence=(*first.evidence, LUCK))
                 return replace(result, verdict="failed", points=0.0, findings=(first, *others))
         return result
+
+    def _in_order(self, result: CheckResult) -> CheckResult:
+        """Return the result of a `speedup` check; it fails if some blocks of a large launch race."""
+        simulated = self._answer_to("count", result.name) if result.verdict == "passed" else None
+        if simulated is None or not any(found.code in ORDER for found in simulated.findings):
+            return result
+        return replace(result, verdict="failed", points=0.0, findings=simulated.findings)
 
     def count(self, check: Check) -> CheckResult | None:
         """Grade a `uses` check by the simulated GPU's counters; return None if it must be counted elsewhere.

@@ -21,6 +21,7 @@ from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds,
 from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.correctness.checked_launches import (
     CostedRun,
+    races,
     run_again,
     run_costed,
     run_unread_sample,
@@ -92,6 +93,7 @@ class EstimatedCosts(Costs):
         self._own: dict[tuple[Size, VariantKey], Timing | BuildFailed] = {}
         self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # kept until their outputs are compared
         self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...] | BuildFailed] = {}
+        self._raced: dict[tuple[Size, VariantKey], tuple[Finding, ...] | BuildFailed] = {}
         self._failures: dict[tuple[Size, VariantKey], Finding] = {}
         self._reference_ms: dict[tuple[Size, VariantKey], float | None] = {}
 
@@ -136,6 +138,7 @@ class EstimatedCosts(Costs):
         problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
         timing = self._own_timing(size, variant)
         found = wrong_outputs(self._loaded.exercise, problem, costed) or self._wrong_again(problem, costed)
+        found = found or self._races(problem, costed.plan, costed.inputs)
         found = found or (*self._work_left_out(problem, timing), *self._impossible(problem, timing))
         at = f"At the timed size {size_text(size)}: "
         return tuple(replace(finding, what=at + finding.what) for finding in found)
@@ -155,6 +158,20 @@ class EstimatedCosts(Costs):
                 raise BuildFailed(verdict, broke)
             return (broke,)
         return wrong_outputs(self._loaded.exercise, problem, again)
+
+    def races(self, tier: SpeedTier) -> tuple[Finding, ...]:
+        """Return the races at the size of an estimate, where a real GPU decides the speed checks."""
+        size, variant = timed_size(tier, self._device), tier.variant
+        problem = Problem(size, self._builds.of(variant).tunables, variant)
+        found = made_once(
+            self._raced, (size, variant_key(variant)), lambda: self._races(problem, *self._planned(problem))
+        )
+        return tuple(replace(finding, what=f"At size {size_text(size)}: {finding.what}") for finding in found)
+
+    def _races(self, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> tuple[Finding, ...]:
+        identity = self._loaded.name, "checked", size_text(problem.size), self._builds.sha256
+        seed = int(rng_for(self._seed, *identity).integers(1 << 62))
+        return races(self._device, self._builds.of(problem.variant), plan, inputs, seed)
 
     def profiles(self, variant: Variant) -> Mapping[Size, Sequence[LaunchProfile]]:
         """Return the launches by size, for all sizes at which a variant has an estimate."""
