@@ -12,6 +12,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.correctness.cases import CaseRuns
+from pytest_gpulab.grading.correctness.safety import wrong_order
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
 
 from .catalogue import LoadedExercise
@@ -69,13 +70,14 @@ class FigureChecks:
         return check.result("missed" if is_missed else "failed", unused)
 
     def check_order(self, check: Check, tier: SpeedTier) -> CheckResult:
-        """Return the races at the timed size as a failure, on the simulated GPU beside a real one, which times."""
+        """Return a race at the timed size as a failure; a `safe` check fails for those that the cases show."""
         from pytest_gpulab.grading.speed.estimate import EstimatedCosts
 
-        costs = self.costs
-        assert isinstance(costs, EstimatedCosts)
-        raced = costs.races(tier)
-        return check.result("failed", raced) if raced else check.result("passed")
+        raced = self.costs.races(tier) if isinstance(self.costs, EstimatedCosts) else ()
+        outcomes = self._cases.known(self._loaded.exercise.cases) if raced else ()
+        known = {(found.code, found.where) for _, outcome in outcomes for found in wrong_order(outcome.hazards)}
+        new = tuple(found for found in raced if (found.code, found.where) not in known)
+        return check.result("failed" if new else "passed", new[:1])
 
     @cached_property
     def _usages(self) -> Usages:
@@ -131,7 +133,7 @@ class FigureChecks:
             timed = timed_size(tier, self._device), tier.variant, pattern_of(self._loaded.exercise, tier.variant)
             return check.result(*self._cases.blame.of_timed(*timed, wrong), measurement)
         if decided == "passed":
-            return check.result("passed", (), measurement)
+            return replace(self.check_order(check, tier), measurement=measurement)
         if decided == "undecided":
             return check.result("inconclusive", (inconclusive(measurement),), measurement)
         is_bonus = not tier.required or self._loaded.thresholds.measuring

@@ -153,7 +153,7 @@ def run_again(
 
 
 def races(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> tuple[Finding, ...]:
-    """Return the race, or else the error at a barrier, in some blocks of a plan's first launch.
+    """Return the races and the errors at barriers in some blocks of a plan's first launch.
 
     Cases are small: a kernel may leave out its barriers in larger launches, where nothing else finds that. Later
     launches are left out, because they would read what the other blocks have not written.

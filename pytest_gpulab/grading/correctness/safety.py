@@ -88,13 +88,12 @@ def harmless(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
 
 
 def wrong_order(hazards: Iterable[Hazard]) -> tuple[Finding, ...]:
-    """Return the first hazard of the `ORDER`, as a finding."""
-    found = (
+    """Return the hazards of a kind in `ORDER`, as findings."""
+    return tuple(
         finding(hazard.kind, hazard.what, str(hazard.where or ""), _evidence(hazard), hint_for(hazard))
         for hazard in hazards
         if hazard.kind in ORDER and not hazard.harmless
     )
-    return tuple(found)[:1]
 
 
 def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, _Sighting]]:

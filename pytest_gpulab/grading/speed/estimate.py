@@ -138,7 +138,7 @@ class EstimatedCosts(Costs):
         problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
         timing = self._own_timing(size, variant)
         found = wrong_outputs(self._loaded.exercise, problem, costed) or self._wrong_again(problem, costed)
-        found = found or self._races(problem, costed.plan, costed.inputs)
+        self._raced[key] = () if found else self._races(problem, costed.plan, costed.inputs)
         found = found or (*self._work_left_out(problem, timing), *self._impossible(problem, timing))
         at = f"At the timed size {size_text(size)}: "
         return tuple(replace(finding, what=at + finding.what) for finding in found)
@@ -160,12 +160,11 @@ class EstimatedCosts(Costs):
         return wrong_outputs(self._loaded.exercise, problem, again)
 
     def races(self, tier: SpeedTier) -> tuple[Finding, ...]:
-        """Return the races at the size of an estimate, where a real GPU decides the speed checks."""
+        """Return the races in some blocks of an estimated launch, of inputs that are larger than the cases'."""
         size, variant = timed_size(tier, self._device), tier.variant
         problem = Problem(size, self._builds.of(variant).tunables, variant)
-        found = made_once(
-            self._raced, (size, variant_key(variant)), lambda: self._races(problem, *self._planned(problem))
-        )
+        key = (size, variant_key(variant))
+        found = made_once(self._raced, key, lambda: self._races(problem, *self._planned(problem)))
         return tuple(replace(finding, what=f"At size {size_text(size)}: {finding.what}") for finding in found)
 
     def _races(self, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> tuple[Finding, ...]:
