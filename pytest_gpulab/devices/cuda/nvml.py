@@ -10,9 +10,9 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import PureWindowsPath
-from types import SimpleNamespace
 from typing import Any
 
 from pytest_gpulab.devices.stopwatch import Conditions
@@ -42,20 +42,67 @@ class NvmlUnavailable(Exception):
     """NVML is unavailable; the message has the cause."""
 
 
-class GpuFacts(SimpleNamespace):
-    """The state of a GPU at one moment: the answers to `_queries`, by their names; None if unknown."""
+@dataclass(frozen=True)
+class GpuFacts:
+    """The state of a GPU at one moment; None if unknown.
+
+    Attributes:
+        uuid: the GPU's identity, the same on every machine and in every order.
+        driver_version: such as `580.159.04`.
+        cuda_version: the newest version that the driver supports, 1000 x major + 10 x minor.
+        memory_total_bytes, memory_used_bytes: memory of the GPU, and its part in use by all processes.
+        temperature_c: temperature of the GPU core.
+        power_w, power_limit_w: present power and its limit.
+        sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, max_memory_clock_mhz: present and highest clocks.
+        bus_width_bits: width of the memory interface.
+        busy_percent, memory_busy_percent: share of the last second or less in which a kernel ran, or memory was
+            accessed.
+        performance_state: 0 (fastest) to 15.
+        reasons_mask: NVML's clock event reasons, a bit mask.
+        ecc, mig, persistence: modes, 0 or 1.
+        compute_mode: an index of `_COMPUTE_MODES`.
+        pcie_generation, max_pcie_generation, pcie_lanes, max_pcie_lanes: present and highest; an idle link slows down.
+    """
+
+    uuid: str | None
+    driver_version: str | None
+    cuda_version: int | None
+    memory_total_bytes: int | None
+    memory_used_bytes: int | None
+    temperature_c: int | None
+    power_w: float | None
+    power_limit_w: float | None
+    sm_clock_mhz: int | None
+    max_sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    max_memory_clock_mhz: int | None
+    bus_width_bits: int | None
+    busy_percent: int | None
+    memory_busy_percent: int | None
+    performance_state: int | None
+    reasons_mask: int | None
+    ecc: int | None
+    mig: int | None
+    persistence: int | None
+    compute_mode: int | None
+    pcie_generation: int | None
+    max_pcie_generation: int | None
+    pcie_lanes: int | None
+    max_pcie_lanes: int | None
 
     @property
     def memory_free_bytes(self) -> int | None:
         """The memory that no process uses."""
-        total, used = self.memory_total_bytes, self.memory_used_bytes
-        return None if total is None or used is None else int(total - used)
+        if self.memory_total_bytes is None or self.memory_used_bytes is None:
+            return None
+        return self.memory_total_bytes - self.memory_used_bytes
 
     @property
     def peak_bandwidth_gb_s(self) -> float | None:
         """Peak bandwidth in 1e9 bytes per second: two transfers per clock over the whole bus."""
-        clock, width = self.max_memory_clock_mhz, self.bus_width_bits
-        return None if clock is None or width is None else float(2 * clock * 1e6 * width / 8 / 1e9)
+        if self.max_memory_clock_mhz is None or self.bus_width_bits is None:
+            return None
+        return 2 * self.max_memory_clock_mhz * 1e6 * self.bus_width_bits / 8 / 1e9
 
     @property
     def reasons(self) -> str:
@@ -124,7 +171,8 @@ def describe(pci_bus_id: str) -> tuple[str, dict[str, str]]:
     try:
         facts = read_facts(pci_bus_id)
     except NvmlUnavailable as missing:
-        rows = dict.fromkeys(GpuFacts(**dict.fromkeys(_queries(None, None))).rows(), NOT_KNOWN)
+        unknown = facts_from({field.name: (lambda: None) for field in fields(GpuFacts)}, NvmlUnavailable)
+        rows = dict.fromkeys(unknown.rows(), NOT_KNOWN)
         return f"clocks, power and temperature not known: {missing}", rows | {"NVML": f"{NOT_KNOWN}: {missing}"}
     return facts.short(), facts.rows()
 
@@ -260,13 +308,13 @@ def _program(path: str | None) -> str:
 
 
 def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exception]) -> GpuFacts:
-    """Run the queries; one that raises `unsupported` gives None."""
+    """Run one query per field of `GpuFacts`; a query that raises `unsupported` gives None."""
     answers: dict[str, Any] = {}
-    for name, query in queries.items():
+    for field in fields(GpuFacts):
         try:
-            answers[name] = _text(query)
+            answers[field.name] = _text(queries[field.name])
         except unsupported:
-            answers[name] = None
+            answers[field.name] = None
     return GpuFacts(**answers)
 
 
@@ -289,8 +337,8 @@ def _reasons_mask(nvml: Any, gpu: Any) -> int:
 def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
     return {
         "uuid": lambda: nvml.nvmlDeviceGetUUID(gpu),
-        "driver_version": lambda: nvml.nvmlSystemGetDriverVersion(),
-        "cuda_version": lambda: nvml.nvmlSystemGetCudaDriverVersion_v2(),  # 1000 x major + 10 x minor
+        "driver_version": nvml.nvmlSystemGetDriverVersion,
+        "cuda_version": nvml.nvmlSystemGetCudaDriverVersion_v2,
         "memory_total_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total,
         "memory_used_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).used,
         "temperature_c": lambda: _temperature_c(nvml, gpu),
@@ -301,16 +349,14 @@ def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
         "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM),
         "max_memory_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM),
         "bus_width_bits": lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu),
-        # share of the last second or less in which a kernel ran, or memory was accessed
         "busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
         "memory_busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).memory,
-        "performance_state": lambda: nvml.nvmlDeviceGetPerformanceState(gpu),  # 0 (fastest) to 15
+        "performance_state": lambda: nvml.nvmlDeviceGetPerformanceState(gpu),
         "reasons_mask": lambda: _reasons_mask(nvml, gpu),
         "ecc": lambda: nvml.nvmlDeviceGetEccMode(gpu)[0],  # the second value is the mode after a restart
         "mig": lambda: nvml.nvmlDeviceGetMigMode(gpu)[0],
         "persistence": lambda: nvml.nvmlDeviceGetPersistenceMode(gpu),
         "compute_mode": lambda: nvml.nvmlDeviceGetComputeMode(gpu),
-        # the present link, which slows down while idle, and the fastest one
         "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
         "max_pcie_generation": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu),
         "pcie_lanes": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),
