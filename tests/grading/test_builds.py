@@ -188,7 +188,7 @@ def test_an_untouched_skeleton_is_not_started(bench: Bench) -> None:
         (b"ab\0c", "not-utf8", "The file is not text: character 2 is a NUL."),
         ("int x;".encode("utf-16"), "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
         (b"\xfe\xff\0x", "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
-        (b"//" + b"x" * 3_000_000, "too-large", "The file has more than 1048576 bytes."),
+        (b"//" + b"x" * 3_000_000, "too-large", "The file has more than 1,048,576 bytes."),
     ],
 )
 def test_a_file_that_is_no_source(bench: Bench, contents: bytes, code: str, what: str) -> None:

@@ -117,6 +117,14 @@ def test_where_the_values_say_little_the_place_gives_the_hint() -> None:
     assert finding.hint == causes.TAIL
 
 
+def test_elements_in_between_that_are_nearly_right_were_processed() -> None:
+    expected = np.linspace(1.3, 7.9, 64)
+    actual = np.where(np.arange(64) % 2, expected, expected * 0.995).astype(np.float32)
+    finding = found(actual, expected, 1e-5)
+    assert "every 2nd element" in finding.what
+    assert finding.hint == values.NEARLY_RIGHT
+
+
 def test_of_very_many_elements_only_the_places_are_looked_at() -> None:
     actual = np.zeros(MAX_EXAMINED + 1, np.int8)
     actual[1::2] = 6

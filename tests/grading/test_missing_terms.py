@@ -58,6 +58,9 @@ def test_the_result_of_another_operation_or_of_one_element() -> None:
     x = np.array([5003, -3211, 8777, 1021], np.int32)
     assert omitted(5003, 11590, x, blocks=1) == "it is the first element of `in`"
     assert omitted(1, 17, np.array([5, 3, 8, 1, 0], np.int32), blocks=1) == ""
+    both = omission(9003, 15590, np.array([9003, -3211, 8777, 1021], np.int32), blocks=1)
+    assert both is not None
+    assert (both.what, both.cause) == ("it is the first element of `in`, which is the largest", "")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def read_source(path: Path) -> bytes:
 def accepted_text(contents: bytes, filename: str) -> str | Finding:
     """Return the text of a file, or the finding of what is refused: other files of this machine, and `#line`."""
     if len(contents) > MAX_SOURCE_BYTES:
-        return finding("too-large", f"The file has more than {MAX_SOURCE_BYTES} bytes.")
+        return finding("too-large", f"The file has more than {MAX_SOURCE_BYTES:,} bytes.")
     text = contents.decode(encoding_of(contents)).removeprefix(BYTE_ORDER_MARK)
     if contents.startswith(_UTF_16):
         return finding("not-utf8", "The file is UTF-16 text, which compilers cannot read.")

@@ -110,13 +110,15 @@ def _something_else(output: WrongValue, name: str, values: Array) -> Pattern | N
         return None
     near = np.flatnonzero(output.explained(values.astype(output.wanted.dtype)))
     is_one_value = near.size > 0 and np.ptp(values[near]) == 0  # else any of several elements, and likely by chance
+    which = {0: "first", values.size - 1: "last"}.get(int(near[0])) if near.size == 1 else None
     for words, operation in OPERATIONS.items():
         of = "of" if words in ("sum", "product") else "element of"
         if not (of == "of" or is_one_value) or _is_expected(output, operation, values):
             continue
         if _is(output, operation, values):
+            if which and of != "of":  # either may be chance: another case tells more
+                return Pattern(f"it is the {which} element of `{name}`, which is the {words}")
             return Pattern(f"it is the {words} {of} `{name}`", OTHER_OPERATION)
-    which = {0: "first", values.size - 1: "last"}.get(int(near[0])) if near.size == 1 else None
     return Pattern(f"it is the {which} element of `{name}`", ONE_ELEMENT) if which else None
 
 

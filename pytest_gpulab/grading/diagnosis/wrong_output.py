@@ -12,12 +12,12 @@ from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
-from .causes import ALL_BUT_FIRST, FIRST_OF_BLOCK
+from .causes import ALL_BUT_FIRST, FIRST_OF_BLOCK, STRIDED
 from .coincidence import CERTAIN
 from .error_location import pitch_of, place_of
 from .missing_terms import missing_terms_of
 from .patterns import Pattern, WrongValue
-from .value_patterns import number, pattern_of
+from .value_patterns import NEARLY_RIGHT, number, pattern_of
 
 Array = npt.NDArray[Any]
 MAX_ELEMENTS_SHOWN = 5
@@ -61,10 +61,12 @@ def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
     evidence = [_element(output, tuple(index)) for index in np.argwhere(output.wrong)[:MAX_ELEMENTS_SHOWN].tolist()]
     if common:
         evidence.append(common.what)
-    by_weight = (common, place) if common and common.shows_cause else (place, common)
+    # elements at equal distances that are nearly right have been processed, in another way
+    is_near = common is not None and common.cause == NEARLY_RIGHT and place is not None and place.cause == STRIDED
+    by_weight = (common, place) if common and (common.shows_cause or is_near) else (place, common)
     best = next((pattern for pattern in by_weight if pattern and pattern.cause), None)
     found = finding("wrong-result", what, evidence=evidence, hint=best.cause if best else None)
-    return replace(found, bits=_weight(best))
+    return replace(found, bits=_weight(place if is_near else best))
 
 
 def _in_common(output: WrongValue) -> Pattern | None:
