@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
@@ -97,3 +100,14 @@ def _told(run: nvrtc.Run, text: str) -> object:
         return ptx, compile_machine_code(text, "k.cu", "sm_90", run=run)
     except CompileError as error:
         return error.diagnostics
+
+
+def test_nvrtc_is_called_without_nvidias_bindings() -> None:
+    """To import them would take more time than the rest of a compiler process's start."""
+    program = (
+        "import sys\n"
+        "from pytest_gpulab.devices.compiler import nvrtc_program\n"
+        "print(nvrtc_program.version(), 'cuda.bindings' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [nvrtc.version(), "False"]
