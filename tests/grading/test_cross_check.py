@@ -159,14 +159,18 @@ def test_a_result_by_luck_fails_the_speed_check_even_alone(bench: Class) -> None
     assert result.findings[0].because == "correct[n=1]"
 
 
-def test_a_race_in_a_large_launch_fails_the_speed_check(bench: Class) -> None:
+def test_a_race_in_a_large_launch_fails_the_speed_check_and_explains_wrong_outputs(bench: Class) -> None:
     exchange = "__shared__ int all[1024];\n    all[threadIdx.x] = n;\n    if (n < 1000) __syncwarp();\n"
     text = KERNEL.replace("if (i < n)", f"{exchange}    if (i < n && all[31 - threadIdx.x] >= 0)")
-    found = results(bench, text)
-    assert [name for name, result in found.items() if result.verdict == "failed"] == ["speedup[0.5x]"]
-    (finding,) = found["speedup[0.5x]"].findings
+    found, check = results(bench, text), bench.checks["speedup[0.5x]"]
+    assert [name for name, result in found.items() if result.verdict == "failed"] == [check.name]
+    (finding,) = found[check.name].findings
     assert (finding.code, finding.where) == ("race", "twice.cu:6")
     assert finding.what.startswith("At size 2^12: potential read-after-write (RAW) hazard on __shared__ memory")
+    wrong = Finding("wrong-result", "in a timed run")
+    with closing(bench.grader(text)) as grader:
+        assert grader._cross_check is not None
+        assert grader._cross_check.combined_with(check.result("failed", (wrong,))).findings == (finding, wrong)
 
 
 def test_a_fault_gets_its_name_and_place_and_keeps_what_the_gpu_said(bench: Class) -> None:
