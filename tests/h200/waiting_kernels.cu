@@ -332,4 +332,20 @@ ITEMS(scatter, const unsigned *, unsigned *, , out[in[i] & (n - 1)] = i)
 ITEMS(add, const unsigned *, unsigned *, , atomicAdd(&out[in[i] & (n - 1)], 1u))
 ITEMS(add_restrict, OWN(const unsigned), OWN(unsigned), , atomicAdd(&out[in[i] & (n - 1)], 1u))
 ITEMS(add_guarded, const unsigned *, unsigned *, IF_INSIDE, atomicAdd(&out[in[i] & (n - 1)], 1u))
+
+// --- a `switch`: the assembler makes a table of jumps of many cases ---------------------------------
+// as many neighbouring `lanes` take the same case
+__global__ void switch_4(float *out, float p, unsigned lanes, unsigned mask) {
+    float x = threadIdx.x;
+    unsigned which = threadIdx.x / lanes;
+#pragma unroll 1
+    for (int i = 0; i < 64; i++, which++)
+        switch (which & mask) {
+            case 0: x = x * p + 1; break;
+            case 1: x = (x + p) * x; break;
+            case 2: x = __sinf(x); break;
+            case 3: x = __fdividef(x, p); break;
+        }
+    out[blockIdx.x * blockDim.x + threadIdx.x] = x;
+}
 }

@@ -15,7 +15,7 @@ SCOPES = "none", "block", "gpu", "system"
 
 
 def launches() -> Iterator[Row]:
-    for family in (loops, crowded_loops, streams, tickets, chains, look_back, calls, histograms, items):
+    for family in (loops, crowded_loops, streams, tickets, chains, look_back, calls, histograms, items, switches):
         yield from family()
 
 
@@ -132,3 +132,10 @@ def items() -> Iterator[Row]:
             n = 16 * 128 * block
             args = (words(n), zeros(n, U), U(n))
             yield Row(f"items_{kernel}_{block}", "items", f"items_{kernel}", (128,), (block,), args)
+
+
+def switches() -> Iterator[Row]:
+    """Yield launches in which as many neighbouring lanes of a warp take the same case."""
+    for lanes in (32, 16, 8, 1):
+        args = (zeros(GRID * 256), F(0.9), U(lanes), U(3))
+        yield Row(f"switch_4_{lanes}", "switch", "switch_4", (GRID,), (256,), args)

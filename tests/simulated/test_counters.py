@@ -304,6 +304,18 @@ __global__ void f(int *x) {
     if (threadIdx.x >= 64) return;
     for (int k = 0; k < 9; k++) asm volatile("bar.sync 1, 64;");
 }"""
+SWITCH = """
+__global__ void f(int *x) {
+    int i = threadIdx.x, a = x[i];
+    for (int k = 0; k < 3; k++)
+        switch (x[i + 1] - 1 + i % 2) {
+            case 0: a = a * a + 7; break;
+            case 1: a = a / (i + 1); break;
+            case 2: a = a % 1000; x[i + 256] = a; break;
+            case 3: a = __clz(a) * 3;
+        }
+    x[i] = a;
+}"""
 PRODUCT = """
 __global__ void f(int *x) {
     double a = x[threadIdx.x], d;
@@ -320,6 +332,7 @@ __global__ void f(int *x) {
         ("__global__ void f(int *x) { __syncthreads(); }", "gpulab__warps_at_barriers.sum", 8),
         ("__global__ void f(int *x) {}", "gpulab__warps_at_barriers.sum", 0),
         (PRODUCT, "gpulab__data_additions.sum", 8 * 8 * 4 * 8),
+        (SWITCH, "gpulab__table_jumps.sum", 3 * 2 * 8),
         ("__global__ void f(int *x) { x[threadIdx.x] *= x[threadIdx.x + 1]; }", "gpulab__data_additions.sum", 256),
         ("__global__ void f(int *x) { x[threadIdx.x] *= threadIdx.x; }", "gpulab__data_additions.sum", 0),
     ],

@@ -74,6 +74,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("gpulab__atomic_passes_shared.sum", "passes", "exact", f"atomics on shared memory: {_MET}"),
     Metric("gpulab__barriers.sum", "warps", "exact",
            "block barriers and arrivals at asynchronous barriers, counted per warp"),
+    Metric("gpulab__table_jumps.sum", "jumps", "modelled",
+           "jumps of a `switch` by a table of addresses, once per warp and target"),
     Metric("gpulab__waits.sum", "warps", "exact",
            "loops that read what other threads write until it changes, entered by a warp"),
     Metric("gpulab__warps.sum", "warps", "exact", "warps of the launch"),

@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.translation.control.graph import defined_an
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
-from .pipes import JUMP, pipes
+from .pipes import JUMP, TABLE_JUMP, pipes
 
 _FREE = {"mov", "cvta"}
 _WARP_WIDE = {"shfl", "vote", "match", "redux"}
@@ -71,7 +71,8 @@ def _run(
             stores.add(statement, start)
             issued += weight(statement)
             ready.update(dict.fromkeys(defined, start + latency(statement, gpu)))
-            waited = max(waited, start) + pipes(statement).get(JUMP, 0.0) * gpu.jump_latency
+            jumps = sum(pipes(statement).get(pipe, 0.0) for pipe in (JUMP, TABLE_JUMP))
+            waited = max(waited, start) + jumps * gpu.jump_latency
             if statement.number in slept:
                 waited = max(issued, waited) + slept[statement.number]
         if steps[i].end == "barrier":

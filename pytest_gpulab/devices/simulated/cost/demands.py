@@ -17,7 +17,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import Arena
 from .chains import Chain, chain
 from .critical_path import step_cycles
 from .fences import Fences, fences
-from .pipes import JUMP, pipes
+from .pipes import TABLE_JUMP, pipes
 
 L1_SHARE = 0.5  # share of L1 and shared memory together, for data that all blocks read
 LONG = 2.0  # critical path over that of the average block, from which a block has work of others
@@ -215,7 +215,7 @@ def _pipes(counters: Counters, scale: float) -> dict[str, float]:
             for pipe, count in pipes(statement).items():
                 result[pipe] = result.get(pipe, 0.0) + warps * count * scale
         if step.end == "switch":  # a warp jumps once to each of its lanes' targets
-            result[JUMP] = result.get(JUMP, 0.0) + counters.divergent[i] * scale
+            result[TABLE_JUMP] = result.get(TABLE_JUMP, 0.0) + counters.divergent[i] * scale
     return result
 
 

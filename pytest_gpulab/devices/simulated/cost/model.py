@@ -23,7 +23,7 @@ from pytest_gpulab.devices.protocol import KernelResources
 from pytest_gpulab.devices.simulated.gpus import Gpu
 
 from .demands import Demands
-from .pipes import BLOCK_FENCE, DOUBLE, FLOAT, JUMP, MULTIPLY, SHUFFLE, SPECIAL
+from .pipes import BLOCK_FENCE, DOUBLE, FLOAT, JUMP, MULTIPLY, SHUFFLE, SPECIAL, TABLE_JUMP
 
 BUSY_OVERLAP, OVERLAP = 8.0, 3.0
 SCHEDULERS = 4  # per SM; each issues one warp instruction per cycle
@@ -110,6 +110,7 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
     read, written, updated = (
         counters[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"] for op in ("ld", "st", "atom")
     )
+    by_table = max(needs.pipes.get(TABLE_JUMP, 0.0), counters["gpulab__table_jumps.sum"])
     shared = read + written * gpu.shared_store_cycles + updated
     cycles = {
         "instruction issue": counters["smsp__inst_executed.sum"] / SCHEDULERS,
@@ -123,7 +124,7 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         + needs.stored_lines * gpu.store_cycles
         + needs.pipes.get(SHUFFLE, 0.0)
         + needs.pipes.get(BLOCK_FENCE, 0.0) * gpu.block_fence_cycles,
-        "calls": needs.pipes.get(JUMP, 0.0) * gpu.jump_cycles,
+        "calls": (needs.pipes.get(JUMP, 0.0) + by_table) * gpu.jump_cycles,
         "constant memory": counters["idc__requests.sum"] * gpu.constant_cycles
         + needs.missed_constants * gpu.constant_miss_cycles,
         "barriers": counters["gpulab__barriers.sum"] * gpu.barrier_cycles,

@@ -16,7 +16,7 @@ from pytest_gpulab.devices.simulated.translation.calls.inline import INDIRECT_RE
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
 SPECIAL, DOUBLE, FLOAT, MULTIPLY, SHUFFLE = "special", "fp64", "fp32", "int_multiply", "shuffle"
-BLOCK_FENCE, JUMP = "fence of a block", "jump to a register"
+BLOCK_FENCE, JUMP, TABLE_JUMP = "fence of a block", "jump to a register", "jump by a table"
 _LANES = 32  # per warp
 _NOTHING: Mapping[str, float] = {}
 _APPROXIMATED = {"ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "rcp", "sqrt", "div"}
@@ -26,7 +26,7 @@ _MOVES = {"mov", "ld", "st", "ldu", "atom", "red", "selp", "cvta"}
 _SHUFFLED: Mapping[str, float] = {SHUFFLE: 1.0}
 _ALWAYS = dict.fromkeys(_MOVES, _NOTHING) | dict.fromkeys(("shfl", "redux", "match"), _SHUFFLED)
 _JUMPS = {  # to an address in a register: of a `switch`, back from a function, through a pointer and back
-    ("brx", "idx"): {JUMP: 1.0}, RETURN_JUMP: {JUMP: 1.0}, INDIRECT_RETURN_JUMP: {JUMP: 2.0},
+    ("brx", "idx"): {TABLE_JUMP: 1.0}, RETURN_JUMP: {JUMP: 1.0}, INDIRECT_RETURN_JUMP: {JUMP: 2.0},
 }  # fmt: skip
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _AT_ONCE = {"f64": 2.0, "tf32": 8.0, "s8": 32.0, "u8": 32.0}

@@ -183,6 +183,7 @@ def _issued(kernel: MachineKernel, found: Executions, replays: Mapping[int, floa
         **figures_of(found.warps, found.threads, found.working),
         "smsp__sass_branch_targets.sum": found.warps * branches,
         "smsp__sass_branch_targets_threads_divergent.sum": found.divergent,
+        "gpulab__table_jumps.sum": found.warps * kernel.tabled,
         "smsp__sass_branch_targets_threads_uniform.sum": found.warps * branches - found.divergent,
         "smsp__inst_executed_op_ldc.sum": found.warps * constant,
         "idc__requests.sum": found.active * addresses * constant,

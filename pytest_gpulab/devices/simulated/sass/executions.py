@@ -66,6 +66,7 @@ class MachineKernel:
         numbers: statement number that each instruction is attributed to.
         cached: results of `accounts` for earlier launches, by their counts.
         operations, branches: per instruction, `MachineInstruction.operation` and a flag for conditional jumps.
+        tabled: per instruction, True for the first one of a block that a table of addresses leads to.
         is_too_large: True if the kernel is too large to compute executions.
     """
 
@@ -79,6 +80,9 @@ class MachineKernel:
         self.numbers = self._charged()
         self.operations = np.array([instruction.operation for instruction in self.code])
         self.branches = np.array([instruction.jumps and instruction.conditional for instruction in self.code])
+        tabled = {target for block in blocks if block.last.operation == instructions.BRX for target in block.targets}
+        firsts = np.concatenate(([True], self._block[1:] != self._block[:-1]))
+        self.tabled = firsts & np.isin(self._block, list(tabled))
         self._entering: dict[int, list[int]] = {i: [] for i in range(len(blocks))}
         for i, block in enumerate(blocks):
             for target in block.targets:
