@@ -99,6 +99,7 @@ def test_output_files_exit_codes_and_launches_are_compared(tmp_path: Path) -> No
         "Too few launches: 1 launch of `work`; this check requires 2": Program("", ("launch",), launches=bounds),
         "Too many launches: 4 launches; this check allows 3": Program("", ("launch",) * 4, launches=bounds),
         "The program wrote more than 10 bytes": Program("", ("x" * 50,), output_bytes=10),
+        "The program wrote more than 11 bytes": Program("", ("x" * 100_000,) * 3, output_bytes=11),  # SIGPIPE ends it
     }
     right = (Program(wrong, ("file",), writes=("out.txt",)), Program("", ("fail",), exit_code=3))
     results = graded(tmp_path, exercise_with(*programs.values(), *right))

@@ -52,7 +52,8 @@ def problems(run: ProgramRun) -> tuple[Finding, ...]:
     wrong = list(_wrong_end(run)) or _early(run) or list(_wrong_output(run.program, run))
     if not wrong:
         return tuple(_wrong_launches(run))
-    faults = [found for found in run.findings if found.code not in _LATER]
+    is_cut = run.output.is_cut  # the program then ends by SIGPIPE, which says nothing about it
+    faults = [found for found in run.findings if found.code not in _LATER and not (is_cut and found.code == "crash")]
     later = [found for found in run.findings if found.code in _LATER[1:]]
     return tuple(dict.fromkeys((*faults, *wrong, *later)))
 
