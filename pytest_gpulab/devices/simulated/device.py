@@ -88,11 +88,8 @@ class SimulatedDevice:
         headers: Mapping[str, str] | None = None,
     ) -> Module:
         """Compile CUDA C++ to PTX and read it; see `protocol.Device.compile`."""
-        rest = (
-            defines,
-            headers,
-            nvrtc.CombinedRun(self._compiler.compiled if self._compiler else nvrtc_program.compiled),
-        )
+        run = nvrtc.CombinedRun(self._compiler.compiled if self._compiler else nvrtc_program.compiled)
+        rest = (defines, headers, run)
         ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.target}", *rest)
         return SimulatedModule(self, ptx, log, (source, filename, *rest))
 
