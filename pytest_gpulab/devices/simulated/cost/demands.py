@@ -45,7 +45,7 @@ class Demands:
     Attributes:
         pipes: warp instructions by pipe, see `pipes.pipes`.
         global_passes: passes of loads from global and local memory through the banks of L1.
-        stored_lines: 128-byte lines that a warp's store to such memory or atomic writes to.
+        stored_lines: 128-byte lines that a warp's store to such memory writes to.
         local_accesses: those of them that are of local memory.
         l2_bytes: bytes between L1 and L2, which include every store to global memory.
         local_l2_bytes: those of them that are of local memory.

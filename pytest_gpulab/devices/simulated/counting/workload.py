@@ -66,7 +66,8 @@ class Workload:
     Attributes:
         passes: passes of global loads through L1.
         uncached_sectors: sectors of loads that observe other threads' writes, so L1 does not keep them.
-        written_sectors, stored_lines: sectors and lines of global stores and atomics.
+        written_sectors: sectors of global stores and atomics.
+        stored_lines: lines of global stores.
         local_traffic: traffic of local memory.
         by_site: requests, sectors and bytes per memory instruction on global memory.
         polled: addresses that waiting loops read, which other blocks write.
@@ -146,7 +147,8 @@ class Workload:
         polls = site.index in self._polling
         if site.modifies and not polls:
             self.written_sectors += requested.total(requested.sectors)
-            self.stored_lines += requested.total(requested.lines)
+            if site.access != "atomic":  # L2 limits atomics, not the way to it
+                self.stored_lines += requested.total(requested.lines)
         else:
             self.passes += requested.total(requested.passes)
             if site.order != "weak" and not polls:
