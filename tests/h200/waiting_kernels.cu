@@ -281,7 +281,7 @@ __global__ void call_switch(float *out, float p, unsigned targets) {
 }
 
 // --- several items per thread: how many loads of a warp are under way at once -----------------------
-typedef unsigned char byte;
+typedef unsigned char Byte;
 __device__ __forceinline__ void clear(unsigned *s) {
     for (unsigned bin = threadIdx.x; bin < 256; bin += blockDim.x) s[bin] = 0;
     __syncthreads();
@@ -291,7 +291,7 @@ __device__ __forceinline__ void add_to(unsigned *bins, const unsigned *s) {
     for (unsigned bin = threadIdx.x; bin < 256; bin += blockDim.x)
         if (s[bin]) atomicAdd(&bins[bin], s[bin]);
 }
-__global__ void byte_histogram(const byte *in, unsigned *bins, unsigned n) {
+__global__ void byte_histogram(const Byte *in, unsigned *bins, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) atomicAdd(&bins[in[i]], 1u);
 }
@@ -307,13 +307,13 @@ __global__ void byte_histogram(const byte *in, unsigned *bins, unsigned n) {
         add_to(bins, s); \
     }
 #define IF_INSIDE if (i < n)
-BYTE_HISTOGRAM(1, 1, const byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
-BYTE_HISTOGRAM(8, 8, const byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
-BYTE_HISTOGRAM(32, 32, const byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
-BYTE_HISTOGRAM(restrict, 32, const byte *__restrict__, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
-BYTE_HISTOGRAM(free, 32, const byte *, , atomicAdd(&s[in[i]], 1u))
-BYTE_HISTOGRAM(store, 32, const byte *, IF_INSIDE, s[in[i]] = i)
-BYTE_HISTOGRAM(max, 32, const byte *, IF_INSIDE, atomicMax(&s[in[i]], i))
+BYTE_HISTOGRAM(1, 1, const Byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(8, 8, const Byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(32, 32, const Byte *, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(restrict, 32, const Byte *__restrict__, IF_INSIDE, atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(free, 32, const Byte *, , atomicAdd(&s[in[i]], 1u))
+BYTE_HISTOGRAM(store, 32, const Byte *, IF_INSIDE, s[in[i]] = i)
+BYTE_HISTOGRAM(max, 32, const Byte *, IF_INSIDE, atomicMax(&s[in[i]], i))
 #define ITEMS(NAME, IN, OUT, GUARD, ITEM) \
     __global__ void items_##NAME(IN in, OUT out, unsigned n) { \
         unsigned first = blockIdx.x * blockDim.x * 16 + threadIdx.x; \
