@@ -162,7 +162,7 @@ class CompilerProcess:
 class _Process:
     """The running program in its own process group; requests and answers are lines of JSON.
 
-    It has exited if its output `is_over`. Raises DeviceUnavailable if it cannot be started.
+    `is_over` is True once its output has ended: then it has exited. Raises DeviceUnavailable if it cannot be started.
     """
 
     def __init__(self, command: list[str]) -> None:

@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 _MINIMAL = "--minimal"  # omits declarations for textures, surfaces and launches from kernels; a fifth less time
-_CUB = "<cub/"  # its headers need them
+_CUB = "<cub/"  # headers that need these declarations
 
 
 def compiled(request: Request) -> Answer:

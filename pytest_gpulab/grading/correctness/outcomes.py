@@ -98,7 +98,7 @@ class CaseOutcome:
 def capped(text: str, more: int = 0) -> str:
     """Return the output of kernels, cut to a readable length and without control sequences.
 
-    `text` may have more than fits, and `more` characters followed it.
+    `more` is the number of characters that were dropped after the text.
     """
     text = plain(text)
     over = len(text) - MAX_PRINTED_CHARS + more

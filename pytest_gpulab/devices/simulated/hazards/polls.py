@@ -132,7 +132,7 @@ class FailedSwaps:
 class Spins:
     """The strong reads and atomics of one wave at the same location as the last access of their thread.
 
-    `strong` are the launch's strong writes without atomics that are reads, `plain` its writes that are no atomics.
+    `strong` are the launch's strong writes, but for atomics that change nothing; `plain` its writes other than atomics.
     """
 
     def __init__(self, shape: Shape, fences: Fences, strong: LastWrites, plain: LastWrites) -> None:

@@ -52,7 +52,7 @@ class _Evidence:
 class FlowModel:
     """The launch-independent part of a kernel's flow: the linear program without its right-hand side.
 
-    The entry is the first of the blocks; `homes` are the basic blocks of the PTX by the number of a statement.
+    The first of the basic blocks is the entry. `homes` gives the basic block of the PTX by the number of a statement.
     """
 
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> None:

@@ -16,13 +16,8 @@ from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 MAX_PREDICATED = 12  # statements in the body of an `if`; longer ones keep their branch
 _ATOMICS = ("atom", "red")
 _STORES = ("st", *_ATOMICS)
-_OTHER = {
-    "shared",
-    "local",
-    "const",
-    "param",
-    "nc",
-}  # words of accesses that are in no order with stores to global memory
+# Words of accesses that may come before or after a store to global memory.
+_OTHER = {"shared", "local", "const", "param", "nc"}
 
 
 def regions(steps: Sequence[TranslatedBlock]) -> list[list[int]]:
