@@ -71,9 +71,7 @@ class FigureChecks:
 
     def check_order(self, check: Check, tier: SpeedTier) -> CheckResult:
         """Return a race at the timed size as a failure; a `safe` check fails for those that the cases show."""
-        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
-
-        raced = self.costs.races(tier) if isinstance(self.costs, EstimatedCosts) else ()
+        raced = self.costs.races(tier)
         outcomes = self._cases.known(self._loaded.exercise.cases) if raced else ()
         known = {(found.code, found.where) for _, outcome in outcomes for found in wrong_order(outcome.hazards)}
         new = tuple(found for found in raced if (found.code, found.where) not in known)

@@ -27,7 +27,7 @@ _KIND_OF_FAULT = {
     "barrier": "barrier",
 }
 ORDER = ("race", "barrier")
-"""Kinds and codes of hazards of threads that do not wait for each other as they must."""
+"""Hazards of threads that do not wait for each other as they must: their kinds, and the codes of their findings."""
 _CODE_OF_KIND = {"memory": "out-of-bounds"}  # all other kinds are codes themselves
 
 

@@ -36,6 +36,10 @@ class Costs(Protocol):
         """Return the errors in the measured work: wrong outputs, an impossible time. `measure` comes first."""
         ...
 
+    def races(self, tier: SpeedTier) -> tuple[Finding, ...]:
+        """Return the races in an estimated launch; none in a timed one, because a GPU does not show them."""
+        return ()
+
     def reference_ms(self, tier: SpeedTier) -> float | None:
         """Return the time of the CPU reference; None where it is unknown or says nothing. `measure` comes first."""
         ...

@@ -99,8 +99,7 @@ def demands(
 
     Args:
         counters, workload: counts of the blocks that ran.
-        arena: global memory.
-        gpu: the modelled GPU.
+        arena, gpu: global memory, and the modelled GPU.
         blocks: the number of blocks of the launch that ran.
         resident: memory of an SM's blocks. Without local memory, the assembler keeps the arrays in registers.
         estimated: the launch to estimate.
@@ -111,9 +110,8 @@ def demands(
     local = workload.local_traffic if resident.local_bytes else LocalTraffic()
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
-    far = workload.footprint.share_from_memory(fetched / FETCH_BYTES / scale)
     missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
-    waiting, fenced, average, longest = _of_paths(counters, workload, gpu, scale, far)
+    waiting, fenced, average, longest = _of_paths(counters, workload, gpu, scale, fetched)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
@@ -136,7 +134,7 @@ def demands(
 
 
 def _of_paths(
-    counters: Counters, workload: Workload, gpu: Gpu, scale: float, far: float
+    counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float
 ) -> tuple[Chain, Fences, float, float]:
     """Return the chain of waiting blocks, the fences of a block, and average and longest critical path of a block."""
     steps = counters.program.steps
@@ -145,7 +143,7 @@ def _of_paths(
     waiting = chain(workload, cycles, gpu, scale)
     paths = waiting.alone(paths)
     waits = workload.waits(block_ids, paths.shape[1])
-    wait_cycles = _wait_cycles(gpu, far)
+    wait_cycles = _wait_cycles(gpu, workload.footprint.share_from_memory(fetched_bytes / FETCH_BYTES / scale))
     of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * wait_cycles
     longest = of_warps.max(axis=0)  # of each block
     return waiting, fences(steps, paths, weights), float(np.average(longest, weights=weights)), float(longest.max())
