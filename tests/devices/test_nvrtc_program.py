@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,3 +112,13 @@ def test_nvrtc_is_called_without_nvidias_bindings() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [nvrtc.version(), "False"]
+
+
+def test_a_failure_without_messages_has_nvrtcs_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("CreateProgram", "GetProgramLogSize", "GetProgramLog", "DestroyProgram")
+    silent = {f"nvrtc{name}": lambda *_: 0 for name in names}
+    said = nvrtc_program._nvrtc().nvrtcGetErrorString
+    failing = SimpleNamespace(**silent, nvrtcCompileProgram=lambda *_: 6, nvrtcGetErrorString=said)
+    monkeypatch.setattr(nvrtc_program, "_nvrtc", lambda: failing)
+    answer = compiled(Request("", "k.cu", {}, [], "ptx", ""))
+    assert answer == (None, "NVRTC_ERROR_COMPILATION")
