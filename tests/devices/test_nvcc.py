@@ -240,7 +240,7 @@ def test_a_text_that_repeats_itself_is_looked_through_at_once(compiler: Compiler
         "\n#if BLOCK" + 9 * "BLOCK",
     ):
         compiler.cubin(text * (2**20 // len(text)))  # as long as a submission may be
-    assert time.process_time() - begin_s < 4
+    assert time.process_time() - begin_s < 40  # 2 to 5 s where each is read once; hours where a search begins anew
 
 
 def test_the_compilers_messages_with_all_headers_count(compiler: Compiler) -> None:

@@ -177,11 +177,11 @@ def test_tokens_beyond_a_limit_are_not_compared() -> None:
 
 @pytest.mark.unmeasured
 def test_a_class_of_500_takes_seconds() -> None:
-    """On an idle core two; the limit that is held is meant for a busy machine."""
+    """Two to five; comparing each with each takes minutes."""
     rng = random.Random(1)
     steps = list(RIGHT["scan"].values())
     sources = {f"student{k}": disguised(rng.choice(steps), rng) for k in range(500)}
     begin_s = time.process_time()
     groups = groups_of("scan", sources)
-    assert time.process_time() - begin_s < 10
+    assert time.process_time() - begin_s < 30
     assert sum(len(group.submissions) for group in groups) > 400
