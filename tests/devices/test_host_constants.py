@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from any_nvcc import by_nvcc, needs_nvcc
 
-from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
 from pytest_gpulab.devices.protocol import CompileError
 
 
@@ -32,6 +32,7 @@ REFERENCES = {
     "an argument": "constexpr int m = 4; __device__ int g(const int &a) { return a; }\n"
     "__global__ void k(int *p) { *p = g(m); }",
     "of a template": "constexpr int m = 4;\n__global__ void k(int *p) { *p = std::max(m, *p); }",
+    "in a shuffle": "const int m = 4;\n__global__ void k(int *p) { *p = __shfl_sync(-1, std::max(m, *p), 0); }",
     "in a namespace": "namespace a { const int m = 4; }\n__global__ void k(int *p) { *p = std::min(a::m, *p); }",
     "in a class": "struct C { static constexpr int m = 4; };\n__global__ void k(int *p) { *p = std::min(C::m, *p); }",
     "of a pointer": "const int m = 4;\n__global__ void k(const int **p) { *p = &m; }",
@@ -49,6 +50,7 @@ VALUES = (
     "constexpr int m = 4;\n__global__ void k(int *p) { int a[2] = {m, m}; atomicAdd(p, m); *p = a[p[1]]; }",
     "struct C { static constexpr int m = 4; };\n__global__ void k(int *p) { int x = C::m; *p = max(C::m, x); }",
     "__device__ constexpr int m = 4;\n__global__ void k(int *p) { *p = std::max(m, *p); }",
+    "constexpr int m = -1;\n__global__ void k(int *p) { *p = __shfl_sync(m, *p, __any_sync(m, *p)); }",
     f"{GPULAB_HEADER}GPULAB_TUNABLE(m, 4) __global__ void k(int *p) {{ const int &r = m; *p = std::max(r, m); }}",
 )
 
@@ -62,6 +64,19 @@ def test_no_reference_of_a_kernel_is_bound_to_a_constant_of_the_host(source: str
 @pytest.mark.parametrize("source", VALUES)
 def test_kernels_may_use_the_values_of_constants(source: str) -> None:
     nvrtc.compile_ptx(source, "a.cu", "compute_90")
+
+
+def test_a_constant_mask_of_lanes_needs_no_second_compilation() -> None:
+    """An address is looked for in code without optimisation, which takes as long as the code itself."""
+    asked: list[nvrtc_program.Request] = []
+
+    def run(request: nvrtc_program.Request) -> nvrtc_program.Answer:
+        asked.append(request)
+        return nvrtc_program.compiled(request)
+
+    source = "constexpr int m = -1;\n__global__ void k(int *p) { *p = __shfl_down_sync(m, *p, 1); __syncwarp(m); }"
+    nvrtc.compile_ptx(source, "a.cu", "compute_90", run=run)
+    assert len(asked) == 1
 
 
 def in_namespaces(sources: Iterable[str]) -> str:

@@ -51,7 +51,9 @@ def last_step(exercise: str) -> Path:
     return max((ROOT / "solutions" / exercise).glob("*.cu"))
 
 
-def verdict_of(mutant: Mutant, loaded: LoadedExercise, folder: Path, original: list[str], seed: int) -> dict[str, Any]:
+def verdict_of(
+    mutant: Mutant, loaded: LoadedExercise, folder: Path, original: list[str] | None, seed: int
+) -> dict[str, Any]:
     """Return what becomes of a mutant: `status`, and for a killed one the first check that fails and its finding."""
     device = SimulatedDevice()
     try:
@@ -93,7 +95,7 @@ def main() -> int:
     asked = parser.parse_args()
     loaded, step = CATALOGUE.load(asked.exercise), asked.step or last_step(asked.exercise)
     source = step.read_text(encoding="utf-8")
-    original = machine_code(source, loaded)
+    original = list(machine_code(source, loaded))
     rows = [json.loads(line) for line in asked.report.read_text().splitlines()] if asked.report.exists() else []
     known = {row["source"]: row["status"] for row in rows}
     tally: Counter[str] = Counter()

@@ -17,6 +17,7 @@ from .tokens import Token, tokens
 
 _BEFORE, _BEHIND = ("(", ",", "{"), (")", ",", "}")
 _PLACE = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
+_WITH_MASK = re.compile(r"__(?:shfl|syncwarp|any|all|ballot|match|reduce)")  # takes the mask of lanes by value
 _ADDRESS = re.compile(r"\s*(?:mov|cvta)\S*\s+%\w+, ([\w$]+)(?:\+\d+)?;")
 
 
@@ -25,10 +26,11 @@ def bound_to_references(found: Sequence[Token], constants: Collection[str], clas
 
     These are constants at namespace scope, and static members of the classes.
     """
-    places = [(found[first - 1].text, at) for first, at in _places(found, constants, classes, (*_BEHIND, ";"))]
+    places = _places(found, constants, classes, (*_BEHIND, ";"))
+    others = [(found[first - 1].text, at) for first, at in places if not _WITH_MASK.match(found[first - 2].text)]
     return frozenset(
         found[at].text
-        for before, at in places
+        for before, at in others
         if before == "&"
         or (before, found[at + 1].text) == ("=", ")")
         or (before in _BEFORE and found[at + 1].text != ";")
