@@ -275,6 +275,7 @@ class UsesCheck:
         variant: the variant to compile.
         extra: whether the points come on top of the exercise's 100; such a check is not required.
         compared: whether reads of shared and constant memory count if their values are only compared, as in a sort.
+        reused: whether reads of shared memory count only if several threads use the value.
     """
 
     name: str
@@ -285,6 +286,7 @@ class UsesCheck:
     variant: Variant = DEFAULT_VARIANT
     extra: bool = False
     compared: bool = False
+    reused: bool = False
 
     @property
     def all_bounds(self) -> tuple[Bound, ...]:

@@ -29,7 +29,7 @@ exercise = single_kernel(
         Tunable("TILE_Y", EDGES[1]),
         Tunable("ITEMS_PER_THREAD", (1, 2, 4, 8), default=1),
     ),
-    uses=[UsesCheck("shared-tile", TILE, 10, (256, 256))],
+    uses=[UsesCheck("shared-tile", TILE, 10, (256, 256), reused=True)],
     speed={1.2: 10, 3.2: 5, 6.6: 5},
     dimensions=2,
 )

@@ -118,12 +118,14 @@ class DisturbedRead:
         seen, written: the numbers of reads, and of writes to shared memory, so far.
         source: the index of the write to shared memory that a lane of the changed read got its value from; negative if
             it was no plain write.
-        address: the address in constant memory that the changed read, or its first lane, reads.
+        address: the address that the changed read, or its first lane, reads.
         lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__`
             variables in any way.
         proper: the number of them that the memory is for: they return what another thread of the block wrote, or come
             through the constant cache.
         compared: True to change values, too, that are only compared; otherwise such a read returns its own values.
+        single: True to change, in shared memory, the value of one lane only: the first of a read, or the one that
+            writes to `address`.
     """
 
     nth: int
@@ -137,6 +139,7 @@ class DisturbedRead:
     lanes: int = 0
     proper: int = 0
     compared: bool = False
+    single: bool = False
 
 
 PRINT_LIMIT = 16_384  # characters per launch, because every thread may print

@@ -106,7 +106,8 @@ class Usages:
             if not _broken(check.all_bounds, _with_used(whole, space, 0.0), {}, slack):
                 continue
             build = self._builds.of(check.variant)
-            used = used_reads(self._device, build, costed.plan, costed.inputs, rng, space, check.compared)
+            replayed = self._device, build, costed.plan, costed.inputs
+            used = used_reads(*replayed, rng, space, check.compared, check.reused)
             if broken := _broken(check.all_bounds, _with_used(whole, space, used.counting), {}, slack):
                 return tuple(replace(found, evidence=(*found.evidence, used.evidence)) for found in broken)
         return ()

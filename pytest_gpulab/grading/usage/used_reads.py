@@ -10,6 +10,9 @@ is changed, and some output must become the same as with the disturbed read.
 Values that are only compared do not count, unless the exercise is about comparisons: a kernel can compare them with
 what it takes from elsewhere, and spoil its output if they differ.
 
+A check can ask for values that several threads use. Then the write of a value must change more outputs than one of its
+reads does. Finished sums that one thread hands to another do not count.
+
 Shared memory is for values that other threads need. So reads of a thread's own values count only as far as a tree
 needs them: one per read of another thread's value. Constant memory is for its cache: reads of the variables that do not
 pass through the constant cache are no use of it.
@@ -74,13 +77,14 @@ _PROPER: Mapping[DisturbedSpace, str] = {
 class UsedReads:
     """The share of the tried reads from a memory that the outputs depend on.
 
-    `proper` is the share of reads for which the memory is meant, see `DisturbedRead`.
+    `proper` is the share of reads for which the memory is meant, see `DisturbedRead`. `reused` is as in `used_reads`.
     """
 
     space: DisturbedSpace
     used: int
     tried: int
     proper: float
+    reused: bool = False
 
     @property
     def share(self) -> float:
@@ -102,7 +106,8 @@ class UsedReads:
         """The share that is too small, for a finding."""
         if self.proper < PROPER[self.space]:
             return f"{_PROPER[self.space]}: {100 * self.proper:.2g} %"
-        return f"reads of {self.space} memory that affect an output: {self.used} of {self.tried}"
+        which = "of values that affect several outputs" if self.reused else "that affect an output"
+        return f"reads of {self.space} memory {which}: {self.used} of {self.tried}"
 
 
 def used_reads(
@@ -113,6 +118,7 @@ def used_reads(
     rng: np.random.Generator,
     space: DisturbedSpace,
     compared: bool = False,
+    reused: bool = False,
 ) -> UsedReads:
     """Return the used share of a submission's reads; of constant memory, only the plan's constants can be used.
 
@@ -121,11 +127,12 @@ def used_reads(
         rng: the generator that chooses the reads.
         space: the memory that is read.
         compared: whether values that are only compared count as used.
+        reused: whether values in shared memory count only if more outputs depend on them than on one of their reads.
 
     Raises:
         BuildFailed: the runs take too long, or fail for another reason than the disturbed reads.
     """
-    none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared)
+    none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared, single=reused)
     runs = _Runs((device, build, plan, inputs), none, _masks(rng))
     proper = none.proper / none.lanes if none.lanes else 1.0
     if not none.seen or not proper:
@@ -137,7 +144,7 @@ def used_reads(
             break
         if tried == READS and not UNCLEAR <= used / tried < ENOUGH:
             break
-    return UsedReads(space, used, tried, proper)
+    return UsedReads(space, used, tried, proper, reused)
 
 
 class _Runs:
@@ -158,21 +165,24 @@ class _Runs:
     def is_used(self, nth: int) -> bool:
         """Return True if an output depends on a read, by its index."""
         for read, run in self._disturbed(nth):
-            if _differ(self._before, run):
+            if changed := _changes(self._before, run):
                 if read.space == "constant":
                     _, everywhere = self._limited(replace(read, is_write=True))
                     return _agree_somewhere(self._before, run, everywhere)
-                writes = self._disturbed(read.source, is_write=True) if read.source >= 0 else [(read, run)]
-                return any(_differ(self._before, write) for _, write in writes)
+                return read.source < 0 or self._is_source_used(read, changed + 1 if read.single else 1)
         return False
 
-    def _disturbed(self, nth: int, is_write: bool = False) -> Iterator[tuple[DisturbedRead, Run]]:
-        """Yield the runs in which a read or write gives larger values, then smaller ones."""
+    def _is_source_used(self, read: DisturbedRead, least: int) -> bool:
+        """Return True if enough output elements depend on the written value that a read has returned."""
+        write = replace(self._none, is_write=True, address=read.address)
+        return any(_changes(self._before, run) >= least for _, run in self._disturbed(read.source, write))
+
+    def _disturbed(self, nth: int, which: DisturbedRead | None = None) -> Iterator[tuple[DisturbedRead, Run]]:
+        """Yield the runs in which a read, or the write `which`, gives larger values, then smaller ones."""
         for flipped in self._masks:
-            read = replace(
-                self._none, nth=nth, flipped=flipped, is_write=is_write, seen=0, written=0, lanes=0, proper=0
+            yield self._limited(
+                replace(which or self._none, nth=nth, flipped=flipped, seen=0, written=0, lanes=0, proper=0)
             )
-            yield self._limited(read)
 
     def _limited(self, begun: DisturbedRead) -> tuple[DisturbedRead, Run]:
         """Return a disturbed run that ends within the limit, or does not end because of the read.
@@ -214,11 +224,21 @@ def _masks(rng: np.random.Generator) -> tuple[int, ...]:
     return tuple(int.from_bytes((low | top).tobytes(), "little") for top in (0x40, 0xC0))
 
 
-def _differ(one: Run, other: Run) -> bool:
-    """Return True if outputs differ in any bit; a run that faults depends on its reads, too."""
-    if other.error is not None:
-        return True
-    return any(one.outputs[name].tobytes() != other.outputs[name].tobytes() for name in one.outputs)
+def _changes(before: Run, run: Run) -> int:
+    """Return the number of changed output elements; 1 for a run that faults, which depends on its reads, too."""
+    if run.error is not None:
+        return 1
+    return sum(int(_changed(before, run, name).sum()) for name in before.outputs)
+
+
+def _changed(before: Run, run: Run, name: str) -> npt.NDArray[np.bool_]:
+    differ: npt.NDArray[np.bool_] = (_bytes(before, name) != _bytes(run, name)).any(axis=1)
+    return differ
+
+
+def _bytes(run: Run, name: str) -> npt.NDArray[np.uint8]:
+    """Return an output's elements as rows of bytes."""
+    return np.ascontiguousarray(run.outputs[name]).reshape(-1, 1).view(np.uint8)
 
 
 def _agree_somewhere(undisturbed: Run, read: Run, memory: Run) -> bool:
@@ -230,9 +250,6 @@ def _agree_somewhere(undisturbed: Run, read: Run, memory: Run) -> bool:
         return True
     if read.error is not None:
         return False
-    for name, before in undisturbed.outputs.items():
-        bits = [np.ascontiguousarray(run.outputs[name]).reshape(-1, 1).view(np.uint8) for run in (read, memory)]
-        changed = (bits[0] != np.ascontiguousarray(before).reshape(-1, 1).view(np.uint8)).any(axis=1)
-        if (changed & (bits[0] == bits[1]).all(axis=1)).any():
-            return True
-    return False
+    return any(
+        (_changed(undisturbed, read, name) & ~_changed(read, memory, name)).any() for name in undisturbed.outputs
+    )

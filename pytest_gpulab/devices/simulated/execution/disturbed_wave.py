@@ -67,7 +67,7 @@ class DisturbedWave(Wave):
         if self._read.space != "constant" or self._read.is_write or not self._is_next(lanes):
             return values
         self._read.address = int(np.broadcast_to(address, lanes.shape)[_of_warp(lanes, self._number)][0])
-        return self._changed(lanes, values) if self._is_set(address) and self._carries(site) else values
+        return self._changed(lanes, values, address) if self._is_set(address) and self._carries(site) else values
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read shared memory; the values of the chosen read are changed."""
@@ -79,7 +79,8 @@ class DisturbedWave(Wave):
         if self._read.is_write or not (self._is_next(lanes) and self._carries(site)):
             return values
         self._read.source = self._source(lanes, address)
-        return self._changed(lanes, values)
+        self._read.address = int(np.broadcast_to(address, lanes.shape)[_of_warp(lanes, self._number)][0])
+        return self._changed(lanes, values, address)
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write to shared memory; the values of the chosen write are changed."""
@@ -87,7 +88,7 @@ class DisturbedWave(Wave):
         self._read.written += lanes.warp_count
         self._number = self._read.nth - before
         if self._read.is_write and 0 <= self._number < lanes.warp_count:
-            values = self._changed(lanes, values)
+            values = self._changed(lanes, values, address)
         super().store_shared(lanes, site, address, values)
         if self._needs_source:
             self._note_source(lanes, site, address, 1 + before + lanes.warp_numbers)
@@ -150,9 +151,15 @@ class DisturbedWave(Wave):
         self._read.seen += lanes.warp_count
         return 0 <= self._number < lanes.warp_count
 
-    def _changed(self, lanes: Lanes, values: list[Value]) -> list[Value]:
+    def _changed(self, lanes: Lanes, values: list[Value], address: Value) -> list[Value]:
         chosen = _of_warp(lanes, self._number)
-        return [_flipped(value, chosen, self._read.flipped) for value in values]
+        if not self._read.single:
+            return [_flipped(value, chosen, self._read.flipped) for value in values]
+        if not self._read.is_write:
+            chosen &= chosen.cumsum().reshape(chosen.shape) == 1
+        size = values[0].dtype.itemsize
+        places = (self._read.address - address.astype(np.int64)) // size
+        return [_flipped(value, chosen & (places == k), self._read.flipped) for k, value in enumerate(values)]
 
 
 class _NotedCopies(AsyncCopies):
