@@ -186,6 +186,9 @@ def test_an_untouched_skeleton_is_not_started(bench: Bench) -> None:
         (b"", "empty-source", "The file is empty."),
         (b" \n\t\n", "empty-source", "The file is empty."),
         (b"ab\0c", "not-utf8", "The file is not text: character 2 is a NUL."),
+        (b"\0" * 9, "not-utf8", "The file holds NUL characters only: it may not have been saved or copied as a whole."),
+        (b"%PDF-1.7\n1 0 obj", "not-utf8", "The file is a PDF document, not CUDA C++ text."),
+        (b"PK\3\4\24\0", "not-utf8", "The file is a ZIP archive or an office document, not CUDA C++ text."),
         ("int x;".encode("utf-16"), "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
         (b"\xfe\xff\0x", "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
         (b"//" + b"x" * 3_000_000, "too-large", "The file has more than 1,048,576 bytes."),
@@ -276,6 +279,10 @@ def with_constant(problem: Problem) -> Plan:
     ("symbols", "what"),
     [
         ({}, "There is no array called `lut` at file scope: the grader copies the input into it."),
+        (
+            {"d_lut": bytes(16), "other": bytes(4), "gpulab_tunable_X": bytes(8)},
+            "There is no array called `lut` at file scope: the grader copies the input into it. The file has `d_lut`.",
+        ),
         ({"lut": bytes(12)}, "The array `lut` holds 12 bytes, but the grader copies 16 bytes into it."),
     ],
 )

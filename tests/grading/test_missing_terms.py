@@ -24,6 +24,8 @@ pytestmark = pytest.mark.unit
         (INDEX < 128, "all elements but the first block's (128 to 999)"),
         (INDEX < 992, "the last 8 elements (from index 992 on)"),
         (INDEX % 128 < 32, "the elements of all warps but the first of each block"),
+        (INDEX % 128 < 8, "the elements after the first 8 of each block"),
+        (INDEX % 128 < 2, "the elements after the first 2 of each block"),
         (INDEX % 128 < 64, "the second half of every block's elements"),
         (INDEX % 2 == 0, "the elements with an odd index"),
         (INDEX % 2 == 1, "the elements with an even index"),
@@ -53,6 +55,9 @@ def test_a_term_counted_twice_is_named() -> None:
 def test_the_result_of_another_operation_or_of_one_element() -> None:
     assert omitted(X.min(), X.max()) == "it is the smallest element of `in`"
     assert omitted(X.sum(), X.max()) == "it is the sum of `in`"
+    zeros = np.where(INDEX % 3, X, 0)
+    assert omitted(np.count_nonzero(zeros), zeros.sum(), zeros) == "it is the number of elements of `in` that are not 0"
+    assert omitted(N, X.sum()) == "it is the number of elements of `in`"
     few = np.arange(2**31 - 40, 2**31, dtype=np.int32)  # few elements make a coincidence likely for an element only
     assert omitted(few.sum(dtype=np.int32), few.max(), few, blocks=1) == "it is the sum of `in`"
     x = np.array([5003, -3211, 8777, 1021], np.int32)

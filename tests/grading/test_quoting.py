@@ -183,3 +183,9 @@ def test_an_access_beyond_a_threads_own_array_shows_the_arrays_declaration(gpu: 
     assert "__local__" in found.what and found.line.startswith("for (int k = 0;")
     line = line_of(mistaken, "int mine[4]").rpartition(":")[2]
     assert found.evidence[-1] == f"`mine` is declared in line {line}: int mine[4];"
+
+
+def test_a_read_of_a_threads_own_array_without_a_value_shows_the_arrays_declaration() -> None:
+    unset = failed("x.cu:2", "uninitialised", what="Uninitialized __local__ memory read")
+    (found,) = Quotes("x.cu", "int mine[4];\nsum += mine[k] + in[k];\n").added_to(unset, ()).findings
+    assert found.evidence == ("`mine` is declared in line 1: int mine[4];",)

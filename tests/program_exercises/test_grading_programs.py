@@ -60,6 +60,8 @@ int main(int argc, char **argv)
             return fprintf(stderr, "the reason\\n"), 3;
         else if (!strcmp(argv[i], "abort"))
             abort();
+        else if (!strcmp(argv[i], "too many"))
+            memset(new int[argc - 3], 0, 4);
         else if (!strcmp(argv[i], "file"))
             fputs("contents", fopen("out.txt", "w"));
         else
@@ -94,6 +96,7 @@ def test_output_files_exit_codes_and_launches_are_compared(tmp_path: Path) -> No
         "Wrong output in line 1: printed `hello`, expected nothing": Program("", ("hello",)),
         "The program ended with exit code 3 instead of 0": Program("", ("fail",)),
         "The program was ended by SIGABRT": Program("", ("abort",)),
+        "The program was ended by SIGABRT: the host asked for more memory than it can have": Program("", ("too many",)),
         "The file out.txt was not written": Program("", (), writes=("out.txt",)),
         "out.txt is wrong": Program(lambda output: "out.txt is wrong", ("file",), writes=("out.txt",)),
         "Too few launches: 1 launch of `work`; this check requires 2": Program("", ("launch",), launches=bounds),

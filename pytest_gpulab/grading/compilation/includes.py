@@ -17,6 +17,17 @@ from pytest_gpulab.grading.grade import Finding
 
 MAX_SOURCE_BYTES = 1 << 20  # far more than a kernel needs; bounds the work of the compiler and of this package
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_OTHER_FILES = {
+    b"%PDF-": "a PDF document",
+    b"PK\3\4": "a ZIP archive or an office document",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x7fELF": "a compiled program",
+    b"MZ": "a compiled program",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"{\\rtf": "a document in rich text",
+}
+"""The first bytes of files that students hand in by mistake."""
 
 
 class Include(NamedTuple):
@@ -62,9 +73,15 @@ def accepted_text(contents: bytes, filename: str) -> str | Finding:
     """Return the text of a file, or the finding of what is refused: other files of this machine, and `#line`."""
     if len(contents) > MAX_SOURCE_BYTES:
         return finding("too-large", f"The file has more than {MAX_SOURCE_BYTES:,} bytes.")
+    kind = next((kind for start, kind in _OTHER_FILES.items() if contents.startswith(start)), "")
+    if kind:
+        return finding("not-utf8", f"The file is {kind}, not CUDA C++ text.")
     text = contents.decode(encoding_of(contents)).removeprefix(BYTE_ORDER_MARK)
     if contents.startswith(_UTF_16):
         return finding("not-utf8", "The file is UTF-16 text, which compilers cannot read.")
+    if text and not text.strip("\0"):
+        what = "The file holds NUL characters only: it may not have been saved or copied as a whole."
+        return finding("not-utf8", what)
     if "\0" in text:
         return finding("not-utf8", f"The file is not text: character {text.index(chr(0))} is a NUL.")
     if not text.strip():

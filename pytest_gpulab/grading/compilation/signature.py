@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -291,6 +292,10 @@ def _constant_problem(module: Module, symbol: str, buffer: Buffer) -> Problem | 
     declaration = f"`__constant__ {C_NAMES.get(dtype, dtype)} {symbol}[...]` of {buffer.nbytes} bytes"
     if symbol not in module.symbols:
         what = f"There is no array called `{symbol}` at file scope: the grader copies the input into it."
+        own = [name for name in module.symbols if not name.startswith("gpulab_")]
+        large = [name for name in own if len(module.read_symbol(name)) >= buffer.nbytes]
+        near = difflib.get_close_matches(symbol, large, n=1, cutoff=0)
+        what += f" The file has `{near[0]}`." if near else ""
         return Problem(finding("wrong-signature", what), f"add {declaration} at file scope")
     holds = len(module.read_symbol(symbol))
     if holds < buffer.nbytes:

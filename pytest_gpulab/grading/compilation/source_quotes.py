@@ -99,7 +99,7 @@ class Quotes:
             found = replace(found, hint=LOCK_HINT)
         if found.hint == HINTS["race"] and _OF_A_WARP.search("\n".join(self._lines)):
             found = replace(found, hint=WARP_HINT)
-        declared = self._local_arrays(int(line)) if found.code == "out-of-bounds" and "__local__" in found.what else ()
+        declared = self._local_arrays(int(line)) if "__local__" in found.what else ()
         return replace(found, line=self._line(int(line)), evidence=(*found.evidence, *declared))
 
     def _is_locked(self, number: int) -> bool:

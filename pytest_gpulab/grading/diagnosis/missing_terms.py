@@ -20,7 +20,7 @@ from .patterns import Array, Pattern, WrongValue
 from .value_patterns import FRACTION, number
 
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}
-TRIED_OTHERS, TRIED_PARTS = 6, 16  # other results, and parts of an input, each a try
+TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS = 2, 6, 18  # other results, and parts of an input, each a try
 NEAR = 1e-3  # relative; the check's tolerance does not hold for another operation
 MAX_ELEMENTS = 1 << 22  # a search among more would take longer than the rest of the check
 OTHER_OPERATION = "Usual cause: another operation, or a start value beyond every element."
@@ -37,6 +37,10 @@ FOREIGN_OPERATION = (
 )
 INFINITE = "Usual cause: another operation in one place, such as a +, or a type with too small a range."
 WRAPS = "Usual cause: a partial result of another type, which does not wrap around: float, double, or a wider integer."
+SIZEOF = (
+    "Usual cause: `sizeof` of a pointer, which is 8 bytes for any number of elements. Which variable holds the length?"
+)
+COUNTED = "Usual cause: 1 is added for each element. Which value should be added?"
 COUNTED_TWICE = "Usual cause: two threads take the same element. Which indices does each thread read, at this length?"
 
 
@@ -61,9 +65,10 @@ def missing_terms_of(output: WrongValue) -> Pattern | None:
     if np.isinf(output.got).any():
         return _foreign(output, name, values)
     bits = _bits(output, values)
+    counts = () if is_likely(bits, TRIED_COUNTS) else (_counted,)
     others = () if is_likely(bits, TRIED_OTHERS) else (_something_else,)
     parts = () if is_likely(bits, TRIED_PARTS) else (_part_left_out,)
-    ways = (_few_different, *others, *parts, _foreign, _wraps_around)
+    ways = (_few_different, *counts, *others, *parts, _foreign, _wraps_around)
     found = next((pattern for way in ways if (pattern := way(output, name, values))), None)
     return replace(found, bits=bits) if found and found.cause else found
 
@@ -105,6 +110,13 @@ def _tile(output: WrongValue, name: str, values: Array) -> int | None:
     return tiling[0] if len(tiling) == 1 else None
 
 
+def _counted(output: WrongValue, name: str, values: Array) -> Pattern | None:
+    counts = {np.count_nonzero(values): " that are not 0", values.size: ""}
+    if output.got[0] not in counts or not _is_expected(output, np.add, values):
+        return None
+    return Pattern(f"it is the number of elements of `{name}`{counts[output.got[0]]}", COUNTED)
+
+
 def _something_else(output: WrongValue, name: str, values: Array) -> Pattern | None:
     if np.ptp(values) == 0 or output.got[0] == 0:  # zero has several explanations
         return None
@@ -124,15 +136,13 @@ def _something_else(output: WrongValue, name: str, values: Array) -> Pattern | N
 
 def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | None:
     """Recognise the sum without some terms, or with some counted twice; not certain if different terms fit."""
-    if output.got[0] == 0:
-        return None
     tile = _tile(output, name, values)
     fitting: list[tuple[Terms, Pattern]] = []
     for operation in (
         np.add,
         np.multiply,
     ):  # a maximum is ambiguous: without most parts, it is the second largest element
-        if not _is_expected(output, operation, values):
+        if not _is_expected(output, operation, values) or output.got[0] in (0, operation.identity):
             continue
         for part in _candidate_terms(values.size, tile, output.context.block_threads):
             if _is(output, operation, values[~part.elements]):
@@ -220,6 +230,8 @@ def _candidate_terms(size: int, tile: int | None, threads: int | None) -> Iterat
             position % threads >= WARP, "the elements of all warps but the first of each block", causes.OTHER_WARPS
         )
         yield Terms(position >= threads, "the elements of each thread after its first", causes.IN_EACH_BLOCK)
+    for first in (2, 8):
+        yield Terms(position >= first, f"the elements after the first {first} of each block", SIZEOF)
     if tile and tile > 1:
         yield Terms(position >= tile // 2, "the second half of every block's elements", causes.ROUND)
     yield Terms(index % 2 == 1, "the elements with an odd index", causes.ROUND)

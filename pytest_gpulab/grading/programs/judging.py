@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from pytest_gpulab.devices.programs.outcome import Outcome
@@ -26,10 +28,12 @@ CODES_OF_KIND: Mapping[str, Sequence[str]] = {
 """Codes of findings by the kind of a `safe` check."""
 _LATER = ("leak", "unseen-output", "race", "uninitialised")
 """Codes of findings that follow the wrong output, or that never explain it."""
+_NO_MEMORY = re.compile(rb"std::(?:bad_alloc|bad_array_new_length|length_error)")
 
 HINTS: Mapping[str, str] = {
     "time-limit": "Does every loop end? A kernel is simulated: it takes much longer than on a GPU.",
     "too-much-output": "Print only what the exercise asks for: is there a print statement in a long loop?",
+    "no-memory": "How many bytes does the largest array need? Is its length set, and not negative?",
     "exit-code": "main() returns 0 for success. Is there an error that the program itself reports?",
     "wrong-result": "Does every result travel from the device to the host, and is it the one that is printed?",
     "not-written": "Write the file into the working folder, under exactly this name.",
@@ -55,7 +59,15 @@ def problems(run: ProgramRun) -> tuple[Finding, ...]:
     is_cut = run.output.is_cut  # the program then ends by SIGPIPE, which says nothing about it
     faults = [found for found in run.findings if found.code not in _LATER and not (is_cut and found.code == "crash")]
     later = [found for found in run.findings if found.code in _LATER[1:]]
-    return tuple(dict.fromkeys((*faults, *wrong, *later)))
+    return tuple(dict.fromkeys(_with_exception(found, run.output.stderr) for found in (*faults, *wrong, *later)))
+
+
+def _with_exception(found: Finding, stderr: bytes) -> Finding:
+    """Return a crash with its cause if the exception is one of `new` or of a vector's size."""
+    if found.code != "crash" or not _NO_MEMORY.search(stderr):
+        return found
+    what = f"{found.what}: the host asked for more memory than it can have"
+    return replace(found, what=what, hint=HINTS["no-memory"])
 
 
 def _early(run: ProgramRun) -> list[Finding]:
