@@ -68,6 +68,13 @@ def test_rules_of_several_extents() -> None:
     assert rule({s: s[0] > s[1] for s in sizes}, names, (16,)) == "every size where width is larger than height"
     assert rule({s: s[0] < s[1] for s in sizes}, names, (16,)) == "every size where width is smaller than height"
     assert rule({s: s == (1, 1) for s in sizes}, names, (16,)) == "width = 1, height = 1"
+    assert rule({s: s[0] > 2 or s[1] == 17 for s in sizes}, names, (16,)) == ""
+    assert rule({(*s, k): s != (1, 1) for s in sizes for k in (1, 2, 3)}, (*names, "count"), (16,)) == (
+        "every size tried but width = 1, height = 1"
+    )
+    assert rule({(w, n): n % 2 == 0 for w in (1, 2, 3) for n in (1, 2, 4)}, ("width", "n"), ()) == (
+        "every size where n is at least 2"
+    )
 
 
 def test_only_sizes_like_those_of_the_cases_are_tried() -> None:

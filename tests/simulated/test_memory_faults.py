@@ -115,6 +115,20 @@ def test_access_outside_an_object_of_40_elements(run: Run, body: str) -> None:
     assert caught.value.lane == THREAD_40
 
 
+@pytest.mark.parametrize("write", ["p[n] = 1;", "atomicAdd(p + n, 1);"])
+def test_a_write_to_constant_memory_through_a_pointer_stops_the_kernel(run: Run, write: str) -> None:
+    hidden = (
+        "unsigned long long at = (unsigned long long)(const int *)fixed; atomicExch(out, at); at = atomicExch(out, 0);"
+    )
+    body = f"{hidden} int *p = (int *)at;\n if (n) {write} // HERE\n *out = p[0];"
+    source = f"__constant__ int fixed[4] = {{7}};\n__global__ void f(unsigned long long *out, int n) {{\n {body}\n}}\n"
+    run(source, out := np.zeros(1, np.uint64), np.int32(0), block=(1,))
+    assert out == [7]
+    with pytest.raises(KernelFault, match="constant memory is read-only") as caught:
+        run(source, out, np.int32(2), block=(1,))
+    assert (caught.value.code, caught.value.where) == ("trap", marked(source))
+
+
 OVERRUNS = {
     "threads of a block": ("__shared__ int tile[256]; tile[t + 255] = t;", 1, 256),
     "the first skips some": ("__shared__ int tile[256]; if (t > 9) tile[t + 255] = t;", 10, 265),

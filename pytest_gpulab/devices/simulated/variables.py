@@ -8,13 +8,25 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import Array, CannotSimulate, CompileError, LaunchError
-from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
+from pytest_gpulab.devices.protocol import Array, CannotSimulate, CompileError, KernelFault, LaunchError
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value, first_lane
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena, invalid
 from pytest_gpulab.devices.simulated.ptx.syntax import PtxModule, Variable
+from pytest_gpulab.devices.simulated.translation.sites import Site
 from pytest_gpulab.devices.source.names import unmangle
 
 MAX_VARIABLE_BYTES = 128 << 20  # per module; an exercise may have a dozen variants of its module
 _WORD = re.compile(r"[\w$]+")
+
+
+class ConstantMemory(Allocation):
+    """The memory of a `__constant__` variable, which only the host writes."""
+
+    def admit(self, lanes: Lanes, site: Site, offset: Value) -> None:
+        """Raise KernelFault for a write through a pointer. The compiler makes a trap of a direct one."""
+        if site.modifies:
+            what = f"{invalid(site, 'global')}: constant memory is read-only"
+            raise KernelFault("trap", what, site.where, first_lane(lanes, np.True_))
 
 
 class Variables:
@@ -27,7 +39,8 @@ class Variables:
         if total > MAX_VARIABLE_BYTES:
             limit = f"{MAX_VARIABLE_BYTES:,} bytes of the simulated GPU"
             raise CompileError(f"{filename}: error: the file's variables take {total:,} bytes, more than the {limit}")
-        self._allocations = {name: arena.allocate(variable.nbytes) for name, variable in declared.items()}
+        kinds = {"const": ConstantMemory, "global": Allocation}
+        self._allocations = {name: arena.allocate(v.nbytes, kinds[v.space]) for name, v in declared.items()}
         self.addresses = {name: allocation.base for name, allocation in self._allocations.items()}
         self.reset()
 
@@ -42,11 +55,10 @@ class Variables:
         return tuple(unmangle(symbol) for symbol in self._allocations if "$" not in symbol)
 
     def may_keep(self, ptx: str) -> bool:
-        """Return whether a launch may leave something in a variable: the PTX names it beside its declaration."""
-        if not self._allocations:
-            return False
-        mentions = Counter(word for word in _WORD.findall(ptx) if word in self._allocations)
-        return any(mentions[symbol] > 1 for symbol in self._allocations)
+        """Return whether a launch may leave something: the PTX names a `__device__` variable beside its declaration."""
+        writable = {name for name in self._allocations if self._module.variables[name].space == "global"}
+        mentions = Counter(word for word in _WORD.findall(ptx) if word in writable) if writable else {}
+        return any(count > 1 for count in mentions.values())
 
     def reset(self) -> None:
         """Give every variable the contents that it has by the source."""

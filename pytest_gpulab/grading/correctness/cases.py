@@ -269,11 +269,12 @@ class CaseRuns:
         plan, arrays = prepared.plan, Arrays(self._device, prepared.plan)
         replayed = partial(replay, self._device, build.module, plan, arrays=arrays, scene=build.scene)
         try:
-            if decoy is not None:
+            if not runs:
                 try:
                     build.module.reset_variables()  # no contents from other cases
                 except DeviceError as error:
                     return judged(Run(error=error), prepared, FIRST)
+            if decoy is not None:
                 run = replayed(decoy, DECOY, read_back=False)
                 if (
                     isinstance(run.error, KernelFault) and not self._is_simulated

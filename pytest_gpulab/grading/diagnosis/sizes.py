@@ -83,26 +83,32 @@ def rule(fails: Mapping[Extents, bool], names: Sequence[str], edges: Iterable[in
         names: the names of the coordinates.
         edges: extents of blocks and tiles.
 
-    A rule needs `MIN_EXAMPLES` sizes that fail; one of multiples needs as many that do not. Without a rule, up to
-    `MAX_EXCEPTIONS` sizes are named. The result is empty for other sizes.
+    A rule needs `MIN_EXAMPLES` sizes that fail; one of multiples needs as many extents that do not. Without a rule, up
+    to `MAX_EXCEPTIONS` sizes are named, or the extents that they alone have. The result is empty for other sizes.
     """
     bad, good = ([size for size, failed in fails.items() if failed is kind] for kind in (True, False))
     if len(bad) >= MIN_EXAMPLES and good:
-        some = sorted({2, WARP, *edges} - {1}) if len(good) >= MIN_EXAMPLES else []
-        for words, holds in _conditions(bad, fails, names, some):
+        for words, holds in _conditions(bad, fails, names, sorted({2, WARP, *edges} - {1})):
             if all(holds(size) == failed for size, failed in fails.items()):
                 return words
     every = f"every {names[0]} tried" if len(names) == 1 else "every size tried"
-    if len(fails) <= MAX_EXCEPTIONS or min(len(bad), len(good)) > MAX_EXCEPTIONS:
+    if len(fails) <= MAX_EXCEPTIONS:
         return ""
-    if len(bad) <= len(good):
-        return _named(bad, names)
-    return every if not good else f"{every} but {_named(good, names)}"
+    if not good:
+        return every
+    few, others = sorted((bad, good), key=len)
+    named = _named(few, others, names)
+    return f"{every} but {named}" if named and few is good else named
 
 
-def _named(sizes: Sequence[Extents], names: Sequence[str]) -> str:
-    said = [", ".join(f"{name} = {extent}" for name, extent in zip(names, size, strict=True)) for size in sizes]
-    return " and ".join(said)
+def _named(sizes: Sequence[Extents], others: Iterable[Extents], names: Sequence[str]) -> str:
+    """Return the extents of a few sizes, or the extents of more sizes that no other size has; empty without any."""
+    axes = list(range(len(names)))
+    if len(sizes) > MAX_EXCEPTIONS:
+        first = sizes[0]
+        axes = [axis for axis in axes if all(size[axis] == first[axis] for size in sizes)]
+        sizes = [first] if not any(all(size[axis] == first[axis] for axis in axes) for size in others) else []
+    return " and ".join(", ".join(f"{names[axis]} = {size[axis]}" for axis in axes) for size in sizes)
 
 
 def _conditions(
@@ -121,10 +127,11 @@ def _conditions(
 def _axis_conditions(
     bad: set[int], tried: set[int], edges: Sequence[int]
 ) -> Iterator[tuple[str, Callable[[int], bool]]]:
-    for edge in edges:
+    some = edges if len(tried - bad) >= MIN_EXAMPLES else ()
+    for edge in some:
         yield f"is no multiple of {edge}", lambda n, edge=edge: n % edge != 0  # type: ignore[misc]
         yield f"is a multiple of {edge}", lambda n, edge=edge: n % edge == 0  # type: ignore[misc]
-    if edges:
+    if some:
         yield "is no power of two", lambda n: not power_of_two(n)
     low, high = min(bad), max(bad)
     if low - 1 in tried:
