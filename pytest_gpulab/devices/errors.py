@@ -50,6 +50,7 @@ class KernelFault(DeviceError):
         hazards: the hazards found until then.
         read_per_thread: as in `LaunchProfile`, until then.
         remains: for a time limit that the kernel cannot meet, the work that is left, in words.
+        is_stalled: True if the launch was stopped because it made no progress, see `LaunchOptions.stall_limit_s`.
     """
 
     def __init__(
@@ -64,11 +65,12 @@ class KernelFault(DeviceError):
         hazards: tuple[Hazard, ...] = (),
         read_per_thread: Mapping[int, float] | None = None,
         remains: str = "",
+        is_stalled: bool = False,
     ) -> None:
         self.read_per_thread = read_per_thread or {}
         self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
         self.location, self.launch, self.hazards = location, launch, hazards
-        self.remains = remains
+        self.remains, self.is_stalled = remains, is_stalled
         place = f"{where}: " if where else ""
         super().__init__(f"{place}{what}" + (f", first by {lane}" if lane else ""))
 

@@ -36,6 +36,7 @@ from pytest_gpulab.devices.system.processes import charged_s
 
 CHECK_S = 120.0  # the default of --gpulab-timeout
 CASE_S, FILE_S = 20.0, 120.0
+STALL_S, STALL_SIZE = 4.0, 1024  # of launches with at most so many elements; usual ones take hundredths of a second
 LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes a few hundredths of a second
 SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
 LEAST_OWN_S = 2.0  # for the exercise's own functions: with a shorter limit of checks, the whole process ends
@@ -92,8 +93,11 @@ class TimeBudget:
         """Reduce the limit of later cases, because one case used up its time."""
         self._case_s = min(self._case_s, LATER_CASE_S)
 
-    def grant(self, options: LaunchOptions) -> LaunchOptions:
-        """Return a launch's options with its time limit: the rest of the budget, or its own limit if that is shorter.
+    def grant(self, options: LaunchOptions, args: Sequence[Memory | np.generic] = ()) -> LaunchOptions:
+        """Return a launch's options with its time limits: the rest of the budget, or its own limit if that is shorter.
+
+        Its limit without progress grows with its largest array and number. A limit of work allows no other one, because
+        its results must not depend on the clock.
 
         Raises:
             KernelFault: a launch before it has reached the limit of this case.
@@ -101,9 +105,11 @@ class TimeBudget:
         """
         if self._stopped is not None:
             raise self._stopped
-        return replace(
-            options, time_limit_s=min(self._left_s, _own_limit_s(options)), work_limit=self._work or options.work_limit
-        )
+        limit_s = min(self._left_s, _own_limit_s(options))
+        if self._work is not None:
+            return replace(options, time_limit_s=limit_s, work_limit=self._work)
+        stall_s = STALL_S * max(1.0, self._limits.case_s / CASE_S) * max(1.0, _size(args) / STALL_SIZE)
+        return replace(options, time_limit_s=limit_s, stall_limit_s=stall_s)
 
     def charge(self, took_s: float) -> None:
         """Subtract the time of a launch."""
@@ -122,7 +128,7 @@ class TimeBudget:
             return error
         if error.code != TIME_LIMIT or _own_limit_s(options) < self._left_s:
             return error
-        what = self._reason(error.remains)
+        what = error.what if error.is_stalled else self._reason(error.remains)
         self._stopped = KernelFault(TIME_LIMIT, what, error.where, error.lane, error.output, remains=error.remains)
         return self._stopped
 
@@ -166,7 +172,7 @@ class LimitedModule:
             DeviceUnavailable: the machine left it too little time.
             OutOfMemory: the machine has too little memory.
         """
-        granted = self._budget.grant(options)
+        granted = self._budget.grant(options, args)
         begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
         try:
             return self._module.launch(kernel, grid, block, args, shared_bytes, granted)
@@ -178,6 +184,12 @@ class LimitedModule:
             self._budget.charge(charged_s(time.perf_counter() - begin_s, time.thread_time() - begin_cpu_s))
         gc.collect()  # frees the launch's memory, which the message needs
         raise OutOfMemory(shortage)
+
+
+def _size(args: Sequence[Memory | np.generic]) -> int:
+    """Return the most elements of an array in a launch's arguments, or its largest whole number if that is larger."""
+    numbers = (abs(int(arg)) for arg in args if isinstance(arg, np.integer))
+    return max((*numbers, *(math.prod(arg.shape) for arg in args if not isinstance(arg, np.generic))), default=0)
 
 
 def _own_limit_s(options: LaunchOptions) -> float:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from doubling import EXERCISE, Bench, codes, kernel, program
 from fake_device import FakeDevice
@@ -101,6 +102,29 @@ def test_a_launch_that_cannot_end_in_time_says_why_with_the_limit_of_the_case() 
             launch(budget, too_long, LaunchOptions())
         budget.charge(0.4)
     assert len(limits_s) == 2, "what comes after a stopped launch of a case is not launched"
+
+
+@pytest.mark.parametrize(
+    ("args", "stall_s"),
+    [
+        ((), 4),
+        ((np.uint32(1024),), 4),
+        ((np.zeros(1024), np.int32(-2048), np.float32(1e9)), 8),
+        ((np.zeros(4096),), 16),
+    ],
+)
+def test_a_launch_without_progress_ends_sooner_the_smaller_it_is(args: tuple[Any, ...], stall_s: float) -> None:
+    granted = []
+
+    def stalled(*launch: Any) -> LaunchProfile:
+        granted.append(launch[-1])
+        raise KernelFault("time-limit", "time limit: it only repeats lines", PLACE, is_stalled=True)
+
+    budget, module = TimeBudget(TimeLimits()), SimpleNamespace(launch=stalled)
+    for _ in range(2):
+        with pytest.raises(KernelFault, match="it only repeats lines"):
+            limited(cast(Any, module), budget).launch("k", (1,), (1,), args)
+    assert [options.stall_limit_s for options in granted] == [stall_s], "the rest of the case is not launched"
 
 
 def test_each_input_pattern_of_a_case_has_the_time_of_a_case(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

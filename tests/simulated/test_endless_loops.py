@@ -87,3 +87,65 @@ def test_but_not_one_with_results_that_an_outer_loop_depends_on() -> None:
 def test_faults_in_the_first_rounds_are_reported_instead() -> None:
     fault = stopped("for (int k = 0; ; k++) x[t + 64 * k] = k;")
     assert fault.code == "out-of-bounds"
+
+
+# Nothing proves that these loops go on forever: what they compute or store differs in each iteration.
+WITHOUT_PROGRESS = {
+    "counts its polls in memory": "while (*(volatile int *)(x + 9) == 1) atomicAdd(x + 8, 1);",
+    "stores the count of its polls": "unsigned k = 0; while (*(volatile int *)x == 1) x[t | 32] = ++k;",
+    "an atomic counter passes its bound": "while (atomicAdd(x, 2) != 8) ;",
+    "a bound that grows": "for (unsigned k = 0; k < tile[0]; ++k) { if (t == 0) ++tile[0]; __syncthreads(); }",
+    "numbers that do not repeat": "unsigned v = t + 1; while (v != 0) { v ^= v << 13; v ^= v >> 17; v ^= v << 5; }",
+    "a loop with a counter inside": "do for (s = n; s > 7; s -= 4) tile[t] += s; while (tile[t] != 4);",
+}
+LOCKED = (
+    "while (atomicCAS(x + 8, 1, 0) != 1); for (s = 0; s < x[9]; ++s) x[10] += s; __threadfence(); atomicExch(x + 8, 1);"
+)
+WITH_PROGRESS = {
+    "one thread after the other": LOCKED.replace("x[9]", "16"),
+    "each thread several times": f"for (unsigned k = 0; k < 4; ++k) {{ {LOCKED} }}",
+    "a loop with a counter": "#pragma unroll 1\n for (s = 0; s < 30 * n; ++s) tile[t] = tile[t] * 3 + s;",
+}
+
+
+class Ticks:
+    """A clock that goes on by a millisecond each time it is read."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def perf_counter(self) -> float:
+        self.now_s += 1e-3
+        return self.now_s
+
+    def thread_time(self) -> float:
+        return self.now_s
+
+    def time_ns(self) -> int:
+        return 0
+
+
+def launch_with_limit(body: str, monkeypatch: pytest.MonkeyPatch, stall_limit_s: float) -> float:
+    """Launch a kernel of 256 threads; return the time that it takes by a clock that each iteration of a loop moves."""
+    device, clock = SimulatedDevice(), Ticks()
+    module = device.compile(f"{HEAD}{body}\n x[t] = tile[t]; }}", "k.cu")
+    monkeypatch.setattr("pytest_gpulab.devices.simulated.execution.launch_state.time", clock)
+    args = (device.array(np.ones(256, np.int32)), np.uint32(64))
+    module.launch("f", (1,), (256,), args, options=LaunchOptions(time_limit_s=20.0, stall_limit_s=stall_limit_s))
+    return clock.now_s
+
+
+@pytest.mark.parametrize("body", WITHOUT_PROGRESS.values(), ids=WITHOUT_PROGRESS.keys())
+def test_threads_that_only_repeat_lines_are_stopped_before_the_time_limit(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KernelFault) as caught:
+        launch_with_limit(body, monkeypatch, stall_limit_s=1.0)
+    what = "time limit: the kernel had not ended after 1 s, and its threads only repeat the same lines"
+    assert (caught.value.code, caught.value.what) == ("time-limit", what)
+    assert caught.value.where is not None and caught.value.where.line == 6
+
+
+@pytest.mark.parametrize("body", WITH_PROGRESS.values(), ids=WITH_PROGRESS.keys())
+def test_threads_that_make_progress_have_the_whole_time(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launch_with_limit(body, monkeypatch, stall_limit_s=0.2) > 0.4

@@ -297,7 +297,7 @@ class SimulatedModule:
         return LaunchState(
             program, self._device, grid, block, pack(program.parameters, kernel, args), total, options,
             self._counters(kernel, options.is_estimated) if is_counted else None,
-            Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
+            Deadline(options.time_limit_s, options.stall_limit_s), unwritten(program.codes, options.fill),
             Surroundings(self._device.gpu.sms, grid, block, options.schedule, options.fill),
         )  # fmt: skip
 

@@ -17,11 +17,12 @@ from pytest_gpulab.devices.simulated.groups.lanes import Value, lane_at
 from pytest_gpulab.devices.simulated.groups.stalled import Rest, Threads, hashed
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
-from .launch_state import MAX_STRETCH
+from .launch_state import MAX_STRETCH, TimeIsUp
 from .scheduler import Scheduler
 
 NO_WAITED_FOR = "it waits for a change that no thread makes"
 NO_CHANGE, NO_WAY_OUT = "this loop changes nothing", "nothing in this loop can end it"
+REPEATED = "only repeat the same lines"
 PAST_BOUND = "the counter of this loop never meets its bound"
 CHECKED_IF_MOVING = 1 << 16  # iterations of a loop that moves on in memory: it may run past the end of an array
 LEAST_ITERATION_S = 5e-7  # usual ones take 40 us, an empty one 2.2 us
@@ -117,20 +118,23 @@ class EndlessFaults:
                 what = f"time limit: the kernel cannot end within {limit_s:.3g} s: {remains}"
                 raise KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, index), remains=remains)
 
-    def out_of_time(self, was_starved: bool) -> KernelFault | DeviceUnavailable:
+    def out_of_time(self, up: TimeIsUp) -> KernelFault | DeviceUnavailable:
         """Return the fault of a missed deadline, at the line that the launch had reached."""
-        limit_s = self._of.launch.deadline.limit_s
-        if was_starved:
+        deadline = self._of.launch.deadline
+        limit_s = deadline.limit_s
+        if up.was_starved:
             got = f"the kernel got less than half of a core for {MAX_STRETCH * limit_s:.3g} s"
             return DeviceUnavailable(f"the machine is too busy: {got}")
         what = f"time limit: the kernel had not ended after {limit_s:.3g} s"
+        if up.was_stalled:
+            what = f"time limit: the kernel had not ended after {deadline.charged_s:.0f} s, and its threads {REPEATED}"
         running = self._of.running
         if running is None:
             return KernelFault("time-limit", what)
         waiting = [(group, block) for (_, block), groups in self._of.ready.items() for group in groups]
         looping = (entry for entry in (running, *self._of.stalled.groups, *waiting) if self._lines.is_in_loop(entry[1]))
         group, block = next(looping, self._of.looping or running)  # code outside of loops takes no time
-        return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0))
+        return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0), is_stalled=up.was_stalled)
 
     def of_waits(self, absent: str = "") -> KernelFault:
         """Return the fault of an endless launch, at the first group that waits.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # imported by the launches that use them
     from .wave import Wave
 
 OTHER_CHECK_S = 0.25  # between checks of a limit of work
+SLOW_SHARE = 1 / 8  # of the limit of a launch without progress
 MAX_TURNS_KEPT = 64  # of a wave: mostly the same lanes meet at each barrier
 MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
 
@@ -48,44 +49,72 @@ class TimeIsUp(Exception):
 
     Attributes:
         was_starved: True if other processes left this thread too little processor time.
+        was_stalled: True if it was the limit of a launch without progress.
     """
 
-    def __init__(self, was_starved: bool = False) -> None:
-        super().__init__(was_starved)
-        self.was_starved = was_starved
+    def __init__(self, was_starved: bool = False, was_stalled: bool = False) -> None:
+        super().__init__(was_starved, was_stalled)
+        self.was_starved, self.was_stalled = was_starved, was_stalled
 
 
 class Deadline:
-    """The time limit of a running launch from now on, if there is one.
+    """The time limits of a running launch from now on, if there are any.
 
-    The scheduler checks it at every iteration of a loop: a thread of the grading process cannot be stopped otherwise.
+    The scheduler checks them at every iteration of a loop: a thread of the grading process cannot be stopped otherwise.
+
+    Attributes:
+        limit_s: the time limit.
+        charged_s: the time so far, at the last check.
+        is_slow: True if the launch has used up an eighth of its limit without progress: from then on it must be noted.
     """
 
-    def __init__(self, limit_s: float | None) -> None:
+    def __init__(self, limit_s: float | None, stall_limit_s: float | None = None) -> None:
         self.limit_s = math.inf if limit_s is None else limit_s
+        self._stall_s = math.inf if stall_limit_s is None or stall_limit_s >= self.limit_s else stall_limit_s
+        self._slow_s, self.charged_s, self._progress_s = self._stall_s * SLOW_SHARE, 0.0, 0.0
+        self.is_slow = self._is_repeating = self._has_progressed = False
         self._begin_s, self._begin_cpu_s = time.perf_counter(), time.thread_time()
-        self._next_check_s = self._begin_s + self.limit_s
+        self._next_check_s = self._begin_s + min(self.limit_s, self._slow_s)
         self._other_limit: Callable[[], None] | None = None
 
     def add(self, limit: Callable[[], None]) -> None:
         """Also call a function several times a second, which raises an exception if another limit is exceeded."""
         self._other_limit, self._next_check_s = limit, min(self._next_check_s, self._begin_s + OTHER_CHECK_S)
 
+    def note(self, is_progress: bool) -> None:
+        """Note whether the next basic block of a slow launch is progress; the next check reads the time."""
+        self._is_repeating = not is_progress
+        if is_progress:
+            self._has_progressed, self._next_check_s = True, 0.0
+
     def check(self) -> None:
-        """Raise TimeIsUp if the limit has passed."""
+        """Raise TimeIsUp if a limit has passed."""
         if time.perf_counter() > self._next_check_s:
             self._check()
 
     def _check(self) -> None:
         now_s = time.perf_counter()
         elapsed_s = now_s - self._begin_s
-        left_s = self.limit_s - charged_s(elapsed_s, time.thread_time() - self._begin_cpu_s)
+        self.charged_s = charged_s(elapsed_s, time.thread_time() - self._begin_cpu_s)
+        left_s = self.limit_s - self.charged_s
         if left_s <= 0 or elapsed_s > MAX_STRETCH * self.limit_s:
             raise TimeIsUp(was_starved=left_s > 0)
-        self._next_check_s = now_s + left_s * SHARE
+        self._next_check_s = now_s + min(left_s, self._stall_left_s()) * SHARE
         if self._other_limit is not None:
             self._next_check_s = min(self._next_check_s, now_s + OTHER_CHECK_S)
             self._other_limit()
+
+    def _stall_left_s(self) -> float:
+        """Return the time until the launch is slow or stalled; raise TimeIsUp if it is stalled."""
+        if not self.is_slow:
+            self.is_slow, self._progress_s = self.charged_s >= self._slow_s, self.charged_s
+            return max(self._slow_s - self.charged_s, OTHER_CHECK_S)
+        if self._has_progressed:
+            self._progress_s, self._has_progressed = self.charged_s, False
+        left_s = self._progress_s + self._stall_s - self._slow_s - self.charged_s
+        if left_s <= 0 and self._is_repeating:
+            raise TimeIsUp(was_stalled=True)
+        return max(left_s, OTHER_CHECK_S)
 
 
 ABSENT_VALUE = np.uint32(0)  # as on an H100

@@ -29,6 +29,8 @@ from .launch_state import LaunchState
 from .wave import Wave
 
 if TYPE_CHECKING:  # imported by the kernels that need them
+    from pytest_gpulab.devices.simulated.groups.progress import Progress
+
     from .convergence import PartialWarps
     from .endless import EndlessFaults, WaveState
 
@@ -99,7 +101,7 @@ class Scheduler:
                         self.wave.checker.end()
                     return True
         except TimeIsUp as up:
-            raise self.faults.out_of_time(up.was_starved) from None
+            raise self.faults.out_of_time(up) from None
 
     @cached_property
     def _partial(self) -> PartialWarps:
@@ -158,13 +160,15 @@ class Scheduler:
 
     def _advance(self, group: Group, block: int) -> None:
         """Run a group from a block on until it diverges, waits or exits, or another group is at a lower block."""
-        wave, steps, counters = self.wave, self.steps, self.counters
+        wave, steps, counters, deadline = self.wave, self.steps, self.counters, self.launch.deadline
         while True:
             step = steps[block]
             # also the simulated clock
             wave.steps += 1
             wave.length += len(step.statements)
             self.running = group, block
+            if deadline.is_slow:
+                deadline.note(self._progress.is_made(group.lanes, block))
             if step.mask is not None:
                 whole = self._partial.complete(group, block, step)
                 if whole is None:
@@ -284,6 +288,12 @@ class Scheduler:
         self._iterations_without_end += block in self.launch.program.without_end
         if self._iterations_without_end > ITERATIONS_WITHOUT_END:
             raise self.faults.without_exit(group, block)
+
+    @cached_property
+    def _progress(self) -> Progress:
+        from pytest_gpulab.devices.simulated.groups.progress import Progress
+
+        return Progress(self.wave.shape, self.launch.program.is_counted)
 
     @cached_property
     def faults(self) -> EndlessFaults:

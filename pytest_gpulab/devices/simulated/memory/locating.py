@@ -40,8 +40,9 @@ def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]
         if location is None and fault.address < NULL_BYTES and launch.heap is not None and launch.heap.has_refused:
             what += "; malloc() or new had returned null, because the heap was full"
     return KernelFault(
-        fault.code, what, fault.where, fault.lane, launch.output, location, hazards=hazards, remains=fault.remains
-    )
+        fault.code, what, fault.where, fault.lane, launch.output, location, hazards=hazards, remains=fault.remains,
+        is_stalled=fault.is_stalled,
+    )  # fmt: skip
 
 
 def locate(launch: LaunchState, site: Site, space: str, address: int) -> Location | None:

@@ -112,6 +112,20 @@ class Program:
         return self.counted_loops[block]
 
     @cached_property
+    def _counted_blocks(self) -> dict[int, bool]:
+        """Cache of `is_counted`."""
+        return {}
+
+    def is_counted(self, block: int) -> bool:
+        """Return whether a basic block is in loops that each end when a counter meets its bound."""
+        if block not in self._counted_blocks:
+            jumps = (min(step.targets) for step in self.steps[block:] if step.targets)
+            starts = {target for target in jumps if target <= block}
+            is_counted = bool(starts) and all(self.counted_loop(start) is not None for start in starts)
+            self._counted_blocks[block] = is_counted
+        return self._counted_blocks[block]
+
+    @cached_property
     def register_numbers(self) -> dict[str, int]:
         """The number of each register."""
         return {name: number for number, name in enumerate(self.kernel.registers)}
