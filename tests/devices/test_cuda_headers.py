@@ -243,36 +243,41 @@ def test_the_least_and_the_greatest_are_cudas_for_all_types(tmp_path: Path) -> N
 
 @pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
 def test_nvcc_makes_the_same_of_kernels_with_few_headers(tmp_path: Path) -> None:
-    """Compile each kernel with a word of the headers, or a set of headers, that no kernel before it has."""
+    """Compile each kernel with a name of the headers, or a set of headers, that no kernel before it has."""
     assert NVCC
     include, own, seen = toolkit.headers_of(NVCC), ROOT / "pytest_gpulab/include", set[object]()
     assert include is not None
-    known = words_of(path.read_text() for path in (*include.glob("*.h*"), *include.glob("crt/*.h*")))
-    for path in SOURCES:
-        exercise = ROOT / "exercises" / path.parent.name
-        headers = {header.name: header.read_text() for header in exercise.glob("*.cuh")}
-        text, defines = (ROOT / path).read_text(), MAXIMUM if "reduction" in path.parts else {}
-        source = compile.with_prelude(text, "kernel.cu", defines, device_text(text, headers).prelude)
-        guards = unneeded_headers(include, source, headers)
-        if guards is None:
-            needs_all = (
-                "<type_traits>",
-                "<algorithm>",
-                "<mma.h>",
-                "<cuda_awbarrier_primitives.h>",
-                "<cuda_pipeline.h>",
-            )
-            # Pasted words are not looked for.
-            assert "##" in source or any(f"#include {header}" in source for header in needs_all), path
-        elif not seen.issuperset(has := {guards} | known & words_of((source, *headers.values()))):
-            seen |= has
+    known = words_of((path.read_text() for path in (*include.glob("*.h*"), *include.glob("crt/*.h*"))), DECLARED)
+    kernels = [(path, *with_guards(path, include)) for path in SOURCES]
+    has = {path: {guards} | known & words_of(texts) for path, texts, guards in kernels}
+    for path, (source, *_), guards in sorted(kernels, key=lambda kernel: -len(has[kernel[0]])):  # fewer are left then
+        if guards is not None and not seen.issuperset(has[path]):
+            seen |= has[path]
+            exercise = ROOT / "exercises" / path.parent.name
             with_few = compiled(source, tmp_path, [own / "nvcc", own, exercise], guards)
             assert with_few == compiled(source, tmp_path, [own, exercise], ()) != "", path
 
 
-def words_of(texts: Iterable[str]) -> set[str]:
+def with_guards(path: Path, include: Path) -> tuple[list[str], tuple[str, ...] | None]:
+    """Return a kernel and its exercise's headers as texts, and which of CUDA's headers it is spared."""
+    headers = {header.name: header.read_text() for header in (ROOT / "exercises" / path.parent.name).glob("*.cuh")}
+    text, defines = (ROOT / path).read_text(), MAXIMUM if "reduction" in path.parts else {}
+    source = compile.with_prelude(text, "kernel.cu", defines, device_text(text, headers).prelude)
+    guards = unneeded_headers(include, source, headers)
+    if guards is None:
+        needs_all = "type_traits", "algorithm", "mma.h", "cuda_awbarrier_primitives.h", "cuda_pipeline.h"
+        # Pasted words are not looked for.
+        assert "##" in source or any(f"#include <{header}>" in source for header in needs_all), path
+    return [source, *headers.values()], guards
+
+
+WORD = r"[A-Za-z_]\w+"
+DECLARED = rf"{WORD}(?=\s*\()|(?<=#define ){WORD}"  # functions and macros, but no parameters
+
+
+def words_of(texts: Iterable[str], pattern: str = WORD) -> set[str]:
     """Return the words of two letters and more in code; those of comments are no reason to compile a kernel."""
-    return set[str]().union(*(re.findall(r"[A-Za-z_]\w+", re.sub(r"//.*|/\*(?s:.*?)\*/", " ", text)) for text in texts))
+    return set[str]().union(*(re.findall(pattern, re.sub(r"//.*|/\*(?s:.*?)\*/", " ", text)) for text in texts))
 
 
 @pytest.mark.skipif(not NVCC, reason="nvcc is not installed")

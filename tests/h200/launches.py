@@ -12,12 +12,16 @@ import numpy as np
 
 @cache  # many launches read the same numbers, and those of the large ones take a second to make
 def ints(n):
-    return ((np.arange(n, dtype=np.uint64) * 2654435761 >> 8) & 0xFF).astype(np.int32)
+    return (_words(n) & np.uint32(0xFF)).astype(np.int32)
 
 
 @cache
 def floats(n):
-    return (((np.arange(n, dtype=np.uint64) * 2654435761 >> 8) & 0xFFFF) / 65536).astype(np.float32)
+    return (_words(n) & np.uint32(0xFFFF)).astype(np.float32) / np.float32(65536)
+
+
+def _words(n):
+    return np.arange(n, dtype=np.uint32) * np.uint32(2654435761) >> np.uint32(8)
 
 
 def zeros(n, dtype="float32"):

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,17 +32,19 @@ class Row:
     constants: dict[str, Any] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=1)  # two families read the longest, 128 MB
 def floats(n):
-    return (((np.arange(n, dtype=np.uint64) * 2654435761 >> 8) & 0xFFFF) / 65536).astype(F)
+    return (words(n) & U(0xFFFF)).astype(F) / F(65536)
 
 
+@lru_cache(maxsize=1)
 def words(n):
-    return ((np.arange(n, dtype=np.uint64) * 2654435761 >> 8) & 0xFFFFFF).astype(U)
+    return np.arange(n, dtype=U) * U(2654435761) >> U(8)
 
 
 def chain(n, step):
     """Each element is the index of the one `step` further, around at the end."""
-    return ((np.arange(n, dtype=np.uint64) + step) % n).astype(U)
+    return np.roll(np.arange(n, dtype=U), -step)
 
 
 def zeros(n, dtype=F):
