@@ -146,6 +146,14 @@ def test_threads_that_only_repeat_lines_are_stopped_before_the_time_limit(
     assert caught.value.where is not None and caught.value.where.line == 6
 
 
+def test_a_slow_launch_is_asked_sooner_for_the_iterations_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fast one must run past the end of an array first, which takes many iterations."""
+    moving = "if (t == k - 1 && k < 256) tile[0] += tile[k]; __syncwarp();"
+    moving = f"for (unsigned k = 1, end = 256; k < end; ++k, ++end) {{ {moving} }}"
+    with pytest.raises(KernelFault, match=r"cannot end within 20 s: at least [\d,]+ iterations of this loop are left"):
+        launch_with_limit(moving, monkeypatch, stall_limit_s=1.0)
+
+
 @pytest.mark.parametrize("body", WITH_PROGRESS.values(), ids=WITH_PROGRESS.keys())
 def test_threads_that_make_progress_have_the_whole_time(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert launch_with_limit(body, monkeypatch, stall_limit_s=0.2) > 0.4

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 from itertools import count
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,9 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, Launc
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
+from pytest_gpulab.devices.simulated.hazards.races import inter_block
+from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
+from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 
 THREAD_TIME = "pytest_gpulab.devices.simulated.execution.launch_state.time.thread_time"
 ENDLESS_CPU_S = 3.0  # each takes some hundredths; a loop that is not recognised takes minutes
@@ -258,6 +263,36 @@ def test_the_line_is_that_of_the_last_loop_if_the_hazard_check_takes_too_long(
     with pytest.raises(KernelFault, match="time limit") as caught:
         run(source, np.ones(64, np.float32), np.uint32(9), options=LaunchOptions(check=True, time_limit_s=60))
     assert caught.value.where is not None and abs(caught.value.where.line - marked(source).line) <= 1
+
+
+RACE = "x[threadIdx.x] = x[threadIdx.x + 1]; __syncthreads();"
+SEARCHES = {
+    "within blocks": (Racecheck, "barrier", RACE),
+    "between blocks": (InterBlockRaceDetector, "check", RACE),
+    "between blocks with fences": (InterBlockRaceDetector, "check", f"{RACE} __threadfence();"),
+    "shortened": (InterBlockRaceDetector, "_thin", f"{RACE} __threadfence();"),
+}
+
+
+@pytest.mark.parametrize(("detector", "search", "body"), SEARCHES.values(), ids=SEARCHES.keys())
+def test_a_search_for_races_is_stopped_within_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, detector: Any, search: str, body: str
+) -> None:
+    now_s, ended, original = [0.0], [], getattr(detector, search)
+    clock = SimpleNamespace(perf_counter=lambda: now_s[0], thread_time=lambda: now_s[0], time_ns=lambda: 0)
+    monkeypatch.setattr("pytest_gpulab.devices.simulated.execution.launch_state.time", clock)
+    monkeypatch.setattr(inter_block, "MAX_LANES", 64)
+
+    def slow(self: Any, *args: Any) -> None:
+        now_s[0] += 60
+        original(self, *args)
+        ended.append(search)
+
+    monkeypatch.setattr(detector, search, slow)
+    with pytest.raises(KernelFault, match="time limit"):
+        run(f"__global__ void f(int *x) {{ {body} }}", np.zeros(65, np.int32), grid=(2,), block=(64,),
+            options=LaunchOptions(check=True, time_limit_s=20.0))  # fmt: skip
+    assert not ended
 
 
 def test_one_long_basic_block_is_stopped_within_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,7 +250,9 @@ class LaunchState:
         self.bounds = self.program.bounds.setdefault(self.shared_bytes, {})
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
-            self.checker = LaunchHazardChecker(self.program, self.hazards, self._locate, changing, prod(self.grid))
+            self.checker = LaunchHazardChecker(
+                self.program, self.hazards, self._locate, changing, prod(self.grid), self.deadline.check
+            )
         if self.options.trace is not None:
             self._begin_trace(self.options.trace)
 

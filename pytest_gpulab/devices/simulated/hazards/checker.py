@@ -45,6 +45,7 @@ class LaunchHazardChecker:
         locate: Locate,
         changing: frozenset[Allocation] | None,
         blocks: int,
+        check_time: Callable[[], None],
     ) -> None:
         self.time = self.orders = 0
         self.has_copied_unwritten = False
@@ -53,7 +54,7 @@ class LaunchHazardChecker:
         self.fences = _fences() if program.communicates else None
         self.strong_writes: LastWrites | None = None
         self.plain_writes: LastWrites | None = None  # all that are no atomics
-        self.reporter = Reporter(hazards, self.fences, locate)
+        self.reporter = Reporter(hazards, self.fences, locate, check_time)
         self.inter_block = _inter_block(self.reporter) if blocks > 1 else None
 
     def tick(self) -> int:

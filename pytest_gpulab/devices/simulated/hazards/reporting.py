@@ -50,10 +50,13 @@ class Reporter:
         hazards: the dictionary to which they are added, by kind, sentence and location.
         fences: the launch's record of synchronisations; None if its program has no fences.
         locate: returns the array of an instruction's access from its memory space and address.
+        check_time: raises an exception if the launch has exceeded its time limit; long searches call it.
     """
 
-    def __init__(self, hazards: dict[Any, Hazard], fences: Fences | None, locate: Locate) -> None:
-        self.hazards, self.fences, self.locate = hazards, fences, locate
+    def __init__(
+        self, hazards: dict[Any, Hazard], fences: Fences | None, locate: Locate, check_time: Callable[[], None]
+    ) -> None:
+        self.hazards, self.fences, self.locate, self.check_time = hazards, fences, locate, check_time
         self.unchecked: list[str] = []
         """Discarded accesses that may have raced with later ones, in words; each once."""
         self._deferred: list[Pairs] = []  # races unless fences order them

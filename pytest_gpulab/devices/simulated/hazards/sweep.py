@@ -310,6 +310,7 @@ def races(
     unit_bytes: int,
     one_block: bool,
     any_order: bool,
+    check_time: Callable[[], None],
 ) -> Iterator[RacingLanes]:
     """Yield the races among some accesses of one memory within blocks.
 
@@ -320,6 +321,7 @@ def races(
         unit_bytes: size of the unit of a piece.
         one_block: True if all blocks have the same accesses and the pieces are those of one.
         any_order: see `Sweep`.
+        check_time: see `Reporter`.
     """
     wave = pieces[0].access.lanes.wave
     columns, column = numbered(np.concatenate([piece.column for piece in pieces]))
@@ -331,6 +333,7 @@ def races(
     ends = np.cumsum([len(piece.unit) for piece in pieces])
     at = 0
     for position, event in enumerate(events):
+        check_time()
         advance(clocks, event, position, columns, one_block)
         while at < len(pieces) and pieces[at].position == position:
             span = slice(ends[at] - len(pieces[at].unit), ends[at])

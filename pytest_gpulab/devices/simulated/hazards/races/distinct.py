@@ -24,16 +24,22 @@ def by_thread(times: Sequence[int]) -> ClassKeys:
     return lambda accessors: (accessors.thread, np.searchsorted(np.asarray(times), accessors.time))
 
 
-def distinct(accesses: Sequence[MemoryAccess], class_keys: ClassKeys) -> list[MemoryAccess]:
+def distinct(
+    accesses: Sequence[MemoryAccess], class_keys: ClassKeys, check_time: Callable[[], None]
+) -> list[MemoryAccess]:
     """Return accesses that represent all, in order.
 
     Args:
         accesses: the accesses; one to shared memory represents all blocks of its wave if these do the same.
+        check_time: see `Reporter`.
     """
     similar: dict[object, list[MemoryAccess]] = defaultdict(list)
     for access in accesses:
         similar[access.memory, access.site.index, bool(access.values)].append(access)
-    kept = [access for some in similar.values() for access in _distinct(some, class_keys)]
+    kept: list[MemoryAccess] = []
+    for some in similar.values():
+        check_time()
+        kept += _distinct(some, class_keys)
     return sorted(kept, key=lambda access: access.time)
 
 

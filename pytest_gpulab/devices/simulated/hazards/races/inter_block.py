@@ -62,7 +62,7 @@ class InterBlockRaceDetector:
         else:
             from .distinct import distinct
 
-            self._accesses = distinct(self._accesses, self.reporter.fences.classes().both)
+            self._accesses = distinct(self._accesses, self.reporter.fences.classes().both, self.reporter.check_time)
         self._lanes = sum(map(weight, self._accesses))
         self._limit = max(MAX_LANES, 2 * self._lanes)
         if self._lanes > MAX_KEPT:
@@ -91,6 +91,7 @@ class InterBlockRaceDetector:
         unit, is_complete = unit_of(accesses), True
         contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
         for pieces in in_batches(contested, MAX_WORDS):
+            self.reporter.check_time()
             pairing = Pairing(pieces, unit, fences.classes())
             for pairs in pairing.pairs():
                 self.reporter.pairs(pairs)
@@ -110,6 +111,7 @@ class InterBlockRaceDetector:
             sweep = _BlockSweep(accesses, len(words), unit)
             ends = np.cumsum([len(piece.unit) for piece in pieces])
             for piece, end in zip(pieces, ends, strict=True):
+                self.reporter.check_time()
                 for kind, bad, at, blocks, threads, same in sweep.access(piece, index[end - len(piece.unit) : end]):
                     others = EarlierAccesses(accesses, at[bad], blocks[bad], threads[bad])
                     self.reporter.races(kind, piece.where(bad), _block_of(piece)[bad], others, same[bad])

@@ -162,7 +162,7 @@ class Racecheck:
         from .distinct import by_thread, distinct
 
         accesses = [event for event in events if isinstance(event, MemoryAccess)]
-        kept = distinct(accesses, by_thread(self.reporter.times))
+        kept = distinct(accesses, by_thread(self.reporter.times), self.reporter.check_time)
         syncs = [event for event in events if isinstance(event, WarpSync)]
         return sorted([*kept, *syncs], key=lambda event: event.time)
 
@@ -216,7 +216,8 @@ class Racecheck:
 
         batches = in_batches(suspects, MAX_WORDS)
         strong, is_clean = _PermittedPairs(events, is_global), True
-        for race in (race for pieces in batches for race in races(events, pieces, strong, unit, one_block, any_order)):
+        search = partial(races, events, strong=strong, unit_bytes=unit, one_block=one_block, any_order=any_order)
+        for race in (race for pieces in batches for race in search(pieces, check_time=self.reporter.check_time)):
             self.reporter.race(race, events, one_block)
             is_clean = False
             if self.reporter.is_saturated:
@@ -245,6 +246,7 @@ class Racecheck:
         if any(not piece.access.site.is_strong for piece in in_warps):
             pairings += [Pairing(pieces, unit, classes, "warp") for pieces in in_batches(in_warps, MAX_WORDS)]
         for pairing in pairings:
+            self.reporter.check_time()
             for pairs in pairing.pairs():
                 self.reporter.pairs(pairs)
                 is_clean = False
