@@ -111,12 +111,21 @@ def test_hints_and_harmless_modifiers_are_not_refused(run: Run) -> None:
     asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.L2::128B.u32 %0, [%1], %2;"
                  : "=r"(d) : "l"(data), "l"(policy));
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1+4];" : "=r"(e) : "l"(data));
-    asm volatile("prefetch.global.L2 [%0]; discard.global.L2 [%0], 128;" :: "l"(data));
+    asm volatile("prefetch.global.L2 [%0]; applypriority.global.L2::evict_normal [%0], 128;" :: "l"(data));
     asm volatile("st.global.wt.u32 [%0], %1; st.release.sys.global.u32 [%0+4], %2;" :: "l"(out), "r"(d), "r"(e));
 }"""
     out = np.zeros(2, np.uint32)
     run(source, np.array([7, 9], np.uint32), out, block=(1,))
     assert out.tolist() == [7, 9]
+
+
+def test_discarded_bytes_are_lost(run: Run) -> None:
+    source = """__global__ void f(unsigned *data) {
+    asm volatile("discard.global.L2 [%0+128], 128;" :: "l"(data));
+}"""
+    data = np.arange(96, dtype=np.uint32)
+    run(source, data, block=(1,))
+    assert np.flatnonzero(data != np.arange(96)).tolist() == list(range(32, 64))
 
 
 CLUSTERS = "thread block clusters"

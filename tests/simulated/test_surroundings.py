@@ -17,6 +17,10 @@ __global__ void multiprocessors(unsigned *out)
         out[blockIdx.x] = READ("smid");
     out[gridDim.x] = READ("nsmid");
 }
+__global__ void grids(unsigned long long *out)
+{
+    asm volatile("mov.u64 %0, %%gridid;" : "=l"(out[0]));
+}
 __global__ void clocks(unsigned long long *out)
 {
     const unsigned long long high = READ("clock_hi");
@@ -42,6 +46,14 @@ def test_blocks_go_to_all_multiprocessors_in_turn(device: SimulatedDevice) -> No
     assert len(set(firsts)) > 6 and firsts[0] == firsts[-1]  # a grade does not depend on chance
 
 
+def test_a_grids_number_differs_between_launches(device: SimulatedDevice) -> None:
+    module, out, found = device.compile(SOURCE), device.array(np.zeros(1, np.uint64)), []
+    for fill in (0, 1, 0):
+        module.launch("grids", (1,), (1,), (out,), 0, LaunchOptions(fill=fill))
+        found.append(int(out.get()[0]))
+    assert 0 not in found and found[0] == found[2] != found[1]
+
+
 def test_clocks_go_on_from_anywhere(device: SimulatedDevice) -> None:
     module, begun = device.compile(SOURCE), set()
     for _ in range(3):
@@ -55,7 +67,7 @@ def test_clocks_go_on_from_anywhere(device: SimulatedDevice) -> None:
 
 
 def test_results_that_depend_on_them_may_change_between_runs(device: SimulatedDevice) -> None:
-    for body, is_free in (("smid", False), ("clock", False), ("nsmid", True), ("laneid", True)):
+    for body, is_free in (("smid", False), ("clock", False), ("gridid", False), ("nsmid", True), ("laneid", True)):
         source = f"""__global__ void f(unsigned *out) {{
             asm volatile("mov.u32 %0, %%{body};" : "=r"(out[threadIdx.x]));
         }}"""

@@ -149,15 +149,15 @@ class Surroundings:
     """The clocks and multiprocessors of a launch.
 
     Args:
-        varied: data of the launch that determine the first block's multiprocessor: a kernel that depends on it is wrong
-            in the same way each time it is graded.
+        varied: data of the launch that determine `%gridid` and the first block's multiprocessor: a kernel that depends
+            on them is wrong in the same way each time it is graded.
     """
 
     def __init__(self, sms: int, *varied: object) -> None:
         self.sms = np.uint32(sms)
         self._cycles = int.from_bytes(os.urandom(6), "little")
         self._nanoseconds = time.time_ns()
-        self._first = crc32(repr(varied).encode()) % sms
+        self.grid = np.uint64(crc32(repr(varied).encode()))  # any number, as after other programs' launches
 
     def clock(self, wave: Wave) -> Any:
         """Return `%clock64`: a random start plus the cycles of the wave's `Clock`."""
@@ -169,7 +169,7 @@ class Surroundings:
 
     def multiprocessor(self, lanes: Lanes) -> Any:
         """Return `%smid`: blocks are assigned to the multiprocessors in turn."""
-        return (lanes.block + np.uint32(self._first)) % self.sms
+        return (lanes.block + np.uint32(self.grid % self.sms)) % self.sms
 
 
 def low(value: Any) -> Any:

@@ -62,7 +62,7 @@ class Wave:
         self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)
         self.nctaid_x, self.nctaid_y, self.nctaid_z = map(np.uint32, launch.grid)
         self.nwarpid = np.uint32(self.shape.warps)
-        self.warp_size, self.zero, self.one, self.zero64 = np.uint32(32), np.uint32(0), np.uint32(1), np.uint64(0)
+        self.warp_size, self.zero, self.one = np.uint32(32), np.uint32(0), np.uint32(1)
         self.dynamic_shared = np.uint32(launch.shared_bytes - launch.program.static_shared)
         self.total_shared = np.uint32(launch.shared_bytes - launch.program.reserved_shared)
 

@@ -35,7 +35,8 @@ SPECIAL = {
     "%clock64": "w.launch.surroundings.clock(w)", "%globaltimer": "w.launch.surroundings.timer(w)",
     "%globaltimer_lo": "low(w.launch.surroundings.timer(w))", "%globaltimer_hi": "high(w.launch.surroundings.timer(w))",
     "%smid": "w.launch.surroundings.multiprocessor(L)", "%nsmid": "w.launch.surroundings.sms",
-    "%gridid": "w.zero64", "%dynamic_smem_size": "w.dynamic_shared", "%total_smem_size": "w.total_shared",
+    "%gridid": "w.launch.surroundings.grid",
+    "%dynamic_smem_size": "w.dynamic_shared", "%total_smem_size": "w.total_shared",
     "%lanemask_eq": "lanemask('eq', L.laneid)", "%lanemask_lt": "lanemask('lt', L.laneid)",
     "%lanemask_le": "lanemask('le', L.laneid)", "%lanemask_gt": "lanemask('gt', L.laneid)",
     "%lanemask_ge": "lanemask('ge', L.laneid)",
@@ -46,7 +47,7 @@ for _axis in "xyz":
     SPECIAL |= {f"%cluster_ctaid.{_axis}": "w.zero", f"%cluster_nctaid.{_axis}": "w.one"}
     SPECIAL |= {f"%clusterid.{_axis}": f"L.ctaid_{_axis}", f"%nclusterid.{_axis}": f"w.nctaid_{_axis}"}
 
-VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi", "%smid"}
+VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi", "%smid", "%gridid"}
 """Special registers that differ from one read to the next, or from one launch to the next."""
 
 Emitter = Callable[["BlockWriter", Instruction], None]

@@ -5,6 +5,8 @@ The wave (`w` in generated code) owns the memories; every access passes its grou
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
@@ -223,12 +225,25 @@ def _fence(b: BlockWriter, i: Instruction) -> None:
     b.lines.append(f"if w.checker is not None: w.checker.fence(L, {'cta' not in i.op})")
 
 
-_IDLE = ("griddepcontrol", "nanosleep", "prefetch", "prefetchu", "pmevent", "discard", "applypriority")
+LOST = 0xDEADBEEF
+_IDLE = ("griddepcontrol", "nanosleep", "prefetch", "prefetchu", "pmevent", "applypriority")
 
 
 @emits(*_IDLE, modifiers=None)
 def _nothing(b: BlockWriter, i: Instruction) -> None:
     """Write nothing: there are no caches to prefetch into, no time to wait, no overlapping grids."""
+
+
+@emits("discard", modifiers=None)
+def _discard(b: BlockWriter, i: Instruction) -> None:
+    """Write stores of another value to the 128 bytes, which are undefined until they are written again."""
+    space, address = _space(i), i.operands[0]
+    if not isinstance(address, Address):
+        raise CannotSimulate("an address of this form")
+    lost = ", ".join([b.names.constant(LOST, "u4")] * 4)
+    for offset in range(address.offset, address.offset + 128, 16):
+        site = b.names.site(space, "write", 16, i)
+        b.lines.append(f"w.store_{space}(L, {site}, {b.address(replace(address, offset=offset))}, [{lost}])")
 
 
 @emits("createpolicy", modifiers=None)
