@@ -210,6 +210,11 @@ class Wave:
 
     def store_local(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to local memory."""
+        if self.program.only_prints_local and self.launch.printer.is_full:
+            self.local.check(lanes, site, address)
+            if self.counters is not None:
+                self.counters.local(lanes, site, address)
+            return
         self._access_local(lanes, site, address)
         self._store_banked(self.local, lanes.position, lanes, address, values)
 

@@ -80,6 +80,11 @@ class Printer:
         self.dropped = 0
 
     @property
+    def is_full(self) -> bool:
+        """True if further calls print nothing, so that their arguments do not matter."""
+        return self.remaining <= 0
+
+    @property
     def text(self) -> str:
         """The output, with a note of the number of dropped calls."""
         note = f"\n[... {self.dropped} more printf calls left out]" if self.dropped else ""
@@ -87,14 +92,14 @@ class Printer:
 
     def print(self, memories: Memories, lanes: Lanes, text: Value, arguments: Value) -> None:
         """Format one call for every lane, block by block, thread by thread."""
-        if self.remaining <= 0:
+        if self.is_full:
             self.dropped += lanes.n
             return
         formats, pointers = (np.broadcast_to(value, lanes.shape).ravel() for value in (text, arguments))
         order, lane_columns = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F").tolist(), columns_of(lanes)
         strings: dict[int, str] = {}
         for count, lane in enumerate(order):
-            if self.remaining <= 0:
+            if self.is_full:
                 self.dropped += lanes.n - count
                 return
             address, columns = int(formats[lane]), lane_columns[lane]

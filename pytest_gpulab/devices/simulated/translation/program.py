@@ -165,6 +165,11 @@ class Program:
         return self.fences or any(site.observes for site in self.sites)
 
     @cached_property
+    def only_prints_local(self) -> bool:
+        """True if nothing but printf reads local memory."""
+        return not any(site.access != "write" and site.space in ("local", "generic") for site in self.sites)
+
+    @cached_property
     def origins(self) -> Origins:
         """The arrays that the addresses of its memory instructions are computed from."""
         return Origins(self.kernel)
