@@ -314,6 +314,26 @@ BYTE_HISTOGRAM(restrict, 32, const Byte *__restrict__, IF_INSIDE, atomicAdd(&s[i
 BYTE_HISTOGRAM(free, 32, const Byte *, , atomicAdd(&s[in[i]], 1u))
 BYTE_HISTOGRAM(store, 32, const Byte *, IF_INSIDE, s[in[i]] = i)
 BYTE_HISTOGRAM(max, 32, const Byte *, IF_INSIDE, atomicMax(&s[in[i]], i))
+// 16 bytes per load: how many updates of shared memory an SM executes per cycle
+#define VECTORS(NAME, UPDATE) \
+    __global__ void vector_##NAME(const uint4 *in, unsigned *bins, unsigned n) { \
+        __shared__ unsigned s[256]; \
+        clear(s); \
+        for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) { \
+            uint4 v = in[i]; \
+            unsigned words[] = {v.x, v.y, v.z, v.w}; \
+            for (unsigned word : words) \
+                for (int shift = 0; shift < 32; shift += 8) { \
+                    unsigned bin = word >> shift & 255; \
+                    UPDATE; \
+                } \
+        } \
+        __syncthreads(); \
+        if (s[threadIdx.x] == 0x7fffffff) bins[threadIdx.x] = 1; \
+    }
+VECTORS(count, atomicAdd(&s[bin], 1u))
+VECTORS(add, atomicAdd(&s[bin], word))
+VECTORS(store, s[bin] = word)
 #define ITEMS(NAME, IN, OUT, GUARD, ITEM) \
     __global__ void items_##NAME(IN in, OUT out, unsigned n) { \
         unsigned first = blockIdx.x * blockDim.x * 16 + threadIdx.x; \

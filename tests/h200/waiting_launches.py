@@ -15,7 +15,8 @@ SCOPES = "none", "block", "gpu", "system"
 
 
 def launches() -> Iterator[Row]:
-    for family in (loops, crowded_loops, streams, tickets, chains, look_back, calls, histograms, items, switches):
+    waits = loops, crowded_loops, streams, tickets, chains, look_back, calls
+    for family in (*waits, histograms, vectors, items, switches):
         yield from family()
 
 
@@ -121,6 +122,19 @@ def histograms() -> Iterator[Row]:
             yield row(variant, -(-n // (256 * per_thread)), values)
     for variant in ("_restrict", "_free", "_store", "_max"):
         yield row(variant, n // 8192, "uniform")
+
+
+def vectors() -> Iterator[Row]:
+    """Yield updates of shared memory by lanes at one address (one, few), and in one bank (banks)."""
+    n, rng = 1 << 25, np.random.default_rng(1)
+    samples = {
+        "uniform": rng.integers(0, 256, n, dtype=np.uint8), "few": rng.choice(np.array([0, 31, 32], np.uint8), n),
+        "one": np.full(n, 7, np.uint8), "banks": rng.integers(0, 8, n, dtype=np.uint8) * 32,
+    }  # fmt: skip
+    for values, sample in samples.items():
+        for kernel in ("count", "add", "store"):
+            args = (sample.view(np.uint32), zeros(256, U), U(n // 16))
+            yield Row(f"vector_{kernel}_{values}", "vectors", f"vector_{kernel}", (GRID,), (256,), args)
 
 
 ITEMS = "copy copy_restrict copy_guarded gather gather_restrict scatter add add_restrict add_guarded"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from places import Run
 from tabulate import tabulate
 
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
@@ -71,6 +72,21 @@ def test_memory_counters_are_the_hardwares() -> None:
         if not name.startswith((*BY_COMPARE_AND_SWAP, *ADDED_UP)):
             assert profile.counters[ISSUED] == pytest.approx(COUNTERS[name][ISSUED], rel=0.02), name
     assert not wrong, tabulate(wrong, ["launch", "counter", "H100", "here"])
+
+
+@pytest.mark.parametrize(
+    ("update", "passes"), [("atomicAdd(&s[bin], 1u)", 2), ("atomicAdd(&s[bin], lane)", 20), ("s[bin] = lane", 2)]
+)
+def test_an_atomic_with_other_values_than_1_takes_a_pass_per_lane_of_a_bank(run: Run, update: str, passes: int) -> None:
+    """On an H100, lanes at random bins of 0, 31 and 32 take 2, 21.5 and 2 passes: bins 0 and 32 are in one bank."""
+    source = f"""__global__ void f(unsigned *out) {{
+        __shared__ unsigned s[64];
+        unsigned lane = threadIdx.x, bin = lane < 12 ? 0 : lane < 20 ? 32 : 31;
+        {update};
+        out[lane] = s[lane];
+    }}"""
+    counters = run(source, np.zeros(32, np.uint32), block=(32,), options=LaunchOptions(count=True)).counters
+    assert sum(counters[metric] for metric in SHARED[1:]) == passes
 
 
 @pytest.fixture(scope="module")

@@ -94,6 +94,19 @@ def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
     return np.asarray(passes.reshape(len(rows), -1).sum(axis=1))
 
 
+def turns(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
+    """Return the passes of each atomic that serves its lanes one after another: the most lanes of a warp in one bank.
+
+    Wide elements are updated by parts of the warp, as in `wavefronts`.
+    """
+    parts = max(nbytes // 4, 1)
+    groups = rows.reshape(len(rows) * parts, WARP // parts)
+    banks = (groups // max(nbytes, 4)) % groups.shape[1]
+    key = np.arange(len(groups))[:, None] * groups.shape[1] + banks
+    lanes = np.bincount(key[groups >= 0], minlength=rows.size).reshape(groups.shape)
+    return np.asarray(lanes.max(axis=1).reshape(len(rows), parts).sum(axis=1))
+
+
 def _together(groups: Rows) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows with both parts in one pass, bank conflicts aside; False for empty rows."""
     return (_pairwise(groups, 1) | _pairwise(groups, 2)) & (groups >= 0).any(axis=1)

@@ -18,7 +18,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Val
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-from .banks import fresh, least_wavefronts, wavefronts, word_passes
+from .banks import fresh, least_wavefronts, turns, wavefronts, word_passes
 from .footprint import Seen
 from .joining import Joiner, SharedAccess
 from .requests import Requests, Traffic, Waiting
@@ -64,7 +64,7 @@ class Counters:
         self.joiner, self.spread = Joiner(joined.widths), BarrierSpread()
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
         self._waiting_constant = Waiting(_words_of)
-        self._wide: dict[int, list[tuple[Traffic, Rows, int]]] = defaultdict(list)
+        self._wide: dict[tuple[int, bool], list[tuple[Traffic, Rows, int]]] = defaultdict(list)
 
     def step(self, block: int, lanes: Lanes) -> None:
         """Count an execution of a basic block."""
@@ -96,8 +96,8 @@ class Counters:
         self._joined()
         for waiting in (self._waiting_shared, self._waiting_global, self._waiting_constant):
             waiting.count()
-        for nbytes in self._wide:
-            self._count_wide(nbytes)
+        for nbytes, in_turn in self._wide:
+            self._count_wide(nbytes, in_turn)
         for (index, space), traffic in self.traffic.items():
             if space == "const" and self.program.sites[index].nbytes >= 4:
                 traffic.addresses = traffic.units
@@ -200,26 +200,25 @@ class Counters:
         """Count an access of elements larger than a word, or an atomic."""
         site = access.site
         rows, repeat = self._requests(access.lanes, site, access.address)
-        traffic, wide = self.traffic[site.index, "shared"], self._wide[access.nbytes]
+        in_turn = site.access == "atomic" and site.takes_turns and not site.loops
+        traffic, wide = self.traffic[site.index, "shared"], self._wide[access.nbytes, in_turn]
         wide.append((traffic, rows, repeat))
         if max(len(wide), len(rows)) > _WIDE_AT_ONCE:
-            self._count_wide(access.nbytes)
+            self._count_wide(access.nbytes, in_turn)
         if site.access == "atomic":
-            again = int(_met_again(rows).max(axis=1).sum())
-            traffic.passes += (len(rows) + again) * repeat
+            traffic.passes += (len(rows) + int(_met_again(rows).max(axis=1).sum())) * repeat
             if site.loops and self.workload is not None:
                 self.workload.contention.shared_loops(access.lanes, site, access.address, rows, repeat)
-            elif site.takes_turns and not site.loops:
-                traffic.units += again * repeat
 
-    def _count_wide(self, nbytes: int) -> None:
-        """Count the pending shared accesses with this size per lane."""
-        wide, self._wide[nbytes] = self._wide[nbytes], []
+    def _count_wide(self, nbytes: int, in_turn: bool) -> None:
+        """Count the pending shared accesses with this size per lane; `in_turn` means one lane per bank and pass."""
+        wide, self._wide[nbytes, in_turn] = self._wide[nbytes, in_turn], []
         if not wide:
             return
         rows = np.concatenate([rows for _, rows, _ in wide]) if len(wide) > 1 else wide[0][1]
         starts = np.cumsum([0, *(len(rows) for _, rows, _ in wide[:-1])])
-        passes, least = (np.add.reduceat(f(rows, nbytes), starts).tolist() for f in (wavefronts, least_wavefronts))
+        counted = turns if in_turn else wavefronts
+        passes, least = (np.add.reduceat(f(rows, nbytes), starts).tolist() for f in (counted, least_wavefronts))
         for (traffic, mine, repeat), units, ideal in zip(wide, passes, least, strict=True):
             traffic.add(len(mine) * repeat, units * repeat)
             traffic.ideal += ideal * repeat
