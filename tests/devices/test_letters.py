@@ -17,6 +17,7 @@ def test_names_get_escapes_and_comments_stay() -> None:
     assert in_ascii(text) == expected
 
 
+@pytest.mark.unmeasured
 def test_a_long_text_with_one_such_letter_takes_little_more_than_its_tokens() -> None:
     """It took 14 times as long when each word made a new text."""
     text = "// é\n" + "".join(f"int a{i} = b + c;\n" for i in range(30_000))

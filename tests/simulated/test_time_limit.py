@@ -167,6 +167,7 @@ def test_a_clock_advances_little_unless_a_loop_waits_for_it(run: Run) -> None:
     assert 100 <= cycles[0] < 1000 and 1 <= cycles[1] < 10
 
 
+@pytest.mark.unmeasured
 def test_a_serial_loop_over_many_elements_ends(run: Run) -> None:
     """There is no limit of steps: half a million basic blocks were too many once."""
     out = np.zeros(1, np.uint32)
