@@ -305,6 +305,15 @@ __global__ void f(int *x) {
     if (threadIdx.x >= 64) return;
     for (int k = 0; k < 9; k++) asm volatile("bar.sync 1, 64;");
 }"""
+ARRIVALS = """
+__global__ void f(int *x) {
+    __shared__ unsigned long long barrier;
+    const unsigned at = __cvta_generic_to_shared(&barrier);
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], 64;" :: "r"(at) : "memory");
+    __syncthreads();
+    if (threadIdx.x >= 64) return;
+    for (int k = 0; k < 9; k++) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(at) : "memory");
+}"""
 SWITCH = """
 __global__ void f(int *x) {
     int i = threadIdx.x, a = x[i];
@@ -330,6 +339,7 @@ __global__ void f(int *x) {
     [
         (IDLE, "gpulab__barriers.sum", 2 * 10 + 6),
         (IDLE, "gpulab__warps_at_barriers.sum", 26**2 / (2 * 10**2 + 6)),
+        (ARRIVALS, "gpulab__warps_at_barriers.sum", 26**2 / (2 * 10**2 + 6)),
         ("__global__ void f(int *x) { __syncthreads(); }", "gpulab__warps_at_barriers.sum", 8),
         ("__global__ void f(int *x) {}", "gpulab__warps_at_barriers.sum", 0),
         (PRODUCT, "gpulab__data_additions.sum", 8 * 8 * 4 * 8),

@@ -7,7 +7,7 @@ turns the counts into named figures.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -51,7 +51,7 @@ class Counters:
         warps, lanes: executions of each basic block, by warps and by lanes.
         divergent: divergent warps at the branch at the end of each basic block.
         traffic: traffic by memory instruction (`Site.index`) and memory space.
-        spread: the warps that pass block barriers.
+        spread: the warps that pass barriers of the block, or arrive at them.
     """
 
     def __init__(self, program: Program, workload: Workload | None, joined: Joined) -> None:
@@ -62,6 +62,7 @@ class Counters:
         self.divergent = [0] * len(program.steps)
         self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
         self.joiner, self.spread = Joiner(joined.widths), BarrierSpread()
+        self._barriers = Counter(block for block, _ in program.barrier_rows)
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
         self._waiting_constant = Waiting(_words_of)
         self._wide: dict[tuple[int, bool], list[tuple[Traffic, Rows, int]]] = defaultdict(list)
@@ -70,8 +71,8 @@ class Counters:
         """Count an execution of a basic block."""
         self.warps[block] += lanes.warp_count
         self.lanes[block] += lanes.n
-        if self.program.steps[block].barrier is not None:
-            self.spread.step(lanes)
+        if block in self._barriers:
+            self.spread.step(lanes, self._barriers[block])
         if self.workload is not None:
             self.workload.step(block, lanes)
         if not self.joiner.is_empty:

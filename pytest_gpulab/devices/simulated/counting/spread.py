@@ -1,4 +1,4 @@
-"""The warps among which a launch's block barriers are spread: warps without barriers must not lower the average."""
+"""The warps among which a launch's barriers are spread: warps without barriers must not lower the average."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class BarrierSpread:
         self._running: dict[int, tuple[Shape, _Counts]] = {}  # references to waves, so that ids stay unique
         self._barriers = self._squares = 0
 
-    def step(self, lanes: Lanes) -> None:
-        """Count a barrier of the warps that have these lanes."""
+    def step(self, lanes: Lanes, barriers: int) -> None:
+        """Count barriers, and arrivals at them, of the warps that have these lanes."""
         wave = lanes.wave
         if id(wave) not in self._running:
             self._running[id(wave)] = wave, np.zeros((wave.warps, wave.columns), np.int64)
         counts = self._running[id(wave)][1]
         if lanes.full:
-            counts += 1
+            counts += barriers
         else:
-            counts.reshape(-1)[lanes.warp_cells] += 1
+            counts.reshape(-1)[lanes.warp_cells] += barriers
 
     def end(self, wave: Shape) -> None:
         """Add the barriers of a wave that has ended."""
