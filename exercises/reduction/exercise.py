@@ -102,19 +102,26 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
         values = factors(pattern, count, dtype, rng)
     else:
         values = numerics.fill(pattern, count, dtype, rng)
-    # Values at the end of the type's range, so that a kernel with another start value than the identity is wrong.
-    if operation in ("max", "min") and pattern == "random":
-        values = at_the_top(values) * dtype(-1 if operation == "max" else 1)
-    if operation == "min" and pattern == "needle":
-        values = -values
+    if operation in ("max", "min"):
+        values = at_the_end(pattern, operation, values)
     return {"in": numerics.repeated(values, problem.size, rng)}
 
 
-def at_the_top(values: Array) -> Array:
-    """Return the values of `fill`'s "random", shifted to the largest numbers of their type."""
-    if values.dtype == np.float32:
-        return values * np.float32(2e38)
-    return values + np.int32(np.iinfo(np.int32).max - 1001)
+def at_the_end(pattern: str, operation: str, values: Array) -> Array:
+    """Return values that show what a maximum or minimum starts with: those at the end of the type's range.
+
+    "equal" is the identity itself. The result of "needle" is 0, so that a kernel that leaves out zeros is wrong.
+    """
+    ends = np.finfo(np.float32) if values.dtype == np.float32 else np.iinfo(np.int32)
+    identity, sign = (ends.min, -1) if operation == "max" else (ends.max, 1)
+    if pattern == "equal":
+        return np.full_like(values, identity)
+    if pattern == "needle":
+        return (values.max() - values) * values.dtype.type(sign)
+    if pattern == "random":
+        near = values * np.float32(2e38) if values.dtype == np.float32 else values + np.int32(ends.max - 1001)
+        return near * values.dtype.type(sign)
+    return values
 
 
 def factors(pattern: str, count: int, dtype: type, rng: np.random.Generator) -> Array:
@@ -126,6 +133,8 @@ def factors(pattern: str, count: int, dtype: type, rng: np.random.Generator) -> 
         return 2 * numerics.fill(pattern, count, dtype, rng) + dtype(1)
     if pattern == "fractions":
         return exact_factors(count, rng).astype(dtype)
+    if pattern == "needle":  # a 0 among ones
+        return (numerics.fill(pattern, count, dtype, rng) == 0).astype(dtype)
     exponents = numerics.fill(pattern, count, np.float64, rng)
     exponents *= PRODUCT_LOG2 / max(np.abs(exponents).sum(), 1)
     return (np.exp2(exponents) * rng.choice([-1, 1], count)).astype(dtype)
@@ -250,9 +259,9 @@ exercise = Exercise(
     mistakes=mistakes,
     cases=(
         *(int_sum(name, size) for name, size in SIZES.items()),
-        other("int32", "max", two_levels, ("random", "needle")),
-        other("int32", "min", two_levels, ("random", "needle")),
-        other("int32", "product", two_levels, ("random", "alternating")),
+        other("int32", "max", two_levels, ("random", "needle", "equal")),
+        other("int32", "min", two_levels, ("random", "needle", "equal")),
+        other("int32", "product", two_levels, ("random", "needle")),
         other("float32", "sum", beyond_two_tiles, numerics.PATTERNS),
         other("float32", "max", two_levels, ("random", "equal", "cancellation")),
         other("float32", "min", two_levels, ("random", "equal", "cancellation")),
