@@ -155,8 +155,8 @@ exercise = Exercise(
     ),
     cases=(
         fixed(1, 1, CLASSIC_VECTORS, 4),
-        fixed(37, 1, CLASSIC_VECTORS, 4),
-        fixed(1, 37, CLASSIC_VECTORS, 4),
+        fixed(300, 1, CLASSIC_VECTORS, 4),
+        fixed(1, 300, CLASSIC_VECTORS, 4),
         around_tile("whole tiles", 0, 0, 4),
         around_tile("tile-1 by tile+1", -1, 1, 5),
         around_tile("tile+1 by tile-1", 1, -1, 5),
