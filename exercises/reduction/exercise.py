@@ -127,14 +127,15 @@ def at_the_end(pattern: str, operation: str, values: Array) -> Array:
 def factors(pattern: str, count: int, dtype: type, rng: np.random.Generator) -> Array:
     """Return factors that each change the product: odd integers, which wrap around but lose none; or floats near 1.
 
-    The floats are +-2**e with the sum of |e| at most PRODUCT_LOG2, so that the bound of `product_tolerance` holds.
+    Only "needle" is ones and a 0. The floats are +-2**e with the sum of |e| at most PRODUCT_LOG2, so that the bound of
+    `product_tolerance` holds.
     """
+    if pattern == "needle":
+        return (numerics.fill(pattern, count, dtype, rng) == 0).astype(dtype)
     if dtype is np.int32:
         return 2 * numerics.fill(pattern, count, dtype, rng) + dtype(1)
     if pattern == "fractions":
         return exact_factors(count, rng).astype(dtype)
-    if pattern == "needle":  # a 0 among ones
-        return (numerics.fill(pattern, count, dtype, rng) == 0).astype(dtype)
     exponents = numerics.fill(pattern, count, np.float64, rng)
     exponents *= PRODUCT_LOG2 / max(np.abs(exponents).sum(), 1)
     return (np.exp2(exponents) * rng.choice([-1, 1], count)).astype(dtype)

@@ -46,8 +46,8 @@ TAKEN = "chooses the path"
 TOLD = [
     (
         "constant_memory/vectors_of_four",
-        "correct[37x1]",
-        "`out`: all 37 elements are wrong",
+        "correct[300x1]",
+        "`out`: all 300 elements are wrong",
         "`vectors` is an array of `float4`, but the grader copies values of type `float2` into it.",
         "`__constant__ float2 vectors[...];`",
     ),
@@ -152,15 +152,15 @@ TOLD = [
     ),
     (
         "constant_memory/accumulates_in_garbage",
-        "correct[37x1]",
+        "correct[300x1]",
         "",
         "`out[0]` was never written",
         "holds garbage before the launch",
     ),
     (
         "constant_memory/sum_without_a_start",
-        "correct[37x1]",
-        "all 37 elements are wrong.",
+        "correct[300x1]",
+        "all 300 elements are wrong.",
         "sum_without_a_start.cu:18: `sum` may be read before it has a value",
         NO_VALUE,
     ),
@@ -173,7 +173,7 @@ TOLD = [
     ),
     (
         "constant_memory/distances_of_swapped_axes",
-        "correct[37x1]",
+        "correct[300x1]",
         "all but the first column.",
         "out[y=0, x=1] is",
         causes.IN_X,
@@ -223,15 +223,15 @@ TOLD = [
     *(
         (f"constant_memory/{kernel}", check, "elements are wrong", f"each of them is the {told}", cause)
         for kernel, check, told, cause in [
-            ("one_vector_too_many", "correct[37x1]", "sum over one vector too many", "the loop over the vectors"),
+            ("one_vector_too_many", "correct[300x1]", "sum over one vector too many", "the loop over the vectors"),
             ("one_vector_too_many", "correct[97x61]", "sum over one vector too many", "the loop over the vectors"),
             ("all_of_the_array", "correct[whole tiles]", "sum over the whole array", "the loop over the vectors"),
-            ("last_vector_dropped", "correct[1x37]", "sum without the last vector", "the loop over the vectors"),
-            ("only_the_first_vector", "correct[1x37]", "first vector's term for every", "stays the same"),
+            ("last_vector_dropped", "correct[1x300]", "sum without the last vector", "the loop over the vectors"),
+            ("only_the_first_vector", "correct[1x300]", "first vector's term for every", "stays the same"),
             ("only_the_last_term", "correct[97x61]", "term of the last vector alone", "is replaced, in each round"),
             ("vector_of_each_thread", "correct[5x3, 1 vector]", "result of vectors that are (0, 0)", "below `count`"),
             ("roots_of_squares", "correct[256x256]", "sum of distances", "other than the README's"),
-            ("int_distance", "correct[1x37]", "sum of the squares of whole numbers", "drops the fraction"),
+            ("int_distance", "correct[1x300]", "sum of the squares of whole numbers", "drops the fraction"),
         ]
     ),
 ]
