@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 KERNELS = tuple(name for name in CATALOGUE.names if (CATALOGUE.folder / name / "naive.cu").is_file())
 EQUIVALENT = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))
-SECONDS = 30  # for one mutant; longer counts as killed
+SECONDS = 30  # of processor time for one mutant; longer counts as killed
 
 
 class TooLong(Exception):
@@ -76,13 +76,13 @@ def at_most(seconds: int) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TooLong
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def main() -> int:
