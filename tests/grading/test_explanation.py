@@ -284,6 +284,7 @@ def test_elements_of_blocks_that_are_not_drawn_are_not_lost() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.unmeasured
 def test_rows_without_a_barrier_between_them_name_the_threads() -> None:
     (figure,) = draw("tests/wrong/reduction/missing_barrier.cu").figures
     assert (0, 32) in {row.unordered for row in figure.rows} and figure.has_race
@@ -292,6 +293,7 @@ def test_rows_without_a_barrier_between_them_name_the_threads() -> None:
     assert all(row.unordered is None for row in right.rows)
 
 
+@pytest.mark.unmeasured
 def test_divergence_and_sectors_are_seen() -> None:
     figure = draw("solutions/reduction/06_shared_modulo.cu").figures[0]
     active = {len(run.lanes) for run in figure.warps[0]}
@@ -300,6 +302,7 @@ def test_divergence_and_sectors_are_seen() -> None:
     assert any(access.space == "global" and access.cost >= access.best for access in scattered.accesses)
 
 
+@pytest.mark.unmeasured
 def test_bank_conflicts_are_counted() -> None:
     figure = draw("solutions/scan/03_blelloch.cu").figures[0]
     padded = draw("solutions/scan/04_blelloch_padded.cu").figures[0]
@@ -328,6 +331,7 @@ def test_a_right_kernel_is_drawn_with_a_full_block() -> None:
     assert trial.problem.size == trial.prepared.plan.launches[0].block[0]
 
 
+@pytest.mark.unmeasured
 def test_a_race_is_drawn_in_the_order_in_which_the_result_is_wrong() -> None:
     found = draw("tests/wrong/reduction/missing_barrier.cu")
     assert found.note.endswith("in which the result is wrong: the first warp runs first.")
