@@ -255,7 +255,10 @@ _FOLLOWING = re.compile(
     re.M | re.X,
 )
 """Messages that an error causes, or that name an option which students cannot set."""
-COMPILER_HINT = "The compiler did not finish: look for templates and macros that expand without end."
+COMPILER_HINT = (
+    "The compiler did not finish: look for templates and macros that expand without end, and for large arrays with "
+    "start values."
+)
 
 
 def _of_diagnostics(diagnostics: str) -> Finding:
