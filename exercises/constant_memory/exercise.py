@@ -39,6 +39,7 @@ BEYOND = "Usual cause: an index of `vectors` that is not below `count`: nothing 
 TERM = "Usual cause: a formula other than the README's."
 TYPE = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
 
+
 def plan(problem: Problem) -> Plan:
     width, height, count = problem.size
     tile = (problem.tunables["TILE_X"], problem.tunables["TILE_Y"])

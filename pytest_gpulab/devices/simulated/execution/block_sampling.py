@@ -16,14 +16,16 @@ from .launch_state import Batch, LaunchState, all_counted, cut
 BATCHES = 4  # per sample; their spread gives the sampling error
 SAMPLED_WAVE_LANES = 16_384  # if some waves are counted: half of the fastest size, for twice as many waves
 MANY_WAVES = 64  # per launch; with as many, waves have the fastest size
+MANY_WAVES_LANES = 65_536  # the fastest size without hazard checks: fewer steps outweigh misses of the cache
 COUNTED_IN_ORDER_LANES = 1 << 18  # counted lanes of blocks that may wait for each other
 
 
-def sample(launch: LaunchState, blocks: int, width: int) -> list[Batch]:
+def sample(launch: LaunchState, blocks: int, width: int, many_width: int) -> list[Batch]:
     """Return the blocks to run, in order, of a launch that counts only some of them.
 
     Args:
         width: largest number of blocks per wave.
+        many_width: the same for waves of `MANY_WAVES_LANES`.
     """
     options, wanted = launch.options, launch.options.sample_blocks
     assert wanted is not None
@@ -35,7 +37,8 @@ def sample(launch: LaunchState, blocks: int, width: int) -> list[Batch]:
     rng = rng or np.random.default_rng()
     if may_wait:
         return [_in_order(blocks, width, -(-COUNTED_IN_ORDER_LANES // (width * threads)), rng)]
-    return _alike(blocks, wanted, max(1, min(width, max(SAMPLED_WAVE_LANES // threads, blocks // MANY_WAVES))), rng)
+    few_width = min(width, SAMPLED_WAVE_LANES // threads)
+    return _alike(blocks, wanted, max(1, few_width, min(many_width, blocks // MANY_WAVES)), rng)
 
 
 def _sample(blocks: int, wanted: int, width: int, may_wait: bool, rng: np.random.Generator | None) -> list[Batch]:

@@ -158,9 +158,9 @@ def _batches(launch: LaunchState) -> list[Batch]:
     blocks, width = prod(launch.grid), _wave_blocks(launch)
     if launch.options.sample_blocks is None or blocks <= launch.options.sample_blocks:
         return [all_counted(np.arange(blocks), width)]
-    from .block_sampling import sample
+    from .block_sampling import MANY_WAVES_LANES, sample
 
-    return sample(launch, blocks, width)
+    return sample(launch, blocks, width, _wave_blocks(launch, MANY_WAVES_LANES))
 
 
 def _resident(launch: LaunchState, sms: int) -> int:
@@ -168,7 +168,7 @@ def _resident(launch: LaunchState, sms: int) -> int:
     return sms * max(1, 2048 // prod(launch.block))
 
 
-def _wave_blocks(launch: LaunchState) -> int:
+def _wave_blocks(launch: LaunchState, lanes: int = WAVE_LANES) -> int:
     """Return the number of blocks per wave, at least 1.
 
     Raises:
@@ -178,7 +178,7 @@ def _wave_blocks(launch: LaunchState) -> int:
     if local > LOCAL_BYTES:
         what = f"{local:,} bytes of local memory per thread with inlined functions; {LOCAL_BYTES:,} are allowed"
         raise CannotSimulate(what)
-    width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
+    width = max(1, min(lanes, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
     width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
     if launch.program.stack is not None:
         width = max(1, min(width, WAVE_STACK_BYTES // (launch.program.stack[1] * threads)))
