@@ -97,15 +97,15 @@ class SharedArena(Arena):
         self._size = 0
 
     def allocate(self, nbytes: int, kind: type[Allocation] = Allocation) -> Allocation:
-        """Reserve `nbytes` zeroed bytes; see `Arena.allocate`. Only plain allocations are shared.
+        """Reserve `nbytes` zeroed bytes; see `Arena.allocate`. All but heaps are shared.
 
         Raises:
             OutOfMemory: the file's capacity is exceeded.
         """
-        if kind is not Allocation:
+        if kind.is_heap:
             return super().allocate(nbytes, kind)
         offset = self._reserved(_pages_for(nbytes))
-        allocation = super().allocate(nbytes, SharedAllocation)
+        allocation = super().allocate(nbytes, SharedAllocation if kind is Allocation else kind)
         self._share(allocation, offset)
         return allocation
 
