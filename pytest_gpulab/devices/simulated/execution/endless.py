@@ -104,8 +104,8 @@ class EndlessFaults:
         """
         program, limit_s = self._of.launch.program, self._of.launch.deadline.limit_s
         loop = program.counted_loop(block)
-        has_met_end = self._of.launch.deadline.is_slow  # its arrays are small
-        if loop is None or (loop.moves_on and iteration % CHECKED_IF_MOVING != 0 and not has_met_end):
+        is_slow = self._of.launch.deadline.is_slow  # its arrays are small: by now it would have run past their ends
+        if loop is None or (loop.moves_on and iteration % CHECKED_IF_MOVING != 0 and not is_slow):
             return
         if loop.takes_long and iteration & (iteration - 1):  # no power of two
             return
