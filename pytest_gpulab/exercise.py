@@ -305,8 +305,7 @@ class SpeedTier:
         baseline: a `.cu` file in the exercise's folder.
         size: the size timed on a GPU.
         simulated_size: the size for the simulated GPU's estimate (None: the same).
-        simulated_threshold: required speedup on the simulated GPU, if its estimates are known to be off (None: the
-            same).
+        simulated_threshold: required speedup on the simulated GPU, if estimates are known to be off (None: the same).
         variant: the variant of both sides.
         extra: whether the points come on top of the exercise's 100; such a tier is not required.
     """
@@ -353,8 +352,7 @@ class Exercise:
         plan: function from the problem to the plan.
         inputs: function from (problem, pattern, rng) to the contents of every input buffer, by name.
         reference: function from (problem, inputs) to the expected outputs, in float64 or exact integers.
-        cases, safe, uses, speed: the checks. Points total 100, `extra` ones aside; correctness (cases and safe) is at
-            least half.
+        cases, safe, uses, speed: the checks. Points total 100, `extra` ones aside; cases and safe have at least half.
         tunables: compile-time choices of submissions.
         compile_points: points for compiling (usually 0).
         hidden_points: points of hidden cases that this copy of the exercise lacks; `gpulab handout` writes them.

@@ -193,8 +193,8 @@ class LaunchOptions:
         check: find races and uninitialised reads.
         time_limit_s: the wall-clock limit of the launch; None for no limit. A loop that changes no state is endless
             and is stopped at once.
-        stall_limit_s: the limit of a launch without progress: for half of this time, no thread has executed code that
-            is new to it, in a loop of unknown length. None for no limit.
+        stall_limit_s: the limit of a launch in which, for 7/8 of this time, no thread executes code that is new to it,
+            or in loops that a counter ends. None for no limit.
         work_limit: the limit of its work; None for no limit.
         cooperative: keep all blocks resident, so that they may wait for each other, as in `grid.sync()`.
         clustered: the launch asks for clusters of several blocks.

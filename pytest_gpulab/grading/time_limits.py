@@ -36,7 +36,8 @@ from pytest_gpulab.devices.system.processes import charged_s
 
 CHECK_S = 120.0  # the default of --gpulab-timeout
 CASE_S, FILE_S = 20.0, 120.0
-STALL_S, STALL_SIZE = 4.0, 1024  # of launches with at most so many elements; usual ones take hundredths of a second
+STALL_S = 4.0  # the limit of a launch without progress if its arrays have at most `STALL_SIZE` elements
+STALL_SIZE = 1024  # a right kernel usually takes hundredths of a second at this size
 LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes a few hundredths of a second
 SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
 LEAST_OWN_S = 2.0  # for the exercise's own functions: with a shorter limit of checks, the whole process ends
@@ -96,8 +97,8 @@ class TimeBudget:
     def grant(self, options: LaunchOptions, args: Sequence[Memory | np.generic] = ()) -> LaunchOptions:
         """Return a launch's options with its time limits: the rest of the budget, or its own limit if that is shorter.
 
-        Its limit without progress grows with its largest array and number. A limit of work allows no other one, because
-        its results must not depend on the clock.
+        The limit of a launch without progress grows with its largest array and number. There is none beside a limit of
+        work, because what that one stops must not depend on the clock.
 
         Raises:
             KernelFault: a launch before it has reached the limit of this case.
@@ -106,10 +107,11 @@ class TimeBudget:
         if self._stopped is not None:
             raise self._stopped
         limit_s = min(self._left_s, _own_limit_s(options))
-        if self._work is not None:
-            return replace(options, time_limit_s=limit_s, work_limit=self._work)
+        work = self._work or options.work_limit
         stall_s = STALL_S * max(1.0, self._limits.case_s / CASE_S) * max(1.0, _size(args) / STALL_SIZE)
-        return replace(options, time_limit_s=limit_s, stall_limit_s=stall_s)
+        return replace(
+            options, time_limit_s=limit_s, stall_limit_s=None if work is not None else stall_s, work_limit=work
+        )
 
     def charge(self, took_s: float) -> None:
         """Subtract the time of a launch."""

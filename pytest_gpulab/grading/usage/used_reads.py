@@ -20,6 +20,7 @@ pass through the constant cache are no use of it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -232,13 +233,15 @@ def _changes(before: Run, run: Run) -> int:
 
 
 def _changed(before: Run, run: Run, name: str) -> npt.NDArray[np.bool_]:
-    differ: npt.NDArray[np.bool_] = (_bytes(before, name) != _bytes(run, name)).any(axis=1)
+    """Return a mask of the elements of an output that differ in any bit."""
+    differ: npt.NDArray[np.bool_] = (_words(before, name) != _words(run, name)).any(axis=1)
     return differ
 
 
-def _bytes(run: Run, name: str) -> npt.NDArray[np.uint8]:
-    """Return an output's elements as rows of bytes."""
-    return np.ascontiguousarray(run.outputs[name]).reshape(-1, 1).view(np.uint8)
+def _words(run: Run, name: str) -> npt.NDArray[np.unsignedinteger]:
+    """Return an output's elements as rows of words of at most 8 bytes, which compare much faster than bytes."""
+    values = np.ascontiguousarray(run.outputs[name]).reshape(-1, 1)
+    return values.view(f"u{math.gcd(values.itemsize, 8)}")
 
 
 def _agree_somewhere(undisturbed: Run, read: Run, memory: Run) -> bool:

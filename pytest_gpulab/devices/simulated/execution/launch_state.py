@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # imported by the launches that use them
     from .wave import Wave
 
 OTHER_CHECK_S = 0.25  # between checks of a limit of work
-SLOW_SHARE = 1 / 8  # of the limit of a launch without progress
+SLOW_SHARE = 1 / 8  # of the limit of a launch without progress; progress is noted only after it, as that takes time
 MAX_TURNS_KEPT = 64  # of a wave: mostly the same lanes meet at each barrier
 MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
 
@@ -65,7 +65,7 @@ class Deadline:
     Attributes:
         limit_s: the time limit.
         charged_s: the time so far, at the last check.
-        is_slow: True if the launch has used up an eighth of its limit without progress: from then on it must be noted.
+        is_slow: True once the launch has used an eighth of its limit without progress; from then on, progress is noted.
     """
 
     def __init__(self, limit_s: float | None, stall_limit_s: float | None = None) -> None:
