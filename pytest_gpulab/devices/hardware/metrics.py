@@ -80,8 +80,8 @@ METRICS: tuple[Metric, ...] = (
            "loops that read what other threads write until it changes, entered by a warp"),
     Metric("gpulab__warps.sum", "warps", "exact", "warps of the launch"),
     Metric("gpulab__warps_at_barriers.sum", "warps", "exact",
-           "warps that share the barriers of `gpulab__barriers.sum`: the square of their sum over warps, by the sum of "
-           "squares"),
+           "warps that share the barriers of `gpulab__barriers.sum`: the square of their number, divided by the "
+           "sum of the squares of each warp's number"),
     Metric("gpulab__sampling_error.pct", "%", "modelled",
            "standard error of counts scaled up from some of the blocks; 0 if all ran"),
     Metric("gpulab__ptx_thread_inst.sum", "instructions", "exact", "PTX instructions by threads, as written"),
