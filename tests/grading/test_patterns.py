@@ -127,6 +127,20 @@ def test_whole_numbers_that_do_not_follow_the_expected_ones_come_from_no_int(act
     assert pattern is not None and (pattern.what, pattern.cause) == ("each of them is a whole number", cause)
 
 
+@pytest.mark.parametrize(
+    ("expected", "actual", "cause"),
+    [
+        ([-2748.99512, 1320.40527, 1871.5], [-2748, 1320, 1872], values.INT_OR_HALF),
+        ([-2748.99512, 1320.40527, 5001.5], [-2748, 1320, 5001], values.FRACTION),
+        ([8.25, 3.5, 1.75], [8, 3, 1], values.FRACTION),
+    ],
+    ids=["halves", "odd", "small"],
+)
+def test_few_large_whole_numbers_may_come_from_halves(expected: Any, actual: Any, cause: str) -> None:
+    pattern = values.pattern_of(mistake(np.array(actual, np.float32), expected))
+    assert pattern is not None and (pattern.what, pattern.cause) == ("each of them is a whole number", cause)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_unrelated_values_have_no_pattern(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import Builds
+from pytest_gpulab.grading.compilation.compile_errors import strange_sign
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 
@@ -129,7 +130,7 @@ def test_a_function_without_the_mark_is_no_kernel(gpu: Device, tmp_path: Path, m
     ("sign", "name"),
     [("\u00a0", "a no-break space"), ("\u200b", "a zero-width space"), ("\u202e", "right-to-left override"),
      ("\u201c", "a curly quotation mark"), ("\x07", "a control character"), ("\uff1b", "fullwidth semicolon"),
-     ("\u0430", "cyrillic small letter a")],
+     ("\u0430", "cyrillic small letter a"), ("\U0001d465", "mathematical italic small x")],
 )  # fmt: skip
 def test_signs_that_cannot_be_seen_are_named(gpu: Device, tmp_path: Path, sign: str, name: str) -> None:
     head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
@@ -138,6 +139,24 @@ def test_signs_that_cannot_be_seen_are_named(gpu: Device, tmp_path: Path, sign: 
     _, (finding,) = compiled(gpu, tmp_path, comment + head.replace("void reduce", f"void{sign} reduce"))
     assert name in finding.what and "line 4, column 16" in finding.what and finding.where == "reduction.cu:4"
     assert sign not in finding.what + "".join(finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("name", "strange"), [("\u0394", ""), ("\u0394x", ""), ("\u00b5", ""), ("\u0441\u0443\u043c\u043c\u0430", ""),
+                          ("st\u0435p", "U+0435"), ("\u0441", "U+0441"), ("\u039cIN", "U+039C")],
+)  # fmt: skip
+def test_a_letter_of_another_alphabet_is_strange_only_where_it_looks_like_a_latin_one(name: str, strange: str) -> None:
+    found = strange_sign(f"int {name} = 1", "reduction.cu")
+    assert (found is None) == (not strange)
+    assert found is None or strange in found.what
+
+
+def test_an_array_beyond_the_constant_memory_has_a_line(gpu: Device, tmp_path: Path) -> None:
+    head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
+    constants = "__constant__ float small[4];\n__constant__ float table[20000];\n"
+    _, (finding,) = compiled(gpu, tmp_path, constants + head)
+    assert "`table` and `small` need 80,016 bytes of constant memory" in finding.what
+    assert finding.where == "reduction.cu:4" and finding.hint.startswith("A `__device__` array")
 
 
 def test_curly_quotation_marks_around_a_header_are_named(gpu: Device, tmp_path: Path) -> None:

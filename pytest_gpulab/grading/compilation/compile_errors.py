@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pytest_gpulab.devices.protocol import CompileError
@@ -24,6 +24,7 @@ _NAMES = {
     "\u00d7": "a multiplication sign",
 }  # fmt: skip
 _ADDED = "gpulab_"  # the beginning of names in lines that the grader adds
+_LOOK_ALIKES = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧοАВЕЅІЈКМНОРСТУХаеорсухіјѕ"
 _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
 
 
@@ -53,7 +54,20 @@ def of_compile_error(
         unread = [f"not read: `{header}` (line {line})" for header, line in code.headers.items() if "/" not in header]
         return verdict, replace(host, evidence=(*host.evidence, *unread))
     hint = _hint(error.diagnostics, source, headers)
+    if large := _LARGE_CONSTANTS.search(error.diagnostics):
+        found = replace(found, where=f"{filename}:{_line_of_constant(source, large[1])}")
     return verdict, found if hint is None else replace(found, hint=hint)
+
+
+_LARGE_CONSTANTS = re.compile(r": error: (?:`(\w+)`|the file)[^\n]* bytes of constant memory; the limit")
+
+
+def _line_of_constant(source: str, name: str | None) -> int:
+    """Return the line of a `__constant__` variable, or of the first one if the compiler names none; else 1."""
+    words = [piece for token in tokens(source) for piece in token.within or (token,) if piece.kind == "word"]
+    marks = (at for at, word in enumerate(words) if word.text == "__constant__")
+    ends = (next((word for word in words[at:] if name in (None, word.text)), None) for at in marks)
+    return next((_place(source, word.start)[0] for word in ends if word is not None), 1)
 
 
 _PASTED = (
@@ -79,6 +93,8 @@ def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | No
             return f"Line {_place(source, pasted.start())[0]} is {words}"
     if "is called, but not defined" in diagnostics:
         return "The grader compiles this file alone: define the function in it, marked `__device__`."
+    if _LARGE_CONSTANTS.search(diagnostics):
+        return "A `__device__` array is in global memory, where there is room for a larger table."
     if "dynamic initialization is not supported" in diagnostics.partition("\n")[0]:
         return "A kernel can use only a constant of known value: write it as a number, or pass it to the kernel."
     if "Universal character is not allowed in device entity name" in diagnostics.partition("\n")[0]:
@@ -103,7 +119,7 @@ def strange_sign(source: str, filename: str) -> Finding | None:
     """Return the finding of the first invisible or look-alike character in the code; comments may hold any."""
     for token in tokens(source):
         for piece in token.within or (token,):
-            at, sign = next(((at, sign) for at, sign in enumerate(piece.text) if _is_strange(sign)), (0, ""))
+            at, sign = next(_strange_signs(piece.text), (0, ""))
             if sign and piece.kind != "string":
                 line, column = _place(source, piece.start + at)
                 name = _NAMES.get(sign) or unicodedata.name(sign, "a control character").lower()
@@ -113,10 +129,20 @@ def strange_sign(source: str, filename: str) -> Finding | None:
     return None
 
 
-def _is_strange(sign: str) -> bool:
-    if sign.isascii():
-        return unicodedata.category(sign) in _UNSEEN and sign not in " \t\n\v\f"
-    return sign in _NAMES or not unicodedata.name(sign, "").startswith("LATIN")
+def _strange_signs(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the signs of a token, with their places, that are no letters of a name, or that look like other letters.
+
+    A name in another alphabet, such as Greek, may have letters that look like Latin ones, but not beside those.
+    """
+    is_mixed = all(sign.isascii() or sign in _LOOK_ALIKES for sign in text)
+    for at, sign in enumerate(text):
+        if sign.isascii():
+            is_strange = unicodedata.category(sign) in _UNSEEN and sign not in " \t\n\v\f"
+        else:
+            is_plain = unicodedata.normalize("NFKC", sign).isascii()
+            is_strange = is_plain or not f"a{sign}".isidentifier() or (is_mixed and sign in _LOOK_ALIKES)
+        if is_strange:
+            yield at, sign
 
 
 def _place(source: str, at: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from math import log2
 
 import numpy as np
 
-from .coincidence import CERTAIN, GENERAL, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
+from .coincidence import CERTAIN, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
 from .patterns import Array, Pattern, WrongValue
 from .scan_patterns import SCAN_SHIFT, block_sums, is_scan, step_left_out
 
@@ -51,6 +51,7 @@ TRANSPOSED = "Usual cause: x and y, or width and height, are swapped in an index
 PERMUTED = "Usual cause: the index of the store is not that of the load."
 FRACTION = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
 FEWER_BITS = "Usual cause: an intermediate value of a smaller type. What type has each of them?"
+INT_OR_HALF = "Usual cause: an intermediate value of a smaller type, `int` or `__half`. What type has each of them?"
 NEARLY_RIGHT = (
     "Usual cause: an intermediate value of a type with fewer digits, or a small missing term. The error is too large "
     "for rounding alone."
@@ -272,8 +273,18 @@ def _whole_numbers(output: WrongValue) -> Pattern | None:
     if (output.got == np.rint(output.got)).all() and (wanted != np.rint(wanted)).mean() > 0.5:
         spacing = np.spacing(np.abs(np.unique(output.got[output.got != 0])))
         cause = FRACTION if _rise_together(output.got, wanted) else ""
+        if cause and _may_be_halves(output.got):
+            cause = INT_OR_HALF
         return Pattern(f"{output.them} is a whole number", cause, bits=float(-np.log2(spacing).sum()))
     return None
+
+
+def _may_be_halves(got: Array) -> bool:
+    """Return True if whole numbers may come from a 16-bit float: it holds them, and most are large or few."""
+    with np.errstate(over="ignore"):
+        halves = np.unique(got).astype(np.float16)
+    bits = -np.log2(np.spacing(np.abs(halves[halves != 0])).astype(np.float32))  # zeros after the binary point
+    return bool(np.isin(got, halves).all() and bits.sum() < LEAST_BITS)
 
 
 def _rise_together(got: Array, wanted: Array) -> bool:
