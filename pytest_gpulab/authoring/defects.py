@@ -35,19 +35,12 @@ PARAMETERS = {
 
 @dataclass(frozen=True)
 class Defect:
-    """A mistake in an exercise.
+    """A mistake in an exercise."""
 
-    Attributes:
-        what: the mistake, in a sentence.
-        where: `file` or `file:line`.
-        instead: what to write instead; empty if `what` says it.
-        level: errors make grades wrong; warnings may.
-    """
-
-    what: str
-    where: str
-    instead: str = ""
-    level: Level = "error"
+    what: str  # the mistake, in a sentence
+    where: str  # `file` or `file:line`
+    instead: str = ""  # what to write instead; empty if `what` says it
+    level: Level = "error"  # errors make grades wrong; warnings may
 
     def lines(self) -> list[str]:
         """Return the problem as text."""
@@ -56,21 +49,15 @@ class Defect:
 
 @dataclass
 class Report:
-    """All that a check of one exercise found.
-
-    Attributes:
-        defects: in the order of the checks.
-        points: points by kind of check.
-        mutants: how many mutants of the solutions fail, in words; empty if none was graded.
-        file_cpu_s: processor time to grade one file, in seconds: the median of the files; None if none was graded.
-    """
+    """All that a check of one exercise found."""
 
     name: str
-    defects: list[Defect] = field(default_factory=list)
-    points: dict[str, float] = field(default_factory=dict)
+    defects: list[Defect] = field(default_factory=list)  # in the order of the checks
+    points: dict[str, float] = field(default_factory=dict)  # points by kind of check
     graded: list[str] = field(default_factory=list)
+    # processor time to grade one file, in seconds: the median of the files; None if none was graded
     file_cpu_s: float | None = None
-    mutants: str = ""
+    mutants: str = ""  # how many mutants of the solutions fail, in words; empty if none was graded
 
     @property
     def errors(self) -> int:

@@ -76,23 +76,15 @@ class GradingSettings:
 
 @dataclass(frozen=True)
 class Job:
-    """A submission to grade.
+    """A submission to grade."""
 
-    Attributes:
-        label: its name in the grade, such as `student42/reduction.cu`.
-        student: the student's id; empty if unknown.
-        filename: the submission's plain name, which compilers and findings show.
-        exercises: the instructor's folder of exercises.
-        exercise_sha256: hash of the exercise's folder, see `content_sha256`.
-    """
-
-    label: str
-    student: str
+    label: str  # its name in the grade, such as `student42/reduction.cu`
+    student: str  # the student's id; empty if unknown
     exercise: str
-    filename: str
+    filename: str  # the submission's plain name, which compilers and findings show
     source: bytes
-    exercises: Path
-    exercise_sha256: str
+    exercises: Path  # the instructor's folder of exercises
+    exercise_sha256: str  # hash of the exercise's folder, see `content_sha256`
     settings: GradingSettings
 
     @property

@@ -11,27 +11,16 @@ MAX_NAMED = 3  # of the submissions that are being graded
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a run.
+    """The state of a run."""
 
-    Attributes:
-        total: submissions.
-        stored: number with a grade from an earlier run.
-        graded: number graded in this run.
-        failing: number of both that failed a check.
-        lost: number that the machine could not grade.
-        running: submissions in progress.
-        elapsed_s: since the run began.
-        quiet_s: time since the last grade, or since the run began.
-    """
-
-    total: int
-    stored: int
-    graded: int
-    failing: int
-    lost: int
-    running: tuple[str, ...]
-    elapsed_s: float
-    quiet_s: float
+    total: int  # submissions
+    stored: int  # number with a grade from an earlier run
+    graded: int  # number graded in this run
+    failing: int  # number of both that failed a check
+    lost: int  # number that the machine could not grade
+    running: tuple[str, ...]  # submissions in progress
+    elapsed_s: float  # since the run began
+    quiet_s: float  # time since the last grade, or since the run began
 
     @property
     def to_do(self) -> int:

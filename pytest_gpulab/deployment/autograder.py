@@ -27,42 +27,26 @@ STOPPED = "The grader was stopped from outside before it had finished."
 
 @dataclass(frozen=True)
 class Request:
-    """A submission to grade for a platform.
+    """A submission to grade for a platform."""
 
-    Attributes:
-        platform: a name in `PLATFORMS`.
-        submission: the student's files or folders.
-        names: the exercises that count.
-        result: the path of the result file.
-        device: as for `--gpulab-device`.
-        programs: as `--gpulab-programs`: whether host code of the student runs, in a sandbox.
-    """
-
-    platform: str
-    submission: tuple[Path, ...]
+    platform: str  # a name in `PLATFORMS`
+    submission: tuple[Path, ...]  # the student's files or folders
     exercises: Path
-    names: tuple[str, ...]
-    result: Path
-    device: str = "auto"
+    names: tuple[str, ...]  # the exercises that count
+    result: Path  # the path of the result file
+    device: str = "auto"  # as for `--gpulab-device`
     limit_s: float = 540.0
-    programs: bool = False
+    programs: bool = False  # as `--gpulab-programs`: whether host code of the student runs, in a sandbox
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of grading.
+    """The end of grading."""
 
-    Attributes:
-        code: the exit code for the platform.
-        line: the points, or the reason why there are none.
-        log: pytest's output, as far as the readers of this command's output may see it.
-        notes: which of several files for an exercise counts, and whether grading was stopped.
-    """
-
-    code: int
-    line: str
-    log: str
-    notes: tuple[str, ...] = ()
+    code: int  # the exit code for the platform
+    line: str  # the points, or the reason why there are none
+    log: str  # pytest's output, as far as the readers of this command's output may see it
+    notes: tuple[str, ...] = ()  # which of several files for an exercise counts, and whether grading was stopped
 
 
 def grade(request: Request) -> Outcome:

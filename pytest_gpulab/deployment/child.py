@@ -29,18 +29,13 @@ _KILLABLE = "250"  # if memory runs out, Linux kills a worker first (500), then 
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of the process.
+    """The end of the process."""
 
-    Attributes:
-        code: its exit code; negative for a signal; None if it was stopped because its time was over. It may have
-            written a report of the checks that had ended.
-        log: its output.
-        lacked_memory: whether Linux killed a process meanwhile, because memory ran out.
-    """
-
+    # its exit code; negative for a signal; None if it was stopped because its time was over. It may have written a
+    # report of the checks that had ended
     code: int | None
-    log: str
-    lacked_memory: bool = False
+    log: str  # its output
+    lacked_memory: bool = False  # whether Linux killed a process meanwhile, because memory ran out
 
 
 def run(

@@ -31,18 +31,12 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of a package's parts, relative to its folder.
+    """The places of a package's parts, relative to its folder."""
 
-    Attributes:
-        grader: the folder of the wheel and the requirements.
-        skeletons: the folder of the students' files; empty if there is none.
-        is_for_students: whether students see the exercises, which therefore have no hidden cases.
-    """
-
-    grader: str
+    grader: str  # the folder of the wheel and the requirements
     exercises: str
-    skeletons: str = ""
-    is_for_students: bool = False
+    skeletons: str = ""  # the folder of the students' files; empty if there is none
+    is_for_students: bool = False  # whether students see the exercises, which therefore have no hidden cases
 
 
 LAYOUTS: Mapping[str, Layout] = {

@@ -9,19 +9,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Platform:
-    """A platform that starts an autograder for one student at a time.
+    """A platform that starts an autograder for one student at a time."""
 
-    Attributes:
-        result: the default path of the result file; relative to the working folder unless absolute.
-        is_log_private: whether only instructors see the output of the command. pytest's output names hidden cases.
-        failed: exit code if required checks failed.
-        not_graded: exit code if nothing could be graded.
-    """
-
-    result: Path
+    result: Path  # the default path of the result file; relative to the working folder unless absolute
+    # whether only instructors see the output of the command. pytest's output names hidden cases
     is_log_private: bool = False
-    failed: int = 0
-    not_graded: int = 0
+    failed: int = 0  # exit code if required checks failed
+    not_graded: int = 0  # exit code if nothing could be graded
 
 
 PLATFORMS: Mapping[str, Platform] = {

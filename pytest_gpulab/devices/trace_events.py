@@ -16,29 +16,18 @@ MAX_EVENTS = 20_000  # per launch; later ones are left out
 
 @dataclass(frozen=True)
 class AccessEvent:
-    """One access of some threads of a block, executed together.
+    """One access of some threads of a block, executed together."""
 
-    Attributes:
-        kind: `read`, `write` or `atomic`.
-        space: `shared` or `global`.
-        base: the address of the array in global memory; 0 for shared memory.
-        block: linear index of the block.
-        threads: linear indices in the block, shape (threads,).
-        offsets: bytes from `base`, shape (threads,).
-        bits: the bytes read or written, uint8, shape (threads, nbytes); those of an atomic are the new value.
-        nbytes: bytes per thread.
-        where: the source line.
-    """
-
-    kind: Literal["read", "write", "atomic"]
-    space: Literal["shared", "global"]
-    base: int
-    block: int
-    threads: npt.NDArray[np.intp]
-    offsets: npt.NDArray[np.int64]
+    kind: Literal["read", "write", "atomic"]  # `read`, `write` or `atomic`
+    space: Literal["shared", "global"]  # `shared` or `global`
+    base: int  # the address of the array in global memory; 0 for shared memory
+    block: int  # linear index of the block
+    threads: npt.NDArray[np.intp]  # linear indices in the block, shape (threads,)
+    offsets: npt.NDArray[np.int64]  # bytes from `base`, shape (threads,)
+    # the bytes read or written, uint8, shape (threads, nbytes); those of an atomic are the new value
     bits: npt.NDArray[np.uint8]
-    nbytes: int
-    where: SourceLine | None
+    nbytes: int  # bytes per thread
+    where: SourceLine | None  # the source line
 
 
 @dataclass(frozen=True)
@@ -50,19 +39,12 @@ class BarrierEvent:
 
 @dataclass(frozen=True)
 class MissedBarrierEvent:
-    """A barrier that not all threads of a block reach together, before those that reach it go on.
+    """A barrier that not all threads of a block reach together, before those that reach it go on."""
 
-    Attributes:
-        block: linear index of the block.
-        absent: linear indices of the threads that do not reach it.
-        expected: the thread count of a named barrier that more threads reach; `absent` is empty then.
-        where: the source line.
-    """
-
-    block: int
-    absent: tuple[int, ...]
-    expected: int | None
-    where: SourceLine | None
+    block: int  # linear index of the block
+    absent: tuple[int, ...]  # linear indices of the threads that do not reach it
+    expected: int | None  # the thread count of a named barrier that more threads reach; `absent` is empty then
+    where: SourceLine | None  # the source line
 
 
 @dataclass(frozen=True)
@@ -76,21 +58,13 @@ class LineEvent:
 
 @dataclass(frozen=True)
 class ShuffleEvent:
-    """A shuffle: some threads of a block receive values of other threads of their warps.
+    """A shuffle: some threads of a block receive values of other threads of their warps."""
 
-    Attributes:
-        block: linear index of the block.
-        threads: linear indices in the block, shape (threads,).
-        sources: the threads that they read from, shape (threads,).
-        bits: the values that the threads pass on, uint8, shape (threads, 4).
-        where: the source line.
-    """
-
-    block: int
-    threads: npt.NDArray[np.intp]
-    sources: npt.NDArray[np.intp]
-    bits: npt.NDArray[np.uint8]
-    where: SourceLine | None
+    block: int  # linear index of the block
+    threads: npt.NDArray[np.intp]  # linear indices in the block, shape (threads,)
+    sources: npt.NDArray[np.intp]  # the threads that they read from, shape (threads,)
+    bits: npt.NDArray[np.uint8]  # the values that the threads pass on, uint8, shape (threads, 4)
+    where: SourceLine | None  # the source line
 
 
 Event = AccessEvent | BarrierEvent | MissedBarrierEvent | LineEvent | ShuffleEvent

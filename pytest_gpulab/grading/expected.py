@@ -57,15 +57,11 @@ def _matches(pattern: str, check: str) -> bool:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expected verdict of one file: the checks that must fail, with their findings, and the points, if stated.
-
-    Attributes:
-        later: the kind of a future check that will find the file's mistake; usually empty.
-    """
+    """The expected verdict of one file: the checks that must fail, with their findings, and the points, if stated."""
 
     fails: Mapping[str, str]
     points: float | None = None
-    later: str = ""
+    later: str = ""  # the kind of a future check that will find the file's mistake; usually empty
 
 
 def is_met(expected: str, codes: Iterable[str]) -> bool:

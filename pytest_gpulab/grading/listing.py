@@ -11,16 +11,11 @@ TIME_SHARE = "gpulab__time_share.pct"
 
 @dataclass(frozen=True)
 class ListedLine:
-    """One line of a source file.
+    """One line of a source file."""
 
-    Attributes:
-        number: from 1.
-        text: the line, cut if it is very long.
-        counters: counters by the names of `devices.hardware.metrics`; empty if no instruction comes from the line.
-    """
-
-    number: int
-    text: str
+    number: int  # from 1
+    text: str  # the line, cut if it is very long
+    # counters by the names of `devices.hardware.metrics`; empty if no instruction comes from the line
     counters: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -50,25 +45,15 @@ class ListedHazard:
 
 @dataclass(frozen=True)
 class Listing:
-    """A run of a submission, line by line; or only its source, if it cannot run.
+    """A run of a submission, line by line; or only its source, if it cannot run."""
 
-    Attributes:
-        size: the size of the run, in words; empty without a run.
-        variant: the name of the variant; empty for an exercise's only one.
-        device: the name of the simulated GPU, also if another device grades; empty without a run.
-        estimated_ms: estimate for all launches; None if the run did not finish.
-        files: the submission first.
-        hazards: in the order of discovery.
-        note: the reason for missing figures or lines.
-    """
-
-    size: str
-    variant: str
-    device: str
-    estimated_ms: float | None
-    files: tuple[ListedFile, ...]
-    hazards: tuple[ListedHazard, ...] = ()
-    note: str = ""
+    size: str  # the size of the run, in words; empty without a run
+    variant: str  # the name of the variant; empty for an exercise's only one
+    device: str  # the name of the simulated GPU, also if another device grades; empty without a run
+    estimated_ms: float | None  # estimate for all launches; None if the run did not finish
+    files: tuple[ListedFile, ...]  # the submission first
+    hazards: tuple[ListedHazard, ...] = ()  # in the order of discovery
+    note: str = ""  # the reason for missing figures or lines
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Listing:

@@ -38,17 +38,12 @@ Errors = Mapping[int, tuple[str, str]]
 
 @dataclass(frozen=True)
 class Sources:
-    """The program's source.
+    """The program's source."""
 
-    Attributes:
-        folder: the folder that paths are shown relative to.
-        lines: source lines of calls, by address in the executable.
-        own_only: whether only files in the folder are read: a program of other people can name any file as its source.
-    """
-
-    folder: Path
-    lines: Mapping[int, SourceLine]
+    folder: Path  # the folder that paths are shown relative to
+    lines: Mapping[int, SourceLine]  # source lines of calls, by address in the executable
     errors: Errors
+    # whether only files in the folder are read: a program of other people can name any file as its source
     own_only: bool = False
 
     def text_of(self, file: str) -> tuple[str, ...]:

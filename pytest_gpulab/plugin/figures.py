@@ -32,16 +32,11 @@ Located = Callable[[str, Path], Path]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A figure to draw.
-
-    Attributes:
-        checks: the checks that fail on the input; empty for a submission that passed.
-        command: that of the smallest failing input; empty for one that passed, or if none is known.
-    """
+    """A figure to draw."""
 
     grade: Grade
-    checks: tuple[str, ...]
-    command: str
+    checks: tuple[str, ...]  # the checks that fail on the input; empty for a submission that passed
+    command: str  # that of the smallest failing input; empty for one that passed, or if none is known
 
     @property
     def title(self) -> str:

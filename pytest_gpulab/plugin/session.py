@@ -25,31 +25,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class GradingSession:
-    """A grading session; all nodes share it.
-
-    Attributes:
-        device: None before it is opened, under `--collect-only`, and where worker processes open it.
-        device_info: the device's own description, once it was opened.
-        device_lines: the device and the reason for it; then its properties, and the source of its thresholds.
-        expectations: the expected verdicts, if the settings name files of them.
-        thresholds: the speed thresholds for the device; None where times are estimates, which have no calibration.
-        explained: texts about the instructor's mistakes that were shown; each is shown once for all submissions.
-        sanitizes: whether failing checks run under compute-sanitizer.
-        profiler: counts shared by the graders, if Nsight Compute profiles the kernels.
-        cluster: the Dask cluster that grades instead of this machine.
-    """
+    """A grading session; all nodes share it."""
 
     settings: Settings
     catalogue: Catalogue
-    expectations: Expectations | None = None
+    expectations: Expectations | None = None  # the expected verdicts, if the settings name files of them
+    # the speed thresholds for the device; None where times are estimates, which have no calibration
     thresholds: DeviceThresholds | None = None
-    device: Device | None = None
-    device_info: DeviceInfo | None = None
+    device: Device | None = None  # None before it is opened, under `--collect-only`, and where worker processes open it
+    device_info: DeviceInfo | None = None  # the device's own description, once it was opened
+    # the device and the reason for it; then its properties, and the source of its thresholds
     device_lines: tuple[str, ...] = ("collecting only, no device opened",)
+    # texts about the instructor's mistakes that were shown; each is shown once for all submissions
     explained: set[str] = field(default_factory=set)
-    sanitizes: bool = False
-    profiler: Profiler | None = None
-    cluster: ClusterExecutor | None = None
+    sanitizes: bool = False  # whether failing checks run under compute-sanitizer
+    profiler: Profiler | None = None  # counts shared by the graders, if Nsight Compute profiles the kernels
+    cluster: ClusterExecutor | None = None  # the Dask cluster that grades instead of this machine
 
     @classmethod
     def prepare(cls, settings: Settings) -> GradingSession:

@@ -47,25 +47,15 @@ class ReportFile:
 
 @dataclass(frozen=True)
 class ClassSettings:
-    """The settings for a class.
+    """The settings for a class."""
 
-    Attributes:
-        submissions: the folder or ZIP of the submissions; None if files are given as paths.
-        workers: number of grading processes; None for one per core.
-        roster: the list of the class.
-        adjust: the instructor's adjustments of points.
-        store: the file of stored grades; None for the default, which only a class has.
-        regrade: whether to ignore stored grades.
-        scheduler: the address of the Dask cluster that grades; None for this machine.
-    """
-
-    submissions: Path | None = None
-    workers: int | None = None
-    roster: Path | None = None
-    adjust: Path | None = None
-    store: Path | None = None
-    regrade: bool = False
-    scheduler: str | None = None
+    submissions: Path | None = None  # the folder or ZIP of the submissions; None if files are given as paths
+    workers: int | None = None  # number of grading processes; None for one per core
+    roster: Path | None = None  # the list of the class
+    adjust: Path | None = None  # the instructor's adjustments of points
+    store: Path | None = None  # the file of stored grades; None for the default, which only a class has
+    regrade: bool = False  # whether to ignore stored grades
+    scheduler: str | None = None  # the address of the Dask cluster that grades; None for this machine
 
     @property
     def is_asked_for(self) -> bool:
@@ -75,52 +65,35 @@ class ClassSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """All options and ini keys.
+    """All options and ini keys."""
 
-    Attributes:
-        device: `auto`, `sim`, `cuda` or `cuda:N`.
-        exercises: the instructor's exercises folder.
-        seed: 0 to `MAX_SEED`; the same seed repeats a run.
-        seed_given: whether an option or ini key gave the seed; else it was drawn.
-        reports: the files to write.
-        expected: the instructor's TOML files of expected verdicts.
-        timeout_s: the time limit of a check; None for the default.
-        sanitize: whether checks that fail on a GPU run under compute-sanitizer.
-        annotate: whether to make listings with counters and cost per source line.
-        count: whether Nsight Compute profiles the timed kernels on a GPU.
-        gpu: the GPU that the cost model describes, by its short name such as `t4`; None for the default.
-        architecture: the architecture for occupancy on the simulated GPU, such as `sm_86`; None for that of `gpu`.
-        calibration: the file with the device's thresholds, as an absolute path; `auto` looks for one among the
-            exercises, `none` leaves the exercises' own.
-        calibrate: whether to measure a calibration instead of using one.
-        fraction: the share of the reference solution's speedup that a new calibration requires.
-        programs: whether exercises that ask for a whole program are graded: host code of students runs, in a sandbox.
-        title: the title of the course, for pages.
-        course: how a class is graded.
-        sweep: the tunables to sweep over, with their values; empty to grade.
-        weights: exercise to its weight in totals; 1 for others.
-    """
-
-    device: str
-    exercises: Path
-    seed: int
-    reports: tuple[ReportFile, ...]
-    expected: tuple[Path, ...]
-    timeout_s: float | None = None
-    sanitize: bool = False
-    count: bool = False
-    annotate: bool = False
+    device: str  # `auto`, `sim`, `cuda` or `cuda:N`
+    exercises: Path  # the instructor's exercises folder
+    seed: int  # 0 to `MAX_SEED`; the same seed repeats a run
+    reports: tuple[ReportFile, ...]  # the files to write
+    expected: tuple[Path, ...]  # the instructor's TOML files of expected verdicts
+    timeout_s: float | None = None  # the time limit of a check; None for the default
+    sanitize: bool = False  # whether checks that fail on a GPU run under compute-sanitizer
+    count: bool = False  # whether Nsight Compute profiles the timed kernels on a GPU
+    annotate: bool = False  # whether to make listings with counters and cost per source line
+    # the GPU that the cost model describes, by its short name such as `t4`; None for the default
     gpu: str | None = None
+    # the architecture for occupancy on the simulated GPU, such as `sm_86`; None for that of `gpu`
     architecture: str | None = None
+    # the file with the device's thresholds, as an absolute path; `auto` looks for one among the exercises, `none`
+    # leaves the exercises' own
     calibration: str = "auto"
-    calibrate: bool = False
+    calibrate: bool = False  # whether to measure a calibration instead of using one
+    # the share of the reference solution's speedup that a new calibration requires
     fraction: float = CALIBRATED_FRACTION
-    title: str = ""
-    seed_given: bool = False
+    title: str = ""  # the title of the course, for pages
+    seed_given: bool = False  # whether an option or ini key gave the seed; else it was drawn
+    # whether exercises that ask for a whole program are graded: host code of students runs, in a sandbox
     programs: bool = False
-    course: ClassSettings = ClassSettings()
+    course: ClassSettings = ClassSettings()  # how a class is graded
+    # the tunables to sweep over, with their values; empty to grade
     sweep: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)  # exercise to its weight in totals; 1 for others
 
     @classmethod
     def read(

@@ -18,16 +18,11 @@ PASSING = 0.5
 
 @dataclass(frozen=True)
 class Scores:
-    """Distribution of the points of one exercise, or of all together.
+    """Distribution of the points of one exercise, or of all together."""
 
-    Attributes:
-        title: the exercise, or `TOTAL`.
-        max_points: the most that could be earned.
-        shares: shares of the possible points, one per submission or student, ascending; above 1 with extra points.
-    """
-
-    title: str
-    max_points: float
+    title: str  # the exercise, or `TOTAL`
+    max_points: float  # the most that could be earned
+    # shares of the possible points, one per submission or student, ascending; above 1 with extra points
     shares: tuple[float, ...]
 
     @property

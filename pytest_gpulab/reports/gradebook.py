@@ -62,17 +62,12 @@ def is_exercises_mistake(properties: Iterable[tuple[str, object]]) -> bool:
 
 @dataclass(frozen=True)
 class SimilarPair:
-    """Two students' sources for one exercise that are nearly the same: a question to ask, never a verdict.
-
-    Attributes:
-        submissions: named as grades name them.
-        similarity: 1 if nothing but layout and names differs.
-        lines: the matching lines of each, as ranges (first, last) counted from 1.
-    """
+    """Two students' sources for one exercise that are nearly the same: a question to ask, never a verdict."""
 
     exercise: str
-    submissions: tuple[str, str]
-    similarity: float
+    submissions: tuple[str, str]  # named as grades name them
+    similarity: float  # 1 if nothing but layout and names differs
+    # the matching lines of each, as ranges (first, last) counted from 1
     lines: tuple[LineRanges, LineRanges] = ((), ())
 
     @property
@@ -94,21 +89,13 @@ Links = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Drawing:
-    """The figures of one input as a section of a page.
+    """The figures of one input as a section of a page."""
 
-    Attributes:
-        submission: named as grades name them.
-        command: that of the smallest failing input; empty for a submission that passed.
-        place: the section's anchor.
-        title: the submission with the checks that fail on this input.
-        html: the section.
-    """
-
-    submission: str
-    command: str
-    place: str
-    title: str
-    html: str
+    submission: str  # named as grades name them
+    command: str  # that of the smallest failing input; empty for a submission that passed
+    place: str  # the section's anchor
+    title: str  # the submission with the checks that fail on this input
+    html: str  # the section
 
 
 @dataclass(frozen=True)
@@ -131,48 +118,30 @@ class Drawings:
 
 @dataclass
 class Gradebook:
-    """Everything graded so far.
+    """Everything graded so far."""
 
-    Attributes:
-        ungraded: submissions that could not be graded, with the reason.
-        owners: the students' ids of those, where known.
-        expected: (submission, check name) of the failures that the instructor expects.
-        roster: the class, as the instructor listed it; empty where no list was given.
-        absent: students on the roster without a submission.
-        problems: oddities of the submissions, one sentence each.
-        changes: changes since the last grading, one sentence each.
-        duplicates: sources of several students that are nearly the same.
-        handed_in: student's id to the exercises with a file, and whether that can be graded;
-            None if unknown.
-        left_out: student's id to the files that count for no exercise, by name, with the reason.
-        sources: the sources of `duplicates`, by submission.
-        title: the title of the course; empty if unknown.
-        titles: the exercises' titles, by exercise.
-        chosen: ids of the students that this run grades.
-        adjustments: the instructor's, by the student's id and the exercise.
-        weights: exercise to its weight in totals; 1 for others.
-        root: the folder that submissions are relative to; None if unknown.
-        drawings: figures of failed checks; None if no page of them is written.
-    """
-
-    ungraded: dict[str, Finding] = field(default_factory=dict)
-    owners: dict[str, str] = field(default_factory=dict)
+    ungraded: dict[str, Finding] = field(default_factory=dict)  # submissions that could not be graded, with the reason
+    owners: dict[str, str] = field(default_factory=dict)  # the students' ids of those, where known
+    # (submission, check name) of the failures that the instructor expects
     expected: set[tuple[str, str]] = field(default_factory=set)
-    roster: tuple[Student, ...] = ()
-    absent: tuple[Student, ...] = ()
-    problems: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
-    duplicates: tuple[SimilarPair, ...] = ()
+    roster: tuple[Student, ...] = ()  # the class, as the instructor listed it; empty where no list was given
+    absent: tuple[Student, ...] = ()  # students on the roster without a submission
+    problems: tuple[str, ...] = ()  # oddities of the submissions, one sentence each
+    changes: tuple[str, ...] = ()  # changes since the last grading, one sentence each
+    duplicates: tuple[SimilarPair, ...] = ()  # sources of several students that are nearly the same
+    # student's id to the exercises with a file, and whether that can be graded; None if unknown
     handed_in: Mapping[str, Mapping[str, bool]] | None = None
+    # student's id to the files that count for no exercise, by name, with the reason
     left_out: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    title: str = ""
-    titles: Mapping[str, str] = field(default_factory=dict)
-    chosen: frozenset[str] = frozenset()
+    sources: Mapping[str, str] = field(default_factory=dict)  # the sources of `duplicates`, by submission
+    title: str = ""  # the title of the course; empty if unknown
+    titles: Mapping[str, str] = field(default_factory=dict)  # the exercises' titles, by exercise
+    chosen: frozenset[str] = frozenset()  # ids of the students that this run grades
+    # the instructor's, by the student's id and the exercise
     adjustments: Mapping[tuple[str, str], Adjustment] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
-    root: Path | None = None
-    drawings: Drawings | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)  # exercise to its weight in totals; 1 for others
+    root: Path | None = None  # the folder that submissions are relative to; None if unknown
+    drawings: Drawings | None = None  # figures of failed checks; None if no page of them is written
     _numbers: dict[str, int] = field(default_factory=dict)
     _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 

@@ -17,17 +17,12 @@ FULL_POINTS = 100.0
 
 @dataclass(frozen=True)
 class Standing:
-    """A student's row of the class list.
+    """A student's row of the class list."""
 
-    Attributes:
-        row: the student with the grades.
-        earned: points of all exercises.
-        possible: points of all exercises, also of those not handed in; without checks that the machine could not grade
-            and without submissions that this run did not grade. Both are weighted.
-    """
-
-    row: Row
-    earned: float
+    row: Row  # the student with the grades
+    earned: float  # points of all exercises
+    # points of all exercises, also of those not handed in; without checks that the machine could not grade and without
+    # submissions that this run did not grade. Both are weighted
     possible: float
 
     @property

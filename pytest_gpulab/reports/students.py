@@ -32,29 +32,20 @@ _LONGEST = 24
 
 @dataclass(frozen=True)
 class Row:
-    """A student with all grades, or a submission without a known student.
+    """A student with all grades, or a submission without a known student."""
 
-    Attributes:
-        student: the student's id; the submission's name if no student is known.
-        grades: one per exercise, by its name.
-        ungraded: submissions that could not be graded, with the reason.
-        absent: whether the student handed in nothing.
-        exercises: exercises with a submission, and whether it can be graded; None if unknown.
-        left_out: files that count for no exercise, by name, with the reason.
-        is_part: whether a grade lacks checks of its exercise.
-        adjusted: the instructor's adjustments of exercises without a grade.
-        weights: exercise to its weight in totals; 1 for others.
-    """
-
-    student: Student
-    grades: tuple[Grade, ...] = ()
-    ungraded: tuple[tuple[str, Finding], ...] = ()
-    absent: bool = False
+    student: Student  # the student's id; the submission's name if no student is known
+    grades: tuple[Grade, ...] = ()  # one per exercise, by its name
+    ungraded: tuple[tuple[str, Finding], ...] = ()  # submissions that could not be graded, with the reason
+    absent: bool = False  # whether the student handed in nothing
+    # exercises with a submission, and whether it can be graded; None if unknown
     exercises: Mapping[str, bool] | None = None
+    # files that count for no exercise, by name, with the reason
     left_out: Mapping[str, Finding] = field(default_factory=dict)
-    is_part: bool = False
+    is_part: bool = False  # whether a grade lacks checks of its exercise
+    # the instructor's adjustments of exercises without a grade
     adjusted: Mapping[str, Adjustment] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)  # exercise to its weight in totals; 1 for others
 
     @property
     def has_result(self) -> bool:
@@ -87,18 +78,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Points:
-    """Sums over checks.
+    """Sums over checks."""
 
-    Attributes:
-        earned: points.
-        graded: points that could be earned in the checks that could be graded.
-        ungraded: points of checks that could not be graded.
-        chosen: those of `ungraded` that the submission's own code makes ungradable, so that students could choose them.
-    """
-
-    earned: float
-    graded: float
-    ungraded: float
+    earned: float  # points
+    graded: float  # points that could be earned in the checks that could be graded
+    ungraded: float  # points of checks that could not be graded
+    # those of `ungraded` that the submission's own code makes ungradable, so that students could choose them
     chosen: float = 0.0
 
     @classmethod

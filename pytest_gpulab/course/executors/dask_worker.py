@@ -44,20 +44,13 @@ _runs: dict[str, _Run] = {}
 
 @dataclass(frozen=True)
 class PackedJob:
-    """A job with everything that a machine with this package needs for it.
-
-    Attributes:
-        files: the exercise's files by their paths below its folder.
-        run: unique id of its run.
-        model: the device of all jobs of the run, from `device_model`.
-        version: the sender's version of this package.
-    """
+    """A job with everything that a machine with this package needs for it."""
 
     job: Job
-    files: tuple[tuple[str, bytes], ...]
-    run: str
-    model: str
-    version: str = pytest_gpulab.__version__
+    files: tuple[tuple[str, bytes], ...]  # the exercise's files by their paths below its folder
+    run: str  # unique id of its run
+    model: str  # the device of all jobs of the run, from `device_model`
+    version: str = pytest_gpulab.__version__  # the sender's version of this package
 
 
 def packed(job: Job, run: str, model: str) -> PackedJob:

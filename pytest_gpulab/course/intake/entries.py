@@ -43,26 +43,17 @@ NAME = "Name it with letters, digits, spaces, - and _."
 
 @dataclass(frozen=True)
 class Entry:
-    """A file or folder of a class.
+    """A file or folder of a class."""
 
-    Attributes:
-        parts: path below the folder of the class; the first part is the student's folder, if there are several.
-        path: the file with its contents; None if they are not needed, or if there is a `fault`.
-        modified_s: time of the last change, in seconds since 1970.
-        fault: the reason why it cannot be read.
-        exported: its name in a platform's export, if `parts` were derived from that.
-        attempt: number of earlier attempts, according to the platform.
-        is_late: whether it is late, according to the platform.
-    """
-
+    # path below the folder of the class; the first part is the student's folder, if there are several
     parts: tuple[str, ...]
-    path: Path | None = None
-    modified_s: float = 0.0
+    path: Path | None = None  # the file with its contents; None if they are not needed, or if there is a `fault`
+    modified_s: float = 0.0  # time of the last change, in seconds since 1970
     is_folder: bool = False
-    fault: Finding | None = None
-    exported: str = ""
-    attempt: int = 0
-    is_late: bool = False
+    fault: Finding | None = None  # the reason why it cannot be read
+    exported: str = ""  # its name in a platform's export, if `parts` were derived from that
+    attempt: int = 0  # number of earlier attempts, according to the platform
+    is_late: bool = False  # whether it is late, according to the platform
 
     @property
     def suffix(self) -> str:

@@ -58,19 +58,12 @@ LineRanges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Match:
-    """A similar pair of submissions.
+    """A similar pair of submissions."""
 
-    Attributes:
-        submissions: both, sorted.
-        similarity: from `MIN_SIMILARITY` to 1.
-        to_the_letter: whether words and comments are more similar than the structure.
-        lines: the matching lines of each, as ranges (first, last) counted from 1.
-    """
-
-    submissions: tuple[str, str]
-    similarity: float
-    to_the_letter: bool
-    lines: tuple[LineRanges, LineRanges]
+    submissions: tuple[str, str]  # both, sorted
+    similarity: float  # from `MIN_SIMILARITY` to 1
+    to_the_letter: bool  # whether words and comments are more similar than the structure
+    lines: tuple[LineRanges, LineRanges]  # the matching lines of each, as ranges (first, last) counted from 1
 
 
 @dataclass(frozen=True)

@@ -37,20 +37,13 @@ NO_ZIP = Finding("bad-archive", "It is an archive, but not a ZIP.", hint="Pack t
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The file that counts for a student and an exercise.
+    """The file that counts for a student and an exercise."""
 
-    Attributes:
-        student: name of the student's folder.
-        path: the file with its contents during this run.
-        label: its name in reports, printable and unique.
-        note: the reason why it was chosen among several files; empty for a single file.
-    """
-
-    student: str
+    student: str  # name of the student's folder
     exercise: str
-    path: Path
-    label: str
-    note: str = ""
+    path: Path  # the file with its contents during this run
+    label: str  # its name in reports, printable and unique
+    note: str = ""  # the reason why it was chosen among several files; empty for a single file
 
     def read(self) -> bytes:
         """Return its contents, of at most `MAX_SOURCE_BYTES`.
@@ -67,17 +60,11 @@ class HandedIn:
 
 @dataclass(frozen=True)
 class Unusable:
-    """A file or folder of a class that is not graded, with the reason.
+    """A file or folder of a class that is not graded, with the reason."""
 
-    Attributes:
-        student: name of the student's folder; empty if unknown.
-        exercise: the exercise that is without a submission because of it; empty if there is none.
-        label: its path, printable.
-    """
-
-    student: str
-    exercise: str
-    label: str
+    student: str  # name of the student's folder; empty if unknown
+    exercise: str  # the exercise that is without a submission because of it; empty if there is none
+    label: str  # its path, printable
     finding: Finding
 
     @property

@@ -39,15 +39,11 @@ class SubmissionsError(Exception):
 
 @dataclass(frozen=True)
 class Collection:
-    """Everything that a class handed in, sorted by student and exercise.
-
-    Attributes:
-        students: names of all students' folders, also of those without submissions.
-    """
+    """Everything that a class handed in, sorted by student and exercise."""
 
     submissions: tuple[HandedIn, ...]
     problems: tuple[Unusable, ...]
-    students: tuple[str, ...]
+    students: tuple[str, ...]  # names of all students' folders, also of those without submissions
 
 
 def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collection:

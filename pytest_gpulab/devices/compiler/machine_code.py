@@ -14,17 +14,11 @@ from .nvrtc_program import compiled
 
 @dataclass(frozen=True)
 class MachineBinary:
-    """Machine code of a module, a cubin with line information.
+    """Machine code of a module, a cubin with line information."""
 
-    Attributes:
-        cubin: the machine code as the loader expects it.
-        resources: registers, shared and local memory of each kernel, by symbol.
-        frame_bytes: the stack frame of each kernel and each called function, by symbol.
-    """
-
-    cubin: bytes
-    resources: Mapping[str, KernelResources]
-    frame_bytes: Mapping[str, int]
+    cubin: bytes  # the machine code as the loader expects it
+    resources: Mapping[str, KernelResources]  # registers, shared and local memory of each kernel, by symbol
+    frame_bytes: Mapping[str, int]  # the stack frame of each kernel and each called function, by symbol
 
 
 def compile_machine_code(

@@ -33,27 +33,16 @@ _ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of each process of a compiler.
+    """Limits of each process of a compiler."""
 
-    Attributes:
-        memory_bytes: address space of a process of nvcc; docs/security.md has the needs of real kernels.
-        nvrtc_bytes: address space of NVRTC.
-        file_bytes: size of each file that nvcc writes, machine code included.
-        said_bytes: size of the messages that are kept.
-        compile_s: processor time of one compilation by NVRTC; nvcc has the time of its check instead.
-        all_variants_s: processor time of all compilations of one text by NVRTC.
-        output_bytes: size of NVRTC's output, PTX or machine code; a course's kernels have some ten KiB.
-        at_once: number of variants of one text that nvcc compiles in parallel, each with the whole memory limit.
-    """
-
-    memory_bytes: int = 2 << 30
-    nvrtc_bytes: int = 1 << 30
-    file_bytes: int = 256 << 20
-    said_bytes: int = 64 * KIB
-    compile_s: int = 20
-    all_variants_s: int = 90
-    output_bytes: int = 32 << 20
-    at_once: int = 4
+    memory_bytes: int = 2 << 30  # address space of a process of nvcc; docs/security.md has the needs of real kernels
+    nvrtc_bytes: int = 1 << 30  # address space of NVRTC
+    file_bytes: int = 256 << 20  # size of each file that nvcc writes, machine code included
+    said_bytes: int = 64 * KIB  # size of the messages that are kept
+    compile_s: int = 20  # processor time of one compilation by NVRTC; nvcc has the time of its check instead
+    all_variants_s: int = 90  # processor time of all compilations of one text by NVRTC
+    output_bytes: int = 32 << 20  # size of NVRTC's output, PTX or machine code; a course's kernels have some ten KiB
+    at_once: int = 4  # number of variants of one text that nvcc compiles in parallel, each with the whole memory limit
 
     @property
     def words(self) -> str:
@@ -70,15 +59,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """The protection of a program.
+    """The protection of a program."""
 
-    Attributes:
-        words: the protection in words, with the reason if there is no sandbox.
-        bubblewrap: the beginning of its command line; empty without a sandbox.
-    """
-
-    words: str
-    bubblewrap: tuple[str, ...] = ()
+    words: str  # the protection in words, with the reason if there is no sandbox
+    bubblewrap: tuple[str, ...] = ()  # the beginning of its command line; empty without a sandbox
 
     def before(self, *options: str) -> tuple[str, ...]:
         """Return the command line that precedes the program's.

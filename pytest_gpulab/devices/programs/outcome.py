@@ -25,24 +25,17 @@ Figures = Mapping[str, float]
 
 @dataclass
 class LaunchGroup:
-    """Launches of a kernel with the same grid, block and shared memory.
-
-    Attributes:
-        first: the profile of the first launch that ended.
-        count: the number of launches, also of those that were refused.
-        ended: the number of launches that ended without a fault.
-        estimated_ms: the sum of the estimated times; None if no launch was estimated.
-        lines: figures per source line, summed; shares of the time are weighted by the launches' times.
-    """
+    """Launches of a kernel with the same grid, block and shared memory."""
 
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    count: int = 0
-    ended: int = 0
-    first: LaunchProfile | None = None
-    estimated_ms: float | None = None
+    count: int = 0  # the number of launches, also of those that were refused
+    ended: int = 0  # the number of launches that ended without a fault
+    first: LaunchProfile | None = None  # the profile of the first launch that ended
+    estimated_ms: float | None = None  # the sum of the estimated times; None if no launch was estimated
+    # figures per source line, summed; shares of the time are weighted by the launches' times
     lines: dict[SourceLine, dict[str, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
 
     def add(self, profile: LaunchProfile) -> None:
@@ -100,36 +93,22 @@ class LaunchFailure:
 
 @dataclass(frozen=True)
 class HostFault:
-    """An invalid access by the host that ended the program.
+    """An invalid access by the host that ended the program."""
 
-    Attributes:
-        at: the place of the access.
-        what: the memory, if it is the device's.
-        site: the call that has allocated or freed this memory.
-    """
-
-    at: CallSite
-    what: str = ""
-    site: CallSite | None = None
+    at: CallSite  # the place of the access
+    what: str = ""  # the memory, if it is the device's
+    site: CallSite | None = None  # the call that has allocated or freed this memory
 
 
 @dataclass(frozen=True)
 class EarlyAccess:
-    """An access by the host to memory that a launch or an asynchronous copy may still use.
+    """An access by the host to memory that a launch or an asynchronous copy may still use."""
 
-    Attributes:
-        at: the place of the access.
-        is_write: False for a read.
-        memory: the call that has allocated the memory.
-        work: the launch or the copy.
-        kernel: the launched kernel; empty for a copy.
-    """
-
-    at: CallSite
-    is_write: bool
-    memory: CallSite
-    work: CallSite
-    kernel: str
+    at: CallSite  # the place of the access
+    is_write: bool  # False for a read
+    memory: CallSite  # the call that has allocated the memory
+    work: CallSite  # the launch or the copy
+    kernel: str  # the launched kernel; empty for a copy
 
 
 @dataclass

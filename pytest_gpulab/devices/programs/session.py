@@ -30,17 +30,11 @@ LEGACY_STREAMS = (0, 1)
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run.
+    """Options of a run."""
 
-    Attributes:
-        check: look for races and uninitialised reads, and for memory that the host uses too early.
-        profile: count and estimate every launch; else only those that events measure.
-        launch_limit_s: the limit per launch, in seconds.
-    """
-
-    check: bool = True
-    profile: bool = False
-    launch_limit_s: float = LAUNCH_LIMIT_S
+    check: bool = True  # look for races and uninitialised reads, and for memory that the host uses too early
+    profile: bool = False  # count and estimate every launch; else only those that events measure
+    launch_limit_s: float = LAUNCH_LIMIT_S  # the limit per launch, in seconds
 
 
 @dataclass(frozen=True)

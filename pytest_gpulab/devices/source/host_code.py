@@ -31,27 +31,16 @@ _DELETED = " = delete;"
 
 @dataclass(frozen=True)
 class DeviceText:
-    """A file's device code.
+    """A file's device code."""
 
-    Attributes:
-        text: the file with blanks in place of host code.
-        host_lines: first and last line of each stretch of host code.
-        host_names: names that are declared in host code, to their lines.
-        headers: headers that are not included, to their lines.
-        kernel_templates: names of kernel templates, to their lines.
-        host_constants: names of unmarked constants of which a kernel may need the address.
-        prelude: the include of `gpulab.cuh` if the file uses its macros, but does not include it; else empty.
-        references: line and name of unmarked constants to which a local variable refers.
-    """
-
-    text: str
-    host_lines: tuple[tuple[int, int], ...]
-    host_names: Mapping[str, int]
-    headers: Mapping[str, int]
-    kernel_templates: Mapping[str, int]
-    host_constants: frozenset[str]
-    prelude: str = ""
-    references: tuple[tuple[int, str], ...] = ()
+    text: str  # the file with blanks in place of host code
+    host_lines: tuple[tuple[int, int], ...]  # first and last line of each stretch of host code
+    host_names: Mapping[str, int]  # names that are declared in host code, to their lines
+    headers: Mapping[str, int]  # headers that are not included, to their lines
+    kernel_templates: Mapping[str, int]  # names of kernel templates, to their lines
+    host_constants: frozenset[str]  # names of unmarked constants of which a kernel may need the address
+    prelude: str = ""  # the include of `gpulab.cuh` if the file uses its macros, but does not include it; else empty
+    references: tuple[tuple[int, str], ...] = ()  # line and name of unmarked constants to which a local variable refers
 
 
 def encoding_of(contents: bytes) -> str:

@@ -30,17 +30,11 @@ _WRAPPERS = {"P": "*", "R": "&", "O": "&&"}
 
 @dataclass(frozen=True)
 class Signature:
-    """A function as written in the source.
+    """A function as written in the source."""
 
-    Attributes:
-        name: its name with namespaces, without template arguments.
-        arguments: its template arguments; None if it is no template.
-        parameters: the types of its parameters, such as `const int *`; None if unknown.
-    """
-
-    name: str
-    arguments: str | None = None
-    parameters: tuple[str, ...] | None = None
+    name: str  # its name with namespaces, without template arguments
+    arguments: str | None = None  # its template arguments; None if it is no template
+    parameters: tuple[str, ...] | None = None  # the types of its parameters, such as `const int *`; None if unknown
 
     @property
     def instance(self) -> str:

@@ -142,21 +142,15 @@ ATTRIBUTE_FORM = frozenset(("global", "device"))  # marks only within __attribut
 
 @dataclass(frozen=True)
 class Macro:
-    """A macro of the file or of a header.
+    """A macro of the file or of a header."""
 
-    Attributes:
-        words: the words of its body.
-        is_function: whether it has parameters.
-        is_complete: whether its body ends with a semicolon or a closing brace, so that a call is a whole declaration.
-        pasted: the fixed parts of words that its body pastes together, such as `size_` of `size_##of`.
-        brace: its body if that is a brace, as in `#define BEGIN {`; else empty.
-    """
-
-    words: frozenset[str]
-    is_function: bool
+    words: frozenset[str]  # the words of its body
+    is_function: bool  # whether it has parameters
+    # whether its body ends with a semicolon or a closing brace, so that a call is a whole declaration
     is_complete: bool
+    # the fixed parts of words that its body pastes together, such as `size_` of `size_##of`
     pasted: frozenset[str] = frozenset()
-    brace: str = ""
+    brace: str = ""  # its body if that is a brace, as in `#define BEGIN {`; else empty
 
 
 def define(macros: dict[str, Macro], found: Iterable[Token]) -> None:

@@ -20,21 +20,13 @@ FOLDER = "calibration"
 
 @dataclass
 class DeviceThresholds:
-    """The speed thresholds of all exercises on one device, used or being calibrated.
+    """The speed thresholds of all exercises on one device, used or being calibrated."""
 
-    Attributes:
-        spec: a calibration file, `none`, or `auto` for the file in the exercises folder that fits the device.
-        exercises: the exercises folder; its sub-folder `calibration` holds one file per device.
-        measuring: whether the run makes a calibration.
-        calibration: the calibration in use; None before `choose`, and without a fitting one.
-        info: the device; None before `choose`.
-    """
-
-    spec: str
-    exercises: Path
-    measuring: bool
-    calibration: Calibration | None = None
-    info: DeviceInfo | None = None
+    spec: str  # a calibration file, `none`, or `auto` for the file in the exercises folder that fits the device
+    exercises: Path  # the exercises folder; its sub-folder `calibration` holds one file per device
+    measuring: bool  # whether the run makes a calibration
+    calibration: Calibration | None = None  # the calibration in use; None before `choose`, and without a fitting one
+    info: DeviceInfo | None = None  # the device; None before `choose`
 
     def choose(self, info: DeviceInfo) -> str:
         """Find the device's calibration and return a line about it; empty if times are estimates.

@@ -55,18 +55,13 @@ class CalibrationError(Exception):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The contents of a calibration file.
-
-    Attributes:
-        device: the name of its GPU.
-        sms: the number of SMs, as in `DeviceInfo.details`, because GPUs of one name may differ in it; empty if missing.
-        exercises: tables by exercise name.
-    """
+    """The contents of a calibration file."""
 
     path: Path
-    device: str
+    device: str  # the name of its GPU
+    # the number of SMs, as in `DeviceInfo.details`, because GPUs of one name may differ in it; empty if missing
     sms: str
-    exercises: Mapping[str, Table]
+    exercises: Mapping[str, Table]  # tables by exercise name
 
     def fits(self, info: DeviceInfo) -> bool:
         """Return whether it is for that device."""

@@ -47,22 +47,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed threshold of a tier on the device.
-
-    Attributes:
-        steps: the solutions measured for it, by name.
-        threshold: None if there is a `problem`.
-        reference: the slowest solution that must reach it; None if none was measured.
-        below: the fastest solution that must not reach it; None if none was measured.
-        problem: the reason why no threshold separates the steps.
-    """
+    """A proposed threshold of a tier on the device."""
 
     tier: SpeedTier
-    steps: tuple[Step, ...]
-    threshold: float | None = None
-    reference: Step | None = None
-    below: Step | None = None
-    problem: str = ""
+    steps: tuple[Step, ...]  # the solutions measured for it, by name
+    threshold: float | None = None  # None if there is a `problem`
+    reference: Step | None = None  # the slowest solution that must reach it; None if none was measured
+    below: Step | None = None  # the fastest solution that must not reach it; None if none was measured
+    problem: str = ""  # the reason why no threshold separates the steps
 
     @property
     def own_holds(self) -> bool:
@@ -74,18 +66,12 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The measured ladder of one exercise.
-
-    Attributes:
-        table: its table in the calibration file.
-        proposals: proposals in the order of the tiers.
-        left_out: graded files that are not steps, with the reasons.
-    """
+    """The measured ladder of one exercise."""
 
     name: str
-    table: Table
-    proposals: tuple[Proposal, ...]
-    left_out: Mapping[str, str]
+    table: Table  # its table in the calibration file
+    proposals: tuple[Proposal, ...]  # proposals in the order of the tiers
+    left_out: Mapping[str, str]  # graded files that are not steps, with the reasons
 
 
 def ladders(

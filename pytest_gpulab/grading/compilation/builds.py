@@ -47,17 +47,12 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Build:
-    """A compiled module that fits the exercise's plans.
-
-    Attributes:
-        tunables: the submission's values.
-        source: the compiled text.
-        chosen: kernels of the exercise to those of the file, where the names differ.
-    """
+    """A compiled module that fits the exercise's plans."""
 
     module: Module
-    tunables: Mapping[str, int]
-    source: str = ""
+    tunables: Mapping[str, int]  # the submission's values
+    source: str = ""  # the compiled text
+    # kernels of the exercise to those of the file, where the names differ
     chosen: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property

@@ -213,15 +213,10 @@ def _unqualified(kernel: str) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences between a module and the plans.
+    """The differences between a module and the plans."""
 
-    Attributes:
-        chosen: the exercise's kernels to those of the file, where the names differ.
-        problems: the reasons why the plans cannot be launched.
-    """
-
-    chosen: Mapping[str, str]
-    problems: tuple[Problem, ...]
+    chosen: Mapping[str, str]  # the exercise's kernels to those of the file, where the names differ
+    problems: tuple[Problem, ...]  # the reasons why the plans cannot be launched
 
     @property
     def lacks_kernel(self) -> bool:

@@ -60,19 +60,12 @@ ALL_REPEATS = Repeats()
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """The outcome of a case.
+    """The outcome of a case."""
 
-    Attributes:
-        verdict: `passed`, `failed`, `not gradable`, or that of a failed build.
-        findings: the reasons if it did not pass.
-        runs: its replays, without outputs.
-        pattern: the input pattern that did not pass; empty if all passed.
-    """
-
-    verdict: Verdict
-    findings: tuple[Finding, ...] = ()
-    runs: tuple[Run, ...] = ()
-    pattern: str = ""
+    verdict: Verdict  # `passed`, `failed`, `not gradable`, or that of a failed build
+    findings: tuple[Finding, ...] = ()  # the reasons if it did not pass
+    runs: tuple[Run, ...] = ()  # its replays, without outputs
+    pattern: str = ""  # the input pattern that did not pass; empty if all passed
 
     @property
     def hazards(self) -> tuple[Hazard, ...]:

@@ -23,16 +23,11 @@ class RequestError(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """A request.
+    """A request."""
 
-    Attributes:
-        case: a case's name; empty for the first visible case.
-        size: extents; empty for those of the case, or of the listed values.
-        values: input to its values, as a list (see `simple_inputs`) or the name of an input pattern.
-    """
-
-    case: str = ""
-    size: tuple[int, ...] = ()
+    case: str = ""  # a case's name; empty for the first visible case
+    size: tuple[int, ...] = ()  # extents; empty for those of the case, or of the listed values
+    # input to its values, as a list (see `simple_inputs`) or the name of an input pattern
     values: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -31,21 +31,13 @@ Change = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial.
+    """One trial."""
 
-    Attributes:
-        case: the case that it varies.
-        problem: its size, with tunables and variant.
-        prepared: its plan, inputs and expected outputs.
-        outcome: the verdict, with the outputs of all runs.
-        names: the names of the size's extents.
-    """
-
-    case: Case
-    problem: Problem
-    prepared: Prepared
-    outcome: CaseOutcome
-    names: tuple[str, ...]
+    case: Case  # the case that it varies
+    problem: Problem  # its size, with tunables and variant
+    prepared: Prepared  # its plan, inputs and expected outputs
+    outcome: CaseOutcome  # the verdict, with the outputs of all runs
+    names: tuple[str, ...]  # the names of the size's extents
 
     @property
     def telling_run(self) -> Run:

@@ -26,17 +26,11 @@ UNLIKELY = 1000.0  # odds against scattered elements that lie in these blocks by
 
 @dataclass(frozen=True)
 class Axis:
-    """A row of elements (or of columns, or of rows), some of them wrong.
+    """A row of elements (or of columns, or of rows), some of them wrong."""
 
-    Attributes:
-        mask: True for the wrong ones; neither none nor all.
-        tile: count per block, if known.
-        noun: the word for one of them, in the singular.
-    """
-
-    mask: Mask
-    tile: int | None = None
-    noun: str = "element"
+    mask: Mask  # True for the wrong ones; neither none nor all
+    tile: int | None = None  # count per block, if known
+    noun: str = "element"  # the word for one of them, in the singular
 
     @property
     def at(self) -> Mask:

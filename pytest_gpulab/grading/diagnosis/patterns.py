@@ -22,34 +22,22 @@ FAR = 4  # factor by which a wrong element must be nearer to its explanation tha
 
 @dataclass(frozen=True)
 class Pattern:
-    """A statement that holds for all wrong elements.
+    """A statement that holds for all wrong elements."""
 
-    Attributes:
-        what: the statement, which is true for any cause.
-        cause: the usual cause, never the solution; empty if there is none.
-        shows_cause: True if the values show the cause; False if the positions may show more.
-        bits: the information in it, see `coincidence`; 0 if it explains nothing.
-    """
-
-    what: str
-    cause: str = ""
-    shows_cause: bool = True
-    bits: float = 0.0
+    what: str  # the statement, which is true for any cause
+    cause: str = ""  # the usual cause, never the solution; empty if there is none
+    shows_cause: bool = True  # True if the values show the cause; False if the positions may show more
+    bits: float = 0.0  # the information in it, see `coincidence`; 0 if it explains nothing
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """The origin of an output, as far as known.
+    """The origin of an output, as far as known."""
 
-    Attributes:
-        plan: the plan that was replayed.
-        inputs: input buffer to its contents.
-        known: a function that computes the outputs of known mistakes, see `Exercise.mistakes`.
-    """
-
-    plan: Plan | None = None
-    inputs: Mapping[str, Array] = field(default_factory=dict)
+    plan: Plan | None = None  # the plan that was replayed
+    inputs: Mapping[str, Array] = field(default_factory=dict)  # input buffer to its contents
     tunables: Mapping[str, int] = field(default_factory=dict)
+    # a function that computes the outputs of known mistakes, see `Exercise.mistakes`
     known: Callable[[], Sequence[KnownMistake]] = tuple
 
     def tiling(self, name: str, array: Array, first: bool = False) -> Tiling:

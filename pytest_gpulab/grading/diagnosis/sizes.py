@@ -32,15 +32,10 @@ def power_of_two(n: int) -> bool:
 
 @dataclass(frozen=True)
 class Axis:
-    """The extents that one coordinate of a size may have.
+    """The extents that one coordinate of a size may have."""
 
-    Attributes:
-        known: the extents in the exercise's cases.
-        edges: extents of blocks and tiles.
-    """
-
-    known: tuple[int, ...]
-    edges: tuple[int, ...]
+    known: tuple[int, ...]  # the extents in the exercise's cases
+    edges: tuple[int, ...]  # extents of blocks and tiles
 
     @property
     def lowest(self) -> int:

@@ -254,19 +254,13 @@ def _preloaded() -> Iterator[str]:
 
 @dataclass
 class _Child:
-    """A forked worker, seen from the server.
+    """A forked worker, seen from the server."""
 
-    Attributes:
-        pid: its process id and that of its group.
-        pidfd: a file descriptor that becomes readable when it has ended.
-        handle: a socket to the client, which closes its end to have the worker killed, and receives the exit status.
-        is_killed: whether it was killed.
-    """
-
-    pid: int
-    pidfd: int
+    pid: int  # its process id and that of its group
+    pidfd: int  # a file descriptor that becomes readable when it has ended
+    # a socket to the client, which closes its end to have the worker killed, and receives the exit status
     handle: socket.socket
-    is_killed: bool = False
+    is_killed: bool = False  # whether it was killed
 
     def kill(self) -> None:
         self.is_killed = True

@@ -36,14 +36,10 @@ class Poison:
 
     Floats are signaling NaNs. Arithmetic makes quiet NaNs of them. So an element with the poison's very bits was never
     written, and a NaN with other bits was computed from poison.
-
-    Attributes:
-        float_bits: bits of the NaN by item size in bytes.
-        byte: the value of each byte of other types.
     """
 
-    float_bits: Mapping[int, int]
-    byte: int
+    float_bits: Mapping[int, int]  # bits of the NaN by item size in bytes
+    byte: int  # the value of each byte of other types
 
     def filled(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """Return an array full of poison."""
@@ -83,13 +79,9 @@ def _bits(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Repetition:
-    """A variation of a replay; correct results do not depend on it.
+    """A variation of a replay; correct results do not depend on it."""
 
-    Attributes:
-        how: words for messages, to follow "correct" or "wrong".
-    """
-
-    how: str
+    how: str  # words for messages, to follow "correct" or "wrong"
     options: LaunchOptions
     poison: Poison
 
@@ -106,21 +98,15 @@ FIRST_WARP_FIRST = Repetition("when the first warp runs first", LaunchOptions("w
 
 @dataclass(frozen=True)
 class Run:
-    """The result of one replay.
+    """The result of one replay."""
 
-    Attributes:
-        outputs: the output buffers' contents; empty if the replay ended early or was not read back.
-        changed: count of changed elements by input buffer, for inputs that must not change.
-        profiles: one per launch that ended normally.
-        damage: writes beyond buffers, found in their guard zones.
-        error: the error that ended the replay early.
-    """
-
+    # the output buffers' contents; empty if the replay ended early or was not read back
     outputs: Mapping[str, Array] = field(default_factory=dict)
+    # count of changed elements by input buffer, for inputs that must not change
     changed: Mapping[str, int] = field(default_factory=dict)
-    profiles: tuple[LaunchProfile, ...] = ()
-    damage: tuple[Hazard, ...] = ()
-    error: DeviceError | None = None
+    profiles: tuple[LaunchProfile, ...] = ()  # one per launch that ended normally
+    damage: tuple[Hazard, ...] = ()  # writes beyond buffers, found in their guard zones
+    error: DeviceError | None = None  # the error that ended the replay early
 
     @property
     def hazards(self) -> tuple[Hazard, ...]:

@@ -40,20 +40,13 @@ INSTALL = "docs/programs.md lists the packages of the system that programs need.
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """A run of a program.
+    """A run of a program."""
 
-    Attributes:
-        program: the exercise's data for it.
-        output: what the program wrote.
-        outcome: its course on the simulated GPU.
-        findings: on its course: faults, hazards, failed calls, leaks.
-    """
-
-    program: Program
+    program: Program  # the exercise's data for it
     timeout_s: float
-    output: ProgramOutput
-    outcome: Outcome
-    findings: tuple[Finding, ...]
+    output: ProgramOutput  # what the program wrote
+    outcome: Outcome  # its course on the simulated GPU
+    findings: tuple[Finding, ...]  # on its course: faults, hazards, failed calls, leaks
 
 
 class ProgramRuns:

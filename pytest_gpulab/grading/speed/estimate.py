@@ -52,26 +52,16 @@ _baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDicti
 
 @dataclass(frozen=True)
 class Timing:
-    """The cost of one replay of a plan.
+    """The cost of one replay of a plan."""
 
-    Attributes:
-        elapsed_ms: time of all launches.
-        estimated: whether the time comes from a cost model.
-        slowest: profile of the longest launch.
-        moved_bytes: bytes of global memory that are read or written, if the device counts them.
-        kernels: occupancy of the different launches, in order.
-        counters: counters of the different launches, in order.
-        profiles: profiles of all launches.
-        error_pct: standard error of `elapsed_ms` because only a sample of the blocks ran; None if unknown.
-    """
-
-    elapsed_ms: float
-    estimated: bool
-    slowest: LaunchProfile
-    moved_bytes: float | None = None
-    kernels: tuple[KernelOccupancy, ...] = ()
-    counters: tuple[KernelCounters, ...] = ()
-    profiles: tuple[LaunchProfile, ...] = ()
+    elapsed_ms: float  # time of all launches
+    estimated: bool  # whether the time comes from a cost model
+    slowest: LaunchProfile  # profile of the longest launch
+    moved_bytes: float | None = None  # bytes of global memory that are read or written, if the device counts them
+    kernels: tuple[KernelOccupancy, ...] = ()  # occupancy of the different launches, in order
+    counters: tuple[KernelCounters, ...] = ()  # counters of the different launches, in order
+    profiles: tuple[LaunchProfile, ...] = ()  # profiles of all launches
+    # standard error of `elapsed_ms` because only a sample of the blocks ran; None if unknown
     error_pct: float | None = None
 
 

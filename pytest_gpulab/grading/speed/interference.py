@@ -26,17 +26,11 @@ Marks = npt.NDArray[np.bool_]  # one per round
 
 @dataclass(frozen=True)
 class Interference:
-    """The interference in rounds that count because there are no better ones.
+    """The interference in rounds that count because there are no better ones."""
 
-    Attributes:
-        interruption_ms: longest interruption by other processes that may have hit one of the rounds; 0 if none.
-        speed: slowest clock over the GPU's full clock, if other processes may have slowed it; else 1.
-        held_down_by: reasons for throttling, in words.
-    """
-
-    interruption_ms: float
-    speed: float
-    held_down_by: tuple[str, ...]
+    interruption_ms: float  # longest interruption by other processes that may have hit one of the rounds; 0 if none
+    speed: float  # slowest clock over the GPU's full clock, if other processes may have slowed it; else 1
+    held_down_by: tuple[str, ...]  # reasons for throttling, in words
 
 
 class FullSpeed:

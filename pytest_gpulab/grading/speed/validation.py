@@ -27,19 +27,12 @@ SMALL_BYTES = 2**24  # of a small run, which is read and checked quickly; runs i
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """A timed run that is checked.
+    """A timed run that is checked."""
 
-    Attributes:
-        elapsed_ms: its sample.
-        mix: its contents.
-        outputs: its outputs, in memory that the pool keeps until it is closed.
-        changed: counts of overwritten elements, by read-only input.
-    """
-
-    elapsed_ms: float
-    mix: Mix
-    outputs: Outputs
-    changed: Mapping[str, int]
+    elapsed_ms: float  # its sample
+    mix: Mix  # its contents
+    outputs: Outputs  # its outputs, in memory that the pool keeps until it is closed
+    changed: Mapping[str, int]  # counts of overwritten elements, by read-only input
 
 
 def most_checked(own: BenchmarkTarget) -> int:

@@ -35,13 +35,9 @@ class Profile:
 
 @dataclass
 class Profiler:
-    """Profiling state of a session, shared by its graders: if ncu refuses one of them, it refuses all.
+    """Profiling state of a session, shared by its graders: if ncu refuses one of them, it refuses all."""
 
-    Attributes:
-        refused: whether ncu has refused for lack of permission.
-    """
-
-    refused: bool = False
+    refused: bool = False  # whether ncu has refused for lack of permission
 
 
 def is_there() -> bool:

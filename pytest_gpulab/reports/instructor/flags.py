@@ -28,22 +28,14 @@ _Source = tuple[str, str]  # exercise and submission
 
 @dataclass(frozen=True)
 class Flag:
-    """A reason to look at submissions.
+    """A reason to look at submissions."""
 
-    Attributes:
-        kind: a key of `MEANING`.
-        submissions: one, or all with similar sources.
-        what: one sentence.
-        evidence: for similar sources a line per pair with the matching lines, most similar first.
-        pairs: those pairs.
-    """
-
-    kind: str
+    kind: str  # a key of `MEANING`
     exercise: str
-    submissions: tuple[str, ...]
-    what: str
-    evidence: tuple[str, ...] = ()
-    pairs: tuple[SimilarPair, ...] = ()
+    submissions: tuple[str, ...]  # one, or all with similar sources
+    what: str  # one sentence
+    evidence: tuple[str, ...] = ()  # for similar sources a line per pair with the matching lines, most similar first
+    pairs: tuple[SimilarPair, ...] = ()  # those pairs
 
 
 def flags(gradebook: Gradebook, grades: Iterable[Grade]) -> list[Flag]:

@@ -18,19 +18,12 @@ from .speeds import usable_timings
 
 @dataclass(frozen=True)
 class Step:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        name: the file's name, or the baseline's.
-        grade: None for the baseline.
-        measurement: its time, measured or estimated.
-        step: speedup over the row above; None for the first one and where the two cannot be compared.
-    """
-
-    name: str
-    grade: Grade | None
-    measurement: Measurement
-    step: float | None
+    name: str  # the file's name, or the baseline's
+    grade: Grade | None  # None for the baseline
+    measurement: Measurement  # its time, measured or estimated
+    step: float | None  # speedup over the row above; None for the first one and where the two cannot be compared
 
     @property
     def verdict(self) -> str:

@@ -30,21 +30,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Person:
-    """A row of the table, with its folded details.
-
-    Attributes:
-        place: its anchor on the page.
-        called: the displayed name.
-        cells: one per exercise, or the reason why there is none.
-        words: further search terms.
-    """
+    """A row of the table, with its folded details."""
 
     standing: Standing
-    place: str
-    called: str
-    cells: tuple[Cell | str, ...]
+    place: str  # its anchor on the page
+    called: str  # the displayed name
+    cells: tuple[Cell | str, ...]  # one per exercise, or the reason why there is none
     flags: tuple[Flag, ...]
-    words: str
+    words: str  # further search terms
     expected: Collection[tuple[str, str]]
 
     def views(self) -> Iterable[GradeView]:

@@ -38,18 +38,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """All submissions of an exercise on one timed variant and baseline.
-
-    Attributes:
-        label: the variant or baseline where several are timed.
-        points: in the order of the grades.
-        thresholds: ascending.
-    """
+    """All submissions of an exercise on one timed variant and baseline."""
 
     exercise: str
-    label: str
-    points: tuple[Point, ...]
-    thresholds: tuple[Threshold, ...]
+    label: str  # the variant or baseline where several are timed
+    points: tuple[Point, ...]  # in the order of the grades
+    thresholds: tuple[Threshold, ...]  # ascending
 
     @property
     def title(self) -> str:

@@ -22,22 +22,14 @@ from .warp_figures import access_svg, lanes_svg
 
 @dataclass(frozen=True)
 class Explained:
-    """The contents of a page, or of a section.
+    """The contents of a page, or of a section."""
 
-    Attributes:
-        title: the submission and its exercise.
-        summary: lines about the input and the result.
-        notes: lines about the figure, such as a smaller block.
-        figures: one per launch and block.
-        wrong_lines: numbers of source lines that findings name.
-    """
-
-    title: str
-    summary: Sequence[str]
-    notes: Sequence[str]
+    title: str  # the submission and its exercise
+    summary: Sequence[str]  # lines about the input and the result
+    notes: Sequence[str]  # lines about the figure, such as a smaller block
     source: str
-    figures: Sequence[Figure]
-    wrong_lines: Container[int] = ()
+    figures: Sequence[Figure]  # one per launch and block
+    wrong_lines: Container[int] = ()  # numbers of source lines that findings name
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:

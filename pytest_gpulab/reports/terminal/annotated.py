@@ -38,21 +38,14 @@ Counters = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Row:
-    """A line of source with its figures as text, and notes below it.
-
-    Attributes:
-        figures: one per column; empty where there is none.
-        notes: facts that have no column.
-        hazards: the worst first.
-        time_share: 0 to 1, or None.
-    """
+    """A line of source with its figures as text, and notes below it."""
 
     number: int
     text: str
-    figures: tuple[str, ...] = ("",) * len(COLUMNS)
-    notes: tuple[str, ...] = ()
-    hazards: tuple[str, ...] = ()
-    time_share: float | None = None
+    figures: tuple[str, ...] = ("",) * len(COLUMNS)  # one per column; empty where there is none
+    notes: tuple[str, ...] = ()  # facts that have no column
+    hazards: tuple[str, ...] = ()  # the worst first
+    time_share: float | None = None  # 0 to 1, or None
 
 
 def listings(grade: Grade) -> tuple[Listing, ...]:

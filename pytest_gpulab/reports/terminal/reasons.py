@@ -29,19 +29,14 @@ _THRESHOLD = re.compile(r"\[([\d.]+)x")
 
 @dataclass
 class Reason:
-    """A finding with the checks that have it.
-
-    Attributes:
-        checks: their names by verdict, in the order of the grade; the verdict `expected` means failures that the
-            instructor expects, `note on` means checks that passed all the same.
-        ungraded: number of further checks that need one of these and were not reached.
-        printed: the kernels' output in the first of the checks, as far as it was kept.
-    """
+    """A finding with the checks that have it."""
 
     finding: Finding
+    # their names by verdict, in the order of the grade; the verdict `expected` means failures that the instructor
+    # expects, `note on` means checks that passed all the same
     checks: dict[str, list[str]] = field(default_factory=dict)
-    ungraded: int = 0
-    printed: str = ""
+    ungraded: int = 0  # number of further checks that need one of these and were not reached
+    printed: str = ""  # the kernels' output in the first of the checks, as far as it was kept
 
     @property
     def is_minor(self) -> bool:

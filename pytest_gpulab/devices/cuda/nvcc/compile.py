@@ -58,19 +58,12 @@ _KILLED = re.compile(
 
 
 class Compiled(NamedTuple):
-    """A compiled source.
+    """A compiled source."""
 
-    Attributes:
-        cubin: the machine code.
-        words: the warnings.
-        ptx: the text that ptxas has assembled to this machine code.
-        report: the registers and memory of each kernel, in ptxas's words.
-    """
-
-    cubin: bytes
-    words: str
-    ptx: str
-    report: str
+    cubin: bytes  # the machine code
+    words: str  # the warnings
+    ptx: str  # the text that ptxas has assembled to this machine code
+    report: str  # the registers and memory of each kernel, in ptxas's words
 
 
 @dataclass(frozen=True)

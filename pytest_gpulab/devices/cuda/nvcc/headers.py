@@ -59,17 +59,11 @@ _SAME = re.compile(
 
 @dataclass(frozen=True)
 class _Header:
-    """An optional header.
+    """An optional header."""
 
-    Attributes:
-        guard: the include guard, which skips it.
-        declared: the functions that it declares.
-        called: functions of other headers that these call.
-    """
-
-    guard: str
-    declared: frozenset[str]
-    called: frozenset[str]
+    guard: str  # the include guard, which skips it
+    declared: frozenset[str]  # the functions that it declares
+    called: frozenset[str]  # functions of other headers that these call
 
 
 def unneeded_headers(include: Path, text: str, headers: Mapping[str, str]) -> tuple[str, ...] | None:

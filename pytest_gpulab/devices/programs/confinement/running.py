@@ -40,19 +40,13 @@ _FILE_BLOCK_BYTES = 512
 
 @dataclass(frozen=True)
 class ProgramInput:
-    """Input of a run.
+    """Input of a run."""
 
-    Attributes:
-        arguments: after the program's name.
-        stdin: standard input.
-        files: files in the working folder, by name; the program can only read them.
-        writable: names of files that the program may write, and that are read afterwards.
-    """
-
-    arguments: Sequence[str] = ()
-    stdin: bytes = b""
+    arguments: Sequence[str] = ()  # after the program's name
+    stdin: bytes = b""  # standard input
+    # files in the working folder, by name; the program can only read them
     files: Mapping[str, bytes] = field(default_factory=dict)
-    writable: Sequence[str] = ()
+    writable: Sequence[str] = ()  # names of files that the program may write, and that are read afterwards
 
 
 @dataclass(frozen=True)

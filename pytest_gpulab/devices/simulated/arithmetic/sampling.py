@@ -18,17 +18,11 @@ Value = Any
 
 
 class Tap(NamedTuple):
-    """One texel per lane.
+    """One texel per lane."""
 
-    Attributes:
-        at: indices in x, y and z, clamped to the texture.
-        inside: True where the texel lies in the texture, None if it always does. Texels outside count as 0.
-        weight: weight in the weighted sum of the fetch; None for 1.
-    """
-
-    at: tuple[Value, ...]
-    inside: Value
-    weight: Value
+    at: tuple[Value, ...]  # indices in x, y and z, clamped to the texture
+    inside: Value  # True where the texel lies in the texture, None if it always does. Texels outside count as 0
+    weight: Value  # weight in the weighted sum of the fetch; None for 1
 
 
 class _Along(NamedTuple):

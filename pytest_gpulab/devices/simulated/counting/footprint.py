@@ -132,23 +132,14 @@ def _block_and_warp(key: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Touched:
-    """The footprint of the blocks that ran in one array.
+    """The footprint of the blocks that ran in one array."""
 
-    Attributes:
-        nbytes: the array's size.
-        read: distinct sectors read per block, summed over blocks.
-        fetched: distinct pairs of sectors with at least one read.
-        written: distinct sectors written.
-        written_pairs: distinct pairs of sectors with at least one write.
-        filled: bytes written over the bytes of the written sectors; at most 1.
-    """
-
-    nbytes: int
-    read: int
-    fetched: int
-    written: int
-    written_pairs: int
-    filled: float
+    nbytes: int  # the array's size
+    read: int  # distinct sectors read per block, summed over blocks
+    fetched: int  # distinct pairs of sectors with at least one read
+    written: int  # distinct sectors written
+    written_pairs: int  # distinct pairs of sectors with at least one write
+    filled: float  # bytes written over the bytes of the written sectors; at most 1
 
 
 class Footprint:

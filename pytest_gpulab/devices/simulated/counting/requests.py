@@ -22,21 +22,13 @@ Pieces = npt.NDArray[np.int64]
 
 @dataclass
 class Traffic:
-    """The traffic of one memory instruction in one memory space.
+    """The traffic of one memory instruction in one memory space."""
 
-    Attributes:
-        requests: executions by warps.
-        units: sectors (global), wavefronts (shared) or distinct words (constant).
-        ideal: wavefronts without bank conflicts.
-        addresses: distinct addresses per request, summed.
-        passes: largest number of lanes at one address per request, summed (atomics only).
-    """
-
-    requests: int = 0
-    units: int = 0
-    ideal: int = 0
-    addresses: int = 0
-    passes: int = 0
+    requests: int = 0  # executions by warps
+    units: int = 0  # sectors (global), wavefronts (shared) or distinct words (constant)
+    ideal: int = 0  # wavefronts without bank conflicts
+    addresses: int = 0  # distinct addresses per request, summed
+    passes: int = 0  # largest number of lanes at one address per request, summed (atomics only)
 
     def add(self, requests: int, units: int) -> None:
         """Add requests and units."""

@@ -47,17 +47,11 @@ class GlobalAccess:
 
 @dataclass
 class LocalTraffic:
-    """The traffic of local memory.
+    """The traffic of local memory."""
 
-    Attributes:
-        passes: passes of loads through L1.
-        stored_lines: lines of stores.
-        sectors: sectors of both.
-    """
-
-    passes: int = 0
-    stored_lines: int = 0
-    sectors: int = 0
+    passes: int = 0  # passes of loads through L1
+    stored_lines: int = 0  # lines of stores
+    sectors: int = 0  # sectors of both
 
 
 class Workload:

@@ -99,20 +99,14 @@ def _parts(operand: Operand) -> Iterable[Operand]:
 
 @dataclass(slots=True, unsafe_hash=True)  # immutable by convention, as `Reg`
 class Instruction:
-    """An instruction.
+    """An instruction."""
 
-    Attributes:
-        op: parts of the opcode, such as `("ld", "global", "f32")`.
-        operands: operands in the written order; results come first.
-        guard: predicate register, and True if it is negated.
-        number: position among the instructions and calls of the PTX text. Inlined copies keep it; instructions that the
-            translation adds have -1.
-    """
-
-    op: tuple[str, ...]
-    operands: tuple[Operand, ...]
-    guard: tuple[Reg, bool] | None = None
+    op: tuple[str, ...]  # parts of the opcode, such as `("ld", "global", "f32")`
+    operands: tuple[Operand, ...]  # operands in the written order; results come first
+    guard: tuple[Reg, bool] | None = None  # predicate register, and True if it is negated
     where: SourceLine | None = None
+    # position among the instructions and calls of the PTX text. Inlined copies keep it; instructions that the
+    # translation adds have -1
     number: int = -1
 
     @property

@@ -27,19 +27,12 @@ _UNREADABLE = (ValueError, LookupError, StopIteration, struct.error, CannotSimul
 
 @dataclass
 class MachineBlock:
-    """A basic block of machine code.
+    """A basic block of machine code."""
 
-    Attributes:
-        instructions: the instructions, of which only the last may jump.
-        targets: successors in the control-flow graph.
-        leaves: True if lanes may exit or return at its end.
-        calls: the called block if it ends with a call within the kernel's code.
-    """
-
-    instructions: list[MachineInstruction]
-    targets: tuple[int, ...] = ()
-    leaves: bool = False
-    calls: int | None = None
+    instructions: list[MachineInstruction]  # the instructions, of which only the last may jump
+    targets: tuple[int, ...] = ()  # successors in the control-flow graph
+    leaves: bool = False  # True if lanes may exit or return at its end
+    calls: int | None = None  # the called block if it ends with a call within the kernel's code
 
     @property
     def last(self) -> MachineInstruction:

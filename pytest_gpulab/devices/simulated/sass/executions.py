@@ -35,21 +35,13 @@ class Executed:
 
 @dataclass(frozen=True)
 class Executions:
-    """Executions of machine instructions; all arrays have one element per instruction of `MachineKernel.code`.
+    """Executions of machine instructions; all arrays have one element per instruction of `MachineKernel.code`."""
 
-    Attributes:
-        warps: number of issues.
-        threads: lanes at the instruction.
-        working: lanes with a true guard.
-        active: warps with at least one such lane.
-        divergent: divergent warps.
-    """
-
-    warps: Floats
-    threads: Floats
-    working: Floats
-    active: Floats
-    divergent: Floats
+    warps: Floats  # number of issues
+    threads: Floats  # lanes at the instruction
+    working: Floats  # lanes with a true guard
+    active: Floats  # warps with at least one such lane
+    divergent: Floats  # divergent warps
 
 
 class MachineKernel:

@@ -34,19 +34,12 @@ _JUMPS = {BRA, BRX, JMP}
 
 @dataclass(frozen=True)
 class MachineInstruction:
-    """One machine instruction.
+    """One machine instruction."""
 
-    Attributes:
-        address: byte offset in its function.
-        operation: bits 0 to 8.
-        word: all 128 bits.
-        number: number of its PTX statement (`Instruction.number`), -1 if unknown.
-    """
-
-    address: int
-    operation: int
-    word: int
-    number: int
+    address: int  # byte offset in its function
+    operation: int  # bits 0 to 8
+    word: int  # all 128 bits
+    number: int  # number of its PTX statement (`Instruction.number`), -1 if unknown
 
     @property
     def guarded(self) -> bool:

@@ -29,17 +29,11 @@ _LANE = np.arange(LANES)
 
 @dataclass(frozen=True)
 class Fragment:
-    """An operand of a matrix instruction, distributed over the lanes of a warp.
+    """An operand of a matrix instruction, distributed over the lanes of a warp."""
 
-    Attributes:
-        matrix: `a`, `b`, `c` or `d`.
-        shape: shape of the instruction, such as `m16n8k16`.
-        kind: PTX type of an element.
-    """
-
-    matrix: str
-    shape: str
-    kind: str
+    matrix: str  # `a`, `b`, `c` or `d`
+    shape: str  # shape of the instruction, such as `m16n8k16`
+    kind: str  # PTX type of an element
 
     @property
     def nbytes(self) -> int:

@@ -65,36 +65,21 @@ def atomic_kind(operation: str, nbytes: int, floating: bool, adds_one: bool) -> 
 
 @dataclass(frozen=True)
 class Site:
-    """A memory instruction of the program.
+    """A memory instruction of the program."""
 
-    Attributes:
-        space: state space as in messages: `global`, `shared`, `local`, `const` or `generic`.
-        access: `read`, `write` or `atomic`.
-        nbytes: bytes per lane.
-        where: source line.
-        index: position in `Program.sites`.
-        order: `weak`, `volatile`, or `strong` as in the memory model (atomics, relaxed, acquire, release).
-        releases: its scope if it has release semantics, else empty.
-        number: number of the PTX statement, see `Instruction.number`.
-        returns: True if the old value of an atomic is used.
-        kind: kind of an atomic, see `atomic_kind`, `MBARRIER` or `ASYNC_COPY`; empty for loads and stores.
-        in_block: True for an atomic or strong access of block scope, which is weak for threads of other blocks.
-        is_guess: True if an `atomicCAS` checks the loaded value; see `loads.guesses`.
-        is_awaited: True if the value that it reads decides whether its loop continues; see `loads.awaited`.
-    """
-
-    space: str
-    access: str
-    nbytes: int
-    where: SourceLine | None
-    index: int
-    order: str = "weak"
-    releases: Release = ""
-    number: int = -1
-    returns: bool = False
-    kind: str = ""
-    is_guess: bool = False
-    is_awaited: bool = False
+    space: str  # state space as in messages: `global`, `shared`, `local`, `const` or `generic`
+    access: str  # `read`, `write` or `atomic`
+    nbytes: int  # bytes per lane
+    where: SourceLine | None  # source line
+    index: int  # position in `Program.sites`
+    order: str = "weak"  # `weak`, `volatile`, or `strong` as in the memory model (atomics, relaxed, acquire, release)
+    releases: Release = ""  # its scope if it has release semantics, else empty
+    number: int = -1  # number of the PTX statement, see `Instruction.number`
+    returns: bool = False  # True if the old value of an atomic is used
+    kind: str = ""  # kind of an atomic, see `atomic_kind`, `MBARRIER` or `ASYNC_COPY`; empty for loads and stores
+    is_guess: bool = False  # True if an `atomicCAS` checks the loaded value; see `loads.guesses`
+    is_awaited: bool = False  # True if the value that it reads decides whether its loop continues; see `loads.awaited`
+    # True for an atomic or strong access of block scope, which is weak for threads of other blocks
     in_block: bool = False
 
     @property
@@ -237,17 +222,11 @@ def _symbols(operand: Operand) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Targets:
-    """The possible targets of a kernel's stores and atomics.
+    """The possible targets of a kernel's stores and atomics."""
 
-    Attributes:
-        anywhere: True if an address depends on a pointer loaded from memory, or a surface is written.
-        parameters: positions of the kernel parameters that addresses are computed from.
-        variables: addresses of the module's variables that addresses are computed from.
-    """
-
-    anywhere: bool
-    parameters: frozenset[int]
-    variables: frozenset[int]
+    anywhere: bool  # True if an address depends on a pointer loaded from memory, or a surface is written
+    parameters: frozenset[int]  # positions of the kernel parameters that addresses are computed from
+    variables: frozenset[int]  # addresses of the module's variables that addresses are computed from
 
 
 def targets(kernel: Function, origins: Origins, sites: Sequence[Site], addresses: Mapping[str, int]) -> Targets:

@@ -45,26 +45,18 @@ _ALIGNMENT = 16  # that of the widest access
 
 @dataclass(eq=False)
 class Frame:
-    """The frames of one function.
-
-    Attributes:
-        body: statements of its copy; calls of recursive functions are still `Call`.
-        cost: bytes per frame on hardware.
-        nbytes: bytes per frame in the simulation.
-        last: the largest offset in the stack at which a frame fits.
-        offsets: offsets of its results, parameters and arrays.
-        arrays: first byte and end of its arrays.
-        calls: all calls of the function; a frame stores the number of its call.
-    """
+    """The frames of one function."""
 
     function: Function
     suffix: str
+    # statements of its copy; calls of recursive functions are still `Call`
     body: list[Statement] = field(default_factory=list)
-    cost: int = 0
-    nbytes: int = 0
-    last: int = 0
-    offsets: dict[str, int] = field(default_factory=dict)
-    arrays: tuple[int, int] = (0, 0)
+    cost: int = 0  # bytes per frame on hardware
+    nbytes: int = 0  # bytes per frame in the simulation
+    last: int = 0  # the largest offset in the stack at which a frame fits
+    offsets: dict[str, int] = field(default_factory=dict)  # offsets of its results, parameters and arrays
+    arrays: tuple[int, int] = (0, 0)  # first byte and end of its arrays
+    # all calls of the function; a frame stores the number of its call
     calls: list[StackCall] = field(default_factory=list)
 
     @property
