@@ -38,17 +38,13 @@ Progress = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a mutant.
+    """The outcome of a mutant."""
 
-    Attributes:
-        status: `refused` if it does not compile, `same` if the compiler makes the same code of it, `killed` if a check
-            of its results fails, else `survived`.
-        by, code: the failed check and the code of its finding.
-    """
-
+    # `refused` if it does not compile, `same` if the compiler makes the same code of it, `killed` if a check of its
+    # results fails, else `survived`
     status: Status
-    by: str = ""
-    code: str = ""
+    by: str = ""  # the failed check
+    code: str = ""  # the code of its finding
 
 
 def check_mutants(

@@ -51,27 +51,18 @@ class NotGraded(Exception):
 
 @dataclass(frozen=True)
 class GradingSettings:
-    """The settings that a grade depends on.
+    """The settings that a grade depends on."""
 
-    Attributes:
-        device: `sim`, `cuda` or `cuda:N`; never `auto`, as all jobs of a run need the same kind.
-        timeout_s: the time limit of a check in a process of its own.
-        architecture, gpu: as `open_device` takes them.
-        sanitize, count, annotate: as `Settings` has them.
-        thresholds: the exercise's thresholds on the device.
-        programs: whether submissions that are whole programs may run.
-    """
-
-    device: str
+    device: str  # `sim`, `cuda` or `cuda:N`; never `auto`, as all jobs of a run need the same kind
     seed: int
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    architecture: str | None = None
-    gpu: str | None = None
-    sanitize: bool = False
-    count: bool = False
-    annotate: bool = False
-    thresholds: Thresholds = UNCALIBRATED
-    programs: bool = False
+    timeout_s: float = DEFAULT_TIMEOUT_S  # the time limit of a check in a process of its own
+    architecture: str | None = None  # as `open_device` takes it
+    gpu: str | None = None  # as `open_device` takes it
+    sanitize: bool = False  # as `Settings` has it
+    count: bool = False  # as `Settings` has it
+    annotate: bool = False  # as `Settings` has it
+    thresholds: Thresholds = UNCALIBRATED  # the exercise's thresholds on the device
+    programs: bool = False  # whether submissions that are whole programs may run
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,6 @@ class Schedule:
         model: the device, from `device_model`.
         store: keeps grades; None if they need not survive the run.
         clock: a function that returns seconds.
-
-    Attributes:
-        not_kept: a reason per grade that the store did not take.
     """
 
     def __init__(
@@ -61,7 +58,7 @@ class Schedule:
         self._grades: dict[str, Future[Grade]] = {}
         self._graded: dict[str, Future[Grade]] = {}
         self._begin_s = self._last_s = clock()
-        self.not_kept: list[str] = []
+        self.not_kept: list[str] = []  # a reason per grade that the store did not take
         self._is_closed = False
 
     def add(self, job: Job) -> Future[Grade]:

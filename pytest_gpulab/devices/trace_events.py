@@ -72,21 +72,15 @@ Event = AccessEvent | BarrierEvent | MissedBarrierEvent | LineEvent | ShuffleEve
 
 @dataclass
 class LaunchTrace:
-    """The events of one launch, in order.
-
-    Attributes:
-        grid, block: extents.
-        shared: shared variables by their names in the source, to their start and size in bytes.
-        events: the events of the recorded blocks.
-        is_cut: True if there were more than `MAX_EVENTS`.
-    """
+    """The events of one launch, in order."""
 
     kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: tuple[int, int, int]  # extents
+    block: tuple[int, int, int]  # extents
+    # shared variables by their names in the source, to their start and size in bytes
     shared: Mapping[str, tuple[int, int]]
-    events: list[Event] = field(default_factory=list)
-    is_cut: bool = False
+    events: list[Event] = field(default_factory=list)  # the events of the recorded blocks
+    is_cut: bool = False  # True if there were more than `MAX_EVENTS`
 
     def add(self, event: Event) -> None:
         """Add an event unless there are too many."""

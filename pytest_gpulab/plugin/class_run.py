@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 
 class ClassRun:
-    """A run that grades the submissions of a class; one instance per session.
-
-    Attributes:
-        is_whole: whether all submissions are graded.
-    """
+    """A run that grades the submissions of a class; one instance per session."""
 
     def __init__(
         self, config: pytest.Config, course: ClassSettings, catalogue: Catalogue, gradebook: Gradebook
@@ -44,7 +40,7 @@ class ClassRun:
         assert course.submissions is not None
         self.config, self.source, self._gradebook = config, course.submissions, gradebook
         self._exercises = catalogue.folder
-        self.is_whole = True
+        self.is_whole = True  # whether all submissions are graded
         self._scratch = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         try:
             self._roster = _roster(course.roster)

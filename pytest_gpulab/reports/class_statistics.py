@@ -57,23 +57,17 @@ class Scores:
 
 @dataclass(frozen=True)
 class CheckRate:
-    """Results of one check of an exercise.
-
-    Attributes:
-        passed, failed, inconclusive: submissions; a bonus that was missed counts as failed.
-        not_reached: submissions that did not reach it: a check that it needs failed, or the work is not started.
-        not_gradable: submissions that the machine could not grade.
-    """
+    """Results of one check of an exercise."""
 
     exercise: str
     name: str
     required: bool
     max_points: float
-    passed: int
-    failed: int
-    inconclusive: int
-    not_reached: int
-    not_gradable: int
+    passed: int  # submissions
+    failed: int  # submissions; a bonus that was missed counts as failed
+    inconclusive: int  # submissions
+    not_reached: int  # submissions that did not reach it: a check that it needs failed, or the work is not started
+    not_gradable: int  # submissions that the machine could not grade
 
     @property
     def decided(self) -> int:

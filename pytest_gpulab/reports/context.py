@@ -17,17 +17,12 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Context:
-    """The run that a report is about.
+    """The run that a report is about."""
 
-    Attributes:
-        interrupted: whether it was stopped, so that checks or submissions are missing.
-        started, finished: in UTC.
-        environment: the process's environment variables; some learning platforms name the student there.
-    """
-
-    interrupted: bool = False
-    started: datetime = field(default_factory=_now)
-    finished: datetime = field(default_factory=_now)
+    interrupted: bool = False  # whether it was stopped, so that checks or submissions are missing
+    started: datetime = field(default_factory=_now)  # in UTC
+    finished: datetime = field(default_factory=_now)  # in UTC
+    # the process's environment variables; some learning platforms name the student there
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def refuse_if_interrupted(self) -> None:

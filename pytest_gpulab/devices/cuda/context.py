@@ -28,19 +28,14 @@ class PrimaryContext:
 
     A context that stays pushed makes PyCUDA abort at interpreter exit, so it is pushed and popped around each use.
     A kernel that runs for longer than `launch_limit_s` counts as one that never ends.
-
-    Attributes:
-        users: the objects that hold memory or modules in this context.
-        launches: the number of launches so far of kernels that may write anywhere.
-        latest: the name of the latest of those kernels.
     """
 
     def __init__(self, driver: ModuleType, gpu: Any, launch_limit_s: float, gpu_lock: GpuLock) -> None:
         self.driver, self.gpu = driver, gpu
         self._launch_limit_s, self._gpu_lock = launch_limit_s, gpu_lock
-        self.users: WeakSet[Any] = WeakSet()
-        self.launches = 0
-        self.latest = ""
+        self.users: WeakSet[Any] = WeakSet()  # the objects that hold memory or modules in this context
+        self.launches = 0  # the number of launches so far of kernels that may write anywhere
+        self.latest = ""  # the name of the latest of those kernels
         self._context: Any = None
         self._unusable = ""
 

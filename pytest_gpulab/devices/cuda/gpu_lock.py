@@ -50,9 +50,6 @@ class GpuLock:
     Args:
         identity: the GPU's UUID, or its PCI address.
         folder: the folder of the lock files. None takes the environment variable `LOCKS`, else the temporary folder.
-
-    Attributes:
-        is_exclusive: True while this process times.
     """
 
     def __init__(self, identity: str, folder: Path | None = None) -> None:
@@ -61,7 +58,7 @@ class GpuLock:
         self._timer = SharedLock(self._path("lock"))
         self._contexts, self._work = self._gated("contexts"), self._gated("work")
         self._unlocked = SharedLock(self._path("unlocked"))  # held by processes that work without the shared lock
-        self.is_exclusive = False
+        self.is_exclusive = False  # True while this process times
         self._wait_left_s, self._stays_unlocked = SHARED_WAIT_S, False
         self._acquired_s = 0.0
 

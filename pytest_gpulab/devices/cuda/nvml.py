@@ -226,14 +226,10 @@ def _text(query: Callable[[], Any]) -> Any:
 
 
 class ConditionsReader:
-    """A reader of the GPU's state during timing; without NVML all values are unknown.
-
-    Attributes:
-        identity: the GPU's UUID, else its PCI address.
-    """
+    """A reader of the GPU's state during timing; without NVML all values are unknown."""
 
     def __init__(self, pci_bus_id: str) -> None:
-        self.identity = pci_bus_id
+        self.identity = pci_bus_id  # the GPU's UUID, else its PCI address
         self._gpu: Any = None
         self._initialised = False
         try:

@@ -19,22 +19,15 @@ BARRIERS = 16  # per block
 
 @dataclass(frozen=True)
 class SmLimits:
-    """The resources of one SM that bound its resident blocks.
+    """The resources of one SM that bound its resident blocks."""
 
-    Attributes:
-        generation: the architecture's name.
-        blocks, warps, shared_bytes, registers: resident at a time.
-        reserved_bytes: shared memory that the system reserves per block.
-        shared_unit: the allocation unit of shared memory, in bytes.
-    """
-
-    generation: str
-    blocks: int
-    warps: int
-    shared_bytes: int
-    reserved_bytes: int = 1024
-    shared_unit: int = 128
-    registers: int = 65536
+    generation: str  # the architecture's name
+    blocks: int  # resident at a time
+    warps: int  # resident at a time
+    shared_bytes: int  # of the resident blocks
+    reserved_bytes: int = 1024  # shared memory that the system reserves per block
+    shared_unit: int = 128  # the allocation unit of shared memory, in bytes
+    registers: int = 65536  # of the resident blocks
 
     @property
     def largest_shared_bytes(self) -> int:

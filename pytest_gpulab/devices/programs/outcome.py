@@ -113,40 +113,29 @@ class EarlyAccess:
 
 @dataclass
 class Outcome:
-    """The course of a program's run.
+    """The course of a program's run."""
 
-    Attributes:
-        launches: launches by kernel, grid, block and shared memory, in the order of their first launch.
-        hazards: distinct hazards with their kernels.
-        failures: distinct launches that did not end.
-        failed_calls: distinct calls that returned an error, with how often.
-        leaks: memory that was not freed when the program ended or reset the device.
-        unchecked: accesses that the race check left out, as clauses.
-        used_events: True if the program has measured time with events.
-        early: distinct accesses by the host that came before a synchronisation.
-        host_fault: the access that ended the program, if one did.
-        missing: the call that ended the program, because the stand-in lacks the function.
-        unseen_output: characters that kernels printed after the program's last synchronisation.
-        returncode: as of `subprocess.Popen`: negative for a signal.
-        timed_out, interrupted: reasons why the program was killed.
-        running: the kernel that ran then; empty if none did.
-    """
-
+    # launches by kernel, grid, block and shared memory, in the order of their first launch
     launches: dict[tuple[object, ...], LaunchGroup] = field(default_factory=dict)
+    # distinct hazards with their kernels
     hazards: dict[tuple[object, ...], tuple[str, Hazard]] = field(default_factory=dict)
+    # distinct launches that did not end
     failures: dict[tuple[object, ...], LaunchFailure] = field(default_factory=dict)
+    # distinct calls that returned an error, with how often
     failed_calls: dict[FailedCall, int] = field(default_factory=dict)
+    # memory that was not freed when the program ended or reset the device
     leaks: list[Leak] = field(default_factory=list)
-    unchecked: dict[str, None] = field(default_factory=dict)
-    used_events: bool = False
+    unchecked: dict[str, None] = field(default_factory=dict)  # accesses that the race check left out, as clauses
+    used_events: bool = False  # True if the program has measured time with events
+    # distinct accesses by the host that came before a synchronisation
     early: dict[EarlyAccess, None] = field(default_factory=dict)
-    host_fault: HostFault | None = None
-    missing: CallSite | None = None
-    unseen_output: int = 0
-    returncode: int = 0
-    timed_out: bool = False
-    interrupted: bool = False
-    running: str = ""
+    host_fault: HostFault | None = None  # the access that ended the program, if one did
+    missing: CallSite | None = None  # the call that ended the program, because the stand-in lacks the function
+    unseen_output: int = 0  # characters that kernels printed after the program's last synchronisation
+    returncode: int = 0  # as of `subprocess.Popen`: negative for a signal
+    timed_out: bool = False  # True if the program was killed at its time limit
+    interrupted: bool = False  # True if the program was killed because the user interrupted it
+    running: str = ""  # the kernel that ran then; empty if none did
 
     @property
     def launch_count(self) -> int:

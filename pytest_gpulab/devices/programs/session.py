@@ -64,44 +64,31 @@ class Kernel:
 
 @dataclass
 class Session:
-    """The state of a run.
-
-    Attributes:
-        memories: live allocations of the program, by address.
-        freed: sites of the calls that freed memory, with the extent, by address.
-        kernels: kernels by their number.
-        arrays: CUDA arrays by handle; see `calls.arrays`.
-        stream_ms: by stream, the estimated time at which its work ends; stream 0 is the default stream.
-        event_ms: by event, the time of its last record; None before it.
-        fault: the error of a kernel that broke the device, until it is reset.
-        running: the kernel that runs; empty if none does.
-        deadline: time at which the program is killed, by the monotonic clock.
-        used_bytes, memory_limit: memory that the program has allocated, and the most that it may.
-        unfinished: work that the host has not waited for.
-        output: printf output that the program has not fetched by a synchronisation.
-        given: kernels that run in place of the program's own of the same name; None for none.
-    """
+    """The state of a run."""
 
     device: ProgramDevice
     options: RunOptions
     outcome: Outcome = field(default_factory=Outcome)
-    memories: dict[int, Memory] = field(default_factory=dict)
+    memories: dict[int, Memory] = field(default_factory=dict)  # live allocations of the program, by address
+    # sites of the calls that freed memory, with the extent, by address
     freed: dict[int, tuple[int, CallSite]] = field(default_factory=dict)
     modules: list[ProgramModule] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)  # kernels by their number
+    # by stream, the estimated time at which its work ends; stream 0 is the default stream
     stream_ms: dict[int, float] = field(default_factory=lambda: {0: 0.0})
+    # by event, the time of its last record; None before it
     event_ms: dict[int, float | None] = field(default_factory=dict)
-    arrays: dict[int, object] = field(default_factory=dict)
+    arrays: dict[int, object] = field(default_factory=dict)  # CUDA arrays by handle; see `calls.arrays`
     limits: dict[int, int] = field(default_factory=dict)
-    fault: Error | None = None
-    running: str = ""
-    deadline: float | None = None
-    unfinished: Unfinished = field(default_factory=Unfinished)
-    output: str = ""
-    used_bytes: int = 0
-    memory_limit: int = field(default_factory=lambda: _memory_limit())
+    fault: Error | None = None  # the error of a kernel that broke the device, until it is reset
+    running: str = ""  # the kernel that runs; empty if none does
+    deadline: float | None = None  # time at which the program is killed, by the monotonic clock
+    unfinished: Unfinished = field(default_factory=Unfinished)  # work that the host has not waited for
+    output: str = ""  # printf output that the program has not fetched by a synchronisation
+    used_bytes: int = 0  # memory that the program has allocated
+    memory_limit: int = field(default_factory=lambda: _memory_limit())  # the most that it may allocate
     handles: Iterator[int] = field(default_factory=lambda: count(FIRST_HANDLE))
-    given: ProgramModule | None = None
+    given: ProgramModule | None = None  # kernels that run in place of the program's own of the same name; None for none
 
     def kernel(self, number: int) -> Kernel:
         """Return a kernel by its number, or raise CudaError if there is none."""

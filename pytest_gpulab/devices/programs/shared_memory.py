@@ -198,14 +198,10 @@ class _Use:
 
 
 class Unfinished:
-    """Memory in use by work that the host has not waited for.
-
-    Attributes:
-        generation: changes whenever the memory in use may have changed.
-    """
+    """Memory in use by work that the host has not waited for."""
 
     def __init__(self) -> None:
-        self.generation = 0
+        self.generation = 0  # changes whenever the memory in use may have changed
         self._uses: dict[int, _Use] = {}
 
     def add(self, allocations: Iterable[tuple[Allocation, CallSite]], work: CallSite, kernel: str = "") -> None:

@@ -36,9 +36,6 @@ class SimulatedDevice:
         compiler: the process that runs NVRTC, which `close` ends unless it is for the user's own texts; NVRTC runs in
             this process if None.
 
-    Attributes:
-        arena: global memory.
-
     Raises:
         DeviceUnavailable: NVRTC is not installed, or the architecture is unknown.
     """
@@ -49,7 +46,7 @@ class SimulatedDevice:
         occupancy_architecture: str | None = None,
         compiler: CompilerProcess | None = None,
     ) -> None:
-        self.arena = Arena()
+        self.arena = Arena()  # global memory
         self._arrays: list[SimulatedMemory] = []
         self.gpu = gpu or modelled_gpu()
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)

@@ -46,28 +46,19 @@ class Signature(NamedTuple):
 
 
 class Head:
-    """A declaration's tokens up to its body, initial value or semicolon. Positions are token indices.
-
-    Attributes:
-        top: the tokens outside brackets, with the opening brackets.
-        parameters: the opening bracket of the parameter list; None without one.
-        body: the beginning of a function's body or initialiser list; None without a body.
-        classes: the opening bracket of the body of a class or enumeration; None without one.
-        pointer: the name of a pointer or reference to an array or a function; empty for other declarations.
-        end: the index after the declaration.
-    """
+    """A declaration's tokens up to its body, initial value or semicolon. Positions are token indices."""
 
     def __init__(self, found: Sequence[Token], at: int) -> None:
         self._found, self.start = found, at
-        self.parameters: int | None = None
-        self.body: int | None = None
-        self.classes: int | None = None
-        self.pointer = ""
-        self.top: list[Token] = []
+        self.parameters: int | None = None  # the opening bracket of the parameter list; None without one
+        self.body: int | None = None  # the beginning of a function's body or initialiser list; None without a body
+        self.classes: int | None = None  # the opening bracket of the body of a class or enumeration; None without one
+        self.pointer = ""  # the name of a pointer or reference to an array or a function; empty for other declarations
+        self.top: list[Token] = []  # the tokens outside brackets, with the opening brackets
         self._key = ""
         self._initialisers: int | None = None
         self._has_value = False
-        self.end = self._read(at)
+        self.end = self._read(at)  # the index after the declaration
 
     def _read(self, at: int) -> int:
         found = self._found

@@ -20,32 +20,21 @@ Kind = Literal["device", "neutral", "host"]
 
 @dataclass(frozen=True, eq=False)
 class Declaration:
-    """A declaration, or the call of a macro, at namespace scope.
+    """A declaration, or the call of a macro, at namespace scope."""
 
-    Attributes:
-        kind: `device` is kept; `neutral` (types, constants, constexpr functions) is kept if device code names it;
-            `host` is removed.
-        names: the declared names.
-        start, end: its extent in the text.
-        what: `kernel template`, `class`, `array`, or another kind of declaration.
-        body: beginning of a function's body or initialiser list in the text; else the end.
-        parts: the tokens of a class; else empty.
-        top: the words outside brackets.
-        signature: name and parameters of a function; else None.
-        namespaces: the named namespaces around it.
-    """
-
+    # `device` is kept; `neutral` (types, constants, constexpr functions) is kept if device code names it; `host` is
+    # removed
     kind: Kind
-    names: frozenset[str]
+    names: frozenset[str]  # the declared names
     words: frozenset[str]
-    start: int
-    end: int
-    what: str = ""
-    body: int = 0
-    parts: tuple[Token, ...] = field(default=(), repr=False)
-    top: frozenset[str] = frozenset()
-    signature: Signature | None = None
-    namespaces: tuple[str, ...] = ()
+    start: int  # its first position in the text
+    end: int  # the position after its last
+    what: str = ""  # `kernel template`, `class`, `array`, or another kind of declaration
+    body: int = 0  # beginning of a function's body or initialiser list in the text; else the end
+    parts: tuple[Token, ...] = field(default=(), repr=False)  # the tokens of a class; else empty
+    top: frozenset[str] = frozenset()  # the words outside brackets
+    signature: Signature | None = None  # name and parameters of a function; else None
+    namespaces: tuple[str, ...] = ()  # the named namespaces around it
 
     @property
     def unusable(self) -> str:

@@ -91,11 +91,7 @@ def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], 
 
 
 class Builds:
-    """The builds of one source file, each compiled once.
-
-    Attributes:
-        sha256: hash of the file's bytes; empty if it cannot be read.
-    """
+    """The builds of one source file, each compiled once."""
 
     def __init__(self, path: Path, loaded: LoadedExercise, device: Device, budget: TimeBudget | None = None) -> None:
         self.path, self._loaded, self._device = path, loaded, device
@@ -109,7 +105,7 @@ class Builds:
             self.sha256 = ""
             self._source = BuildFailed("failed", finding("empty-source", f"The file cannot be read: {error.strerror}."))
         else:
-            self.sha256 = hashlib.sha256(contents).hexdigest()
+            self.sha256 = hashlib.sha256(contents).hexdigest()  # hash of the file's bytes; empty if it cannot be read
             text = accepted_text(contents, path.name)
             self._source = text if isinstance(text, str) else BuildFailed("failed", text)
         if isinstance(self._source, str):

@@ -30,10 +30,6 @@ class KernelChoice:
     """The choice of a kernel for each kernel of an exercise.
 
     A kernel is chosen by `GPULAB_KERNEL`, else by its name, else as the only one with fitting parameters.
-
-    Attributes:
-        chosen: the exercise's kernels to those of the file, where the names differ.
-        problems: a problem for each kernel of the exercise that the file lacks.
     """
 
     def __init__(
@@ -56,8 +52,8 @@ class KernelChoice:
         """
         self._elsewhere, self._has_all_instances = elsewhere, has_all_instances
         self._module, self._launches, self._code, self._names = module, launches, code, names
-        self.chosen: dict[str, str] = {}
-        self.problems: list[Problem] = []
+        self.chosen: dict[str, str] = {}  # the exercise's kernels to those of the file, where the names differ
+        self.problems: list[Problem] = []  # a problem for each kernel of the exercise that the file lacks
         self._open, self._failed = set(launches), set[str]()
         for asked in launches:
             named = _named(module, asked)

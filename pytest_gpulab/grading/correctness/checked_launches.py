@@ -46,19 +46,13 @@ SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLO
 
 @dataclass(frozen=True)
 class CostedRun:
-    """A replay with counted launches.
+    """A replay with counted launches."""
 
-    Attributes:
-        plan, inputs: the plan and the inputs of the replay.
-        run: its result, with the outputs.
-        is_complete: True if all blocks ran.
-        hidden_work: the limit of warp instructions that all blocks exceed, but a sample, scaled up, does not; else 0.
-    """
-
-    plan: Plan
-    inputs: Mapping[str, Array]
-    run: Run
-    is_complete: bool
+    plan: Plan  # the replayed plan
+    inputs: Mapping[str, Array]  # its inputs
+    run: Run  # its result, with the outputs
+    is_complete: bool  # True if all blocks ran
+    # the limit of warp instructions that all blocks exceed, but a sample, scaled up, does not; else 0
     hidden_work: int = 0
 
 

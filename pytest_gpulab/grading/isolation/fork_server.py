@@ -60,17 +60,12 @@ _starting = threading.Lock()
 
 
 class ForkedProcess:
-    """A process that the fork server has forked, with the part of `subprocess.Popen` that a `Worker` uses.
-
-    Attributes:
-        stdin, stdout: this process's ends of its streams.
-        returncode: its exit status, negative for a signal; None before `wait` returned.
-    """
+    """A process that the fork server has forked, with the part of `subprocess.Popen` that a `Worker` uses."""
 
     def __init__(self, stdin: int, stdout: int, handle: socket.socket) -> None:
-        self.stdin: IO[str] = os.fdopen(stdin, "w", encoding="utf-8")
-        self.stdout: IO[str] = os.fdopen(stdout, encoding="utf-8")
-        self.returncode: int | None = None
+        self.stdin: IO[str] = os.fdopen(stdin, "w", encoding="utf-8")  # this process's end of the stream
+        self.stdout: IO[str] = os.fdopen(stdout, encoding="utf-8")  # this process's end of the stream
+        self.returncode: int | None = None  # its exit status, negative for a signal; None before `wait` returned
         self._handle = handle
         self._is_killed = False
 

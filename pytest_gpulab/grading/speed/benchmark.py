@@ -66,35 +66,22 @@ LONG_S = 1.0  # after a session of this length there is no second one
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """The result of a benchmark.
+    """The result of a benchmark."""
 
-    Attributes:
-        ratio: baseline over submission.
-        baseline_ms, own_ms: medians of the rounds that count.
-        rounds: number of rounds.
-        dropped: number of rounds left out because of interference.
-        caches: state of the level-2 cache before a run.
-        checked: some of the timed runs, with their outputs.
-        peak_bandwidth_gb_s: the peak bandwidth of device memory; 0 if unknown.
-        l2_bytes: size of the level-2 cache, in which written data may stay.
-        interruption_ms: longest interruption by other processes, if disturbed rounds count because there are no better
-            ones; else 0.
-        held_down_by: reasons for throttling in rounds that count because there are no better ones, in words.
-        others: other processes seen on the GPU just after a session.
-    """
-
-    ratio: Ratio
-    baseline_ms: float
-    own_ms: float
-    rounds: int
-    dropped: int
-    caches: Caches
-    checked: tuple[CheckedRun, ...]
-    peak_bandwidth_gb_s: float
-    l2_bytes: int
+    ratio: Ratio  # baseline over submission
+    baseline_ms: float  # median of the rounds that count
+    own_ms: float  # median of the rounds that count
+    rounds: int  # number of rounds
+    dropped: int  # number of rounds left out because of interference
+    caches: Caches  # state of the level-2 cache before a run
+    checked: tuple[CheckedRun, ...]  # some of the timed runs, with their outputs
+    peak_bandwidth_gb_s: float  # the peak bandwidth of device memory; 0 if unknown
+    l2_bytes: int  # size of the level-2 cache, in which written data may stay
+    # longest interruption by other processes, if disturbed rounds count because there are no better ones; else 0
     interruption_ms: float = 0.0
+    # reasons for throttling in rounds that count because there are no better ones, in words
     held_down_by: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # other processes seen on the GPU just after a session
 
     def floor_ms(self, least_bytes: float, written_bytes: int) -> float:
         """Return the shortest possible time for moving the bytes; 0 with warm caches or an unknown bandwidth.

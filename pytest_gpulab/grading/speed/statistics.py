@@ -40,16 +40,11 @@ SETTLED_OVER, SETTLED_WITHIN = 5, 0.02  # number of samples; relative change of 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A speedup with its confidence interval, which covers the true value in at least 95 of 100 measurements.
+    """A speedup with its confidence interval, which covers the true value in at least 95 of 100 measurements."""
 
-    Attributes:
-        value: baseline over submission.
-        low, high: ends of the interval.
-    """
-
-    value: float
-    low: float
-    high: float
+    value: float  # baseline over submission
+    low: float  # lower end of the interval
+    high: float  # upper end of the interval
 
 
 def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ratio:

@@ -51,19 +51,13 @@ class ProgramInput:
 
 @dataclass(frozen=True)
 class ProgramOutput:
-    """Output of a run.
+    """Output of a run."""
 
-    Attributes:
-        stdout, stderr: the beginnings of the streams.
-        is_cut: whether a stream or a file was longer than its limit.
-        files: contents of the writable files, by name; empty for one that was not written.
-        invalid_request: the request that ended the run, because no call of the runtime library makes it; else empty.
-    """
-
-    stdout: bytes
-    stderr: bytes
-    is_cut: bool
-    files: Mapping[str, bytes]
+    stdout: bytes  # the beginning of the stream
+    stderr: bytes  # the beginning of the stream
+    is_cut: bool  # whether a stream or a file was longer than its limit
+    files: Mapping[str, bytes]  # contents of the writable files, by name; empty for one that was not written
+    # the request that ended the run, because no call of the runtime library makes it; else empty
     invalid_request: str = ""
 
 

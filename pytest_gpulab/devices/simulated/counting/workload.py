@@ -26,18 +26,12 @@ MAX_DEPTH = 64  # dependent loads per region
 
 @dataclass(frozen=True)
 class GlobalAccess:
-    """An access of warps to global memory: one row per warp, which represents `repeat` blocks.
+    """An access of warps to global memory: one row per warp, which represents `repeat` blocks."""
 
-    Attributes:
-        rows: byte addresses of the lanes, -1 for absent lanes.
-        sectors, lines: number of distinct sectors (32 bytes) and lines (128 bytes).
-        passes: passes through L1's banks.
-    """
-
-    rows: Rows
-    sectors: Rows
-    lines: Rows
-    passes: Rows
+    rows: Rows  # byte addresses of the lanes, -1 for absent lanes
+    sectors: Rows  # number of distinct sectors (32 bytes)
+    lines: Rows  # number of distinct lines (128 bytes)
+    passes: Rows  # passes through L1's banks
     repeat: int
 
     def total(self, counts: Rows) -> int:

@@ -183,14 +183,10 @@ def high(value: Any) -> Any:
 
 
 class Tally:
-    """The instructions of the blocks that are not counted, to compare them with those of the counted blocks.
-
-    Attributes:
-        issued: warp instructions.
-    """
+    """The instructions of the blocks that are not counted, to compare them with those of the counted blocks."""
 
     def __init__(self, program: Program) -> None:
-        self.issued = 0
+        self.issued = 0  # warp instructions
         self._statements = [len(step.statements) for step in program.steps]
 
     def step(self, block: int, lanes: Lanes) -> None:
@@ -203,47 +199,34 @@ class Tally:
 
 @dataclass
 class LaunchState:
-    """The state that all waves of one launch share.
-
-    Attributes:
-        parameters: the kernel's arguments as bytes, in the program's layout.
-        unwritten: initial contents of the registers.
-        hazards: hazards by kind, sentence and source line.
-        workspace: address of the memory for grid synchronisation; 0 if the launch is not cooperative.
-        heap: heap of a kernel that allocates memory, while the launch runs.
-        absent: result of a shuffle from a lane that is inactive or has exited.
-        absences: shuffles from such lanes, by source line; hazards if the launch depends on the results.
-        bounds: range of shared memory that an instruction may access, by its number.
-        checker: the check for races and uninitialised reads; None if the launch runs without it.
-        tally: instructions of the waves that are not counted.
-        work: the work of all blocks, see `LaunchProfile`; known at the end.
-        longest: largest `Wave.length` of the waves that are counted, and of the others.
-        trace, line_recorder: the trace of this launch and the recorder of its lines; None without a trace.
-    """
+    """The state that all waves of one launch share."""
 
     program: Program
     device: SimulatedDevice
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    parameters: bytes
+    parameters: bytes  # the kernel's arguments as bytes, in the program's layout
     shared_bytes: int
     options: LaunchOptions
     counters: Counters | None
     deadline: Deadline
-    unwritten: list[Any]
+    unwritten: list[Any]  # initial contents of the registers
     surroundings: Surroundings
-    hazards: dict[Any, Hazard] = field(default_factory=dict)
-    workspace: int = 0
-    heap: Heap | None = None
-    absent: np.uint32 = ABSENT_VALUE
+    hazards: dict[Any, Hazard] = field(default_factory=dict)  # hazards by kind, sentence and source line
+    workspace: int = 0  # address of the memory for grid synchronisation; 0 if the launch is not cooperative
+    heap: Heap | None = None  # heap of a kernel that allocates memory, while the launch runs
+    absent: np.uint32 = ABSENT_VALUE  # result of a shuffle from a lane that is inactive or has exited
+    # shuffles from such lanes, by source line; hazards if the launch depends on the results
     absences: dict[Any, Hazard] = field(default_factory=dict)
-    bounds: dict[int, Range] = field(init=False)
+    bounds: dict[int, Range] = field(init=False)  # range of shared memory that an instruction may access, by its number
+    # the check for races and uninitialised reads; None if the launch runs without it
     checker: LaunchHazardChecker | None = field(init=False)
-    tally: Tally = field(init=False)
-    work: float = math.inf
+    tally: Tally = field(init=False)  # instructions of the waves that are not counted
+    work: float = math.inf  # the work of all blocks, see `LaunchProfile`; known at the end
+    # largest `Wave.length` of the waves that are counted, and of the others
     longest: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
-    trace: LaunchTrace | None = None
-    line_recorder: LineRecorder | None = None
+    trace: LaunchTrace | None = None  # the trace of this launch
+    line_recorder: LineRecorder | None = None  # the recorder of its lines; None without a trace
 
     def __post_init__(self) -> None:
         self.tally, self.checker = Tally(self.program), None

@@ -50,18 +50,12 @@ def _state(word: npt.NDArray[np.uint64]) -> _State:
 
 
 class _Named(NamedTuple):
-    """The distinct barriers that some lanes name.
+    """The distinct barriers that some lanes name."""
 
-    Attributes:
-        row, column: position of the first word of each.
-        which: index of each lane's barrier; broadcastable to the lanes.
-        alike: True if every block of the wave names the same barrier.
-    """
-
-    row: IndexArray
-    column: IndexArray
-    which: IndexArray
-    alike: bool
+    row: IndexArray  # row of the first word of each
+    column: IndexArray  # column of the first word of each
+    which: IndexArray  # index of each lane's barrier; broadcastable to the lanes
+    alike: bool  # True if every block of the wave names the same barrier
 
     def common(self, state: _State) -> IndexArray:
         """Return `which`, reduced to one block if the barriers of all blocks have the same state."""
@@ -96,15 +90,11 @@ class _Named(NamedTuple):
 
 
 class Mbarriers:
-    """The asynchronous barriers of a wave's blocks.
-
-    Attributes:
-        changes: number of phases that were completed, or may be completed by a copy.
-    """
+    """The asynchronous barriers of a wave's blocks."""
 
     def __init__(self, wave: Wave) -> None:
         self._wave = weakref.proxy(wave)  # it holds this: a cycle would keep its memory until a garbage collection
-        self.changes = 0
+        self.changes = 0  # number of phases that were completed, or may be completed by a copy
         self._valid: npt.NDArray[np.bool_] | None = None
 
     # --- calls from generated code -------------------------------------------------------------------------------

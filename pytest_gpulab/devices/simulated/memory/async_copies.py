@@ -31,22 +31,16 @@ _WORD = np.dtype(np.uint32)
 
 
 class AsyncCopy(NamedTuple):
-    """A copy that its threads have not waited for.
+    """A copy that its threads have not waited for."""
 
-    Attributes:
-        group: for each lane, the number of groups that its thread had committed before.
-        number: number of the copy in its wave, in order of start.
-        read, source: the read of global memory; None for the addresses if the race check needs no second one.
-    """
-
-    number: int
+    number: int  # number of the copy in its wave, in order of start
     lanes: Lanes
     site: Site
     address: Value
     words: list[Value]
-    group: npt.NDArray[np.int64]
-    read: Site
-    source: Value | None
+    group: npt.NDArray[np.int64]  # for each lane, the number of groups that its thread had committed before
+    read: Site  # the read of global memory
+    source: Value | None  # addresses of the read; None if the race check needs no second one
 
 
 class _PendingArrival(NamedTuple):

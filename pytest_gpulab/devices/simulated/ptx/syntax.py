@@ -124,20 +124,14 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call.
+    """A call."""
 
-    Attributes:
-        callee: function, or register with a function pointer.
-        results, arguments: names of the `.param` variables that pass them.
-        guard, where, number: as in `Instruction`.
-    """
-
-    callee: Sym | Reg
-    results: tuple[str, ...]
-    arguments: tuple[str, ...]
-    guard: tuple[Reg, bool] | None = None
-    where: SourceLine | None = None
-    number: int = -1
+    callee: Sym | Reg  # function, or register with a function pointer
+    results: tuple[str, ...]  # names of the `.param` variables that return them
+    arguments: tuple[str, ...]  # names of the `.param` variables that pass them
+    guard: tuple[Reg, bool] | None = None  # as in `Instruction`
+    where: SourceLine | None = None  # as in `Instruction`
+    number: int = -1  # as in `Instruction`
 
 
 Statement = Instruction | Label | Call
@@ -145,21 +139,14 @@ Statement = Instruction | Label | Call
 
 @dataclass(frozen=True)
 class Variable:
-    """A declared variable.
-
-    Attributes:
-        space: state space, such as `global`, `shared` or `param`.
-        align, nbytes: alignment and size in bytes.
-        data: initial bytes.
-        pointers: (byte offset, symbol, addend) of each address in `data`.
-    """
+    """A declared variable."""
 
     name: str
-    space: str
-    align: int
-    nbytes: int
-    data: bytes = b""
-    pointers: tuple[tuple[int, str, int], ...] = ()
+    space: str  # state space, such as `global`, `shared` or `param`
+    align: int  # in bytes
+    nbytes: int  # size in bytes
+    data: bytes = b""  # initial bytes
+    pointers: tuple[tuple[int, str, int], ...] = ()  # (byte offset, symbol, addend) of each address in `data`
 
 
 @dataclass

@@ -92,20 +92,13 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Accesses:
-    """The accesses of a warp to a matrix in memory.
+    """The accesses of a warp to a matrix in memory."""
 
-    Attributes:
-        active: number of participating lanes, which are the first ones.
-        lines, starts: per lane and access, the line in memory and the first element in it.
-        count: neighbouring elements per access.
-        index: per lane and element, the place in the matrix; undefined for idle lanes.
-    """
-
-    active: int
-    lines: IndexArray
-    starts: IndexArray
-    count: int
-    index: IndexArray
+    active: int  # number of participating lanes, which are the first ones
+    lines: IndexArray  # per lane and access, the line in memory
+    starts: IndexArray  # per lane and access, its first element in the line
+    count: int  # neighbouring elements per access
+    index: IndexArray  # per lane and element, the place in the matrix; undefined for idle lanes
 
 
 @lru_cache(maxsize=256)

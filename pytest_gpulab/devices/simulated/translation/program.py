@@ -23,51 +23,34 @@ if TYPE_CHECKING:  # needed for kernels that copy structs
 
 @dataclass
 class Program:
-    """A translated kernel.
-
-    Attributes:
-        steps: basic blocks in scheduling order.
-        codes: dtype code of each register.
-        parameters: (byte offset, size) of each kernel parameter.
-        static_shared, local: bytes per block and per thread.
-        sites: memory instructions by index.
-        source: text of the Python functions.
-        kernel: the kernel with its functions inlined.
-        banked: space, offset and bytes of each variable in shared or local memory.
-        addresses: addresses of the module's global and constant variables.
-        unset: registers that are read before any write on some path through the kernel.
-        fences: True if it has fences or releasing accesses.
-        sees_order: True if an instruction may reveal the order of threads without a race: an access that is not weak, a
-            fence, a clock, the mask of active lanes.
-        shuffles: True if it has shuffles.
-        grid_syncs: True if it uses the workspace of grid synchronisation.
-        reserved_shared: the first bytes of `static_shared`, which the kernel does not declare: for cooperative groups.
-        allocates: True if it calls `malloc` or `free`.
-        stack: first byte and size of the frames of recursive functions in local memory, if there are any.
-        clean: cache of the race check: access patterns without races, with their sizes in bytes.
-        bounds: cache of `locating.shared_bounds`, by the bytes of shared memory per block.
-    """
+    """A translated kernel."""
 
     name: str
-    steps: list[TranslatedBlock]
-    codes: list[str]
-    parameters: tuple[tuple[int, int], ...]
-    static_shared: int
-    local: int
-    sites: list[Site]
-    source: str
-    kernel: Function
-    banked: Mapping[str, tuple[str, int, int]]
-    addresses: Mapping[str, int]
-    unset: frozenset[str]
-    fences: bool = False
+    steps: list[TranslatedBlock]  # basic blocks in scheduling order
+    codes: list[str]  # dtype code of each register
+    parameters: tuple[tuple[int, int], ...]  # (byte offset, size) of each kernel parameter
+    static_shared: int  # bytes per block
+    local: int  # bytes per thread
+    sites: list[Site]  # memory instructions by index
+    source: str  # text of the Python functions
+    kernel: Function  # the kernel with its functions inlined
+    banked: Mapping[str, tuple[str, int, int]]  # space, offset and bytes of each variable in shared or local memory
+    addresses: Mapping[str, int]  # addresses of the module's global and constant variables
+    unset: frozenset[str]  # registers that are read before any write on some path through the kernel
+    fences: bool = False  # True if it has fences or releasing accesses
+    # True if an instruction may reveal the order of threads without a race: an access that is not weak, a fence, a
+    # clock, the mask of active lanes
     sees_order: bool = False
-    shuffles: bool = False
-    grid_syncs: bool = False
+    shuffles: bool = False  # True if it has shuffles
+    grid_syncs: bool = False  # True if it uses the workspace of grid synchronisation
+    # the first bytes of `static_shared`, which the kernel does not declare: for cooperative groups
     reserved_shared: int = 0
-    allocates: bool = False
+    allocates: bool = False  # True if it calls `malloc` or `free`
+    # first byte and size of the frames of recursive functions in local memory, if there are any
     stack: tuple[int, int] | None = None
+    # cache of the race check: access patterns without races, with their sizes in bytes
     clean: dict[object, int] = field(default_factory=dict)
+    # cache of `locating.shared_bounds`, by the bytes of shared memory per block
     bounds: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     @cached_property
@@ -251,36 +234,25 @@ def _is_quiet(statement: Instruction | Call) -> bool:
 
 @dataclass
 class TranslatedBlock:
-    """A basic block as a Python function.
+    """A basic block as a Python function."""
 
-    Attributes:
-        run: function of (wave, group). It returns the predicate of a branch, the index of a switch or the operands of a
-            barrier.
-        end, targets, spins, loops, where: as in `Block`; for a branch, targets are (if true, if false).
-        waits: True if the block ends a loop that only waits for a phase of an mbarrier.
-        mask: function of (wave, group) that returns the lane mask of the warp-synchronising instruction at the start.
-        live_in: live registers at the start, a bit set.
-        writes: registers that the block writes and that are live at its end, a bit set.
-        results: if the block begins a loop that may wait, the registers on which nothing in it depends, a bit set.
-        statements: PTX instructions and calls, including the last one.
-        barrier: the barrier instruction at the end.
-        result: index and dtype code of the register for the result of the barrier's reduction.
-    """
-
+    # function of (wave, group). It returns the predicate of a branch, the index of a switch or the operands of a
+    # barrier
     run: Callable[[Any, Any], Any]
-    end: str
-    targets: tuple[int, ...]
-    spins: bool
-    loops: bool
-    waits: bool
-    where: SourceLine | None
+    end: str  # as in `Block`
+    targets: tuple[int, ...]  # as in `Block`; for a branch, (if true, if false)
+    spins: bool  # as in `Block`
+    loops: bool  # as in `Block`
+    waits: bool  # True if the block ends a loop that only waits for a phase of an mbarrier
+    where: SourceLine | None  # as in `Block`
+    # function of (wave, group) that returns the lane mask of the warp-synchronising instruction at the start
     mask: Callable[[Any, Any], Any] | None
-    live_in: int
-    writes: int
-    results: int
-    statements: tuple[Instruction | Call, ...]
-    barrier: Instruction | None
-    result: tuple[int, str] | None
+    live_in: int  # live registers at the start, a bit set
+    writes: int  # registers that the block writes and that are live at its end, a bit set
+    results: int  # if the block begins a loop that may wait, the registers on which nothing in it depends, a bit set
+    statements: tuple[Instruction | Call, ...]  # PTX instructions and calls, including the last one
+    barrier: Instruction | None  # the barrier instruction at the end
+    result: tuple[int, str] | None  # index and dtype code of the register for the result of the barrier's reduction
 
     @cached_property
     def changes(self) -> bool:

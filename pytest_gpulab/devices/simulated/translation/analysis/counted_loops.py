@@ -37,31 +37,21 @@ _LINEAR = {"add", "sub", "mul", "mad", "shl", "neg", "mov", "cvt", "cvta"}  # th
 
 @dataclass(frozen=True)
 class CountedLoop:
-    """A loop that continues while `counter` and `bound` compare as stated.
+    """A loop that continues while `counter` and `bound` compare as stated."""
 
-    Attributes:
-        counter, step, bound: the compared number in the next iteration, its change per iteration, its bound.
-        comparison: `eq`, `ne`, `lt`, `le`, `gt` or `ge`.
-        signed, bits: the type of the comparison and of the bound.
-        counter_signed, counter_bits: the type of the counter, which may be widened for the comparison.
-        moves_on: True if it accesses memory at addresses that may grow with the counter, beyond the end of any array.
-        instructions: the least number of instructions that each iteration executes.
-        bound_step: the bound's change per iteration.
-        takes_long: True if `iterations_left` takes long for many of them.
-    """
-
-    takes_long: ClassVar[bool] = False
-    counter: Sum
-    step: Sum
-    bound: Sum
-    comparison: str
-    signed: bool
-    bits: int
-    counter_signed: bool
-    counter_bits: int
+    takes_long: ClassVar[bool] = False  # True if `iterations_left` takes long for many of them
+    counter: Sum  # the compared number in the next iteration
+    step: Sum  # its change per iteration
+    bound: Sum  # its bound
+    comparison: str  # `eq`, `ne`, `lt`, `le`, `gt` or `ge`
+    signed: bool  # of the comparison and of the bound
+    bits: int  # of the comparison and of the bound
+    counter_signed: bool  # of the counter, which may be widened for the comparison
+    counter_bits: int  # of the counter
+    # True if it accesses memory at addresses that may grow with the counter, beyond the end of any array
     moves_on: bool
-    instructions: int = 0
-    bound_step: Sum = field(default_factory=dict)
+    instructions: int = 0  # the least number of instructions that each iteration executes
+    bound_step: Sum = field(default_factory=dict)  # the bound's change per iteration
 
     @property
     def registers(self) -> set[str]:

@@ -30,27 +30,18 @@ _Number = str | float
 
 @dataclass(frozen=True)
 class FloatCounter:
-    """A loop that continues as long as a counter and a bound compare as stated.
+    """A loop that continues as long as a counter and a bound compare as stated."""
 
-    Attributes:
-        counter, step, bound: the counter, the number added to it per iteration, its bound.
-        comparison: a comparison of PTX, for which NaN is as for `_COMPARE`.
-        goes_on: the result of the comparison with which the loop continues.
-        kind: `f32` or `f64`.
-        adds_first: True if the sum is compared, False if the value before it.
-        moves_on, instructions, takes_long: as of `CountedLoop`.
-    """
-
-    takes_long: ClassVar[bool] = True
+    takes_long: ClassVar[bool] = True  # as of `CountedLoop`
     counter: str
-    step: _Number
+    step: _Number  # the number added per iteration
     bound: _Number
-    comparison: str
-    goes_on: bool
-    kind: str
-    adds_first: bool
-    moves_on: bool
-    instructions: int
+    comparison: str  # a comparison of PTX, for which NaN is as for `_COMPARE`
+    goes_on: bool  # the result of the comparison with which the loop continues
+    kind: str  # `f32` or `f64`
+    adds_first: bool  # True if the sum is compared, False if the value before it
+    moves_on: bool  # as of `CountedLoop`
+    instructions: int  # as of `CountedLoop`
 
     @property
     def registers(self) -> set[str]:

@@ -75,18 +75,12 @@ def entries_of_waits(program: Program) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class HopAccesses:
-    """The accesses of a block from the flag of another block to its own flag.
+    """The accesses of a block from the flag of another block to its own flag."""
 
-    Attributes:
-        loads: loads that observe other threads' writes, with the one of the flag.
-        fences, system_fences: fences of the scope of the GPU and of the system.
-        waiting: basic blocks of loops that may wait.
-    """
-
-    loads: int
-    fences: float
-    system_fences: float
-    waiting: Sequence[int]
+    loads: int  # loads that observe other threads' writes, with the one of the flag
+    fences: float  # fences of the scope of the GPU
+    system_fences: float  # fences of the scope of the system
+    waiting: Sequence[int]  # basic blocks of loops that may wait
 
 
 def hop_accesses(program: Program, walks: bool) -> HopAccesses:

@@ -104,31 +104,22 @@ def with_feature(error: CannotSimulate) -> CannotSimulate:
 
 @dataclass
 class Block:
-    """A basic block.
+    """A basic block."""
 
-    Attributes:
-        body: statements without jumps and barriers.
-        end: kind of the end: `goto`, `branch`, `switch`, `barrier` or `exit`.
-        last: the statement of the end, if there is one.
-        targets: indices of the next blocks; for `branch` (taken, not taken).
-        converge: True if the block begins with a warp-synchronising instruction.
-        live_in, live_out, defined: registers as bit sets over `Graph.registers`.
-        dying: registers that are dead after a statement, by its position in `body`.
-        spins: True if the block ends a loop that can observe writes of other threads, so that it may wait for them.
-        loops: True if a jump back from here may end a loop. Jumps of recursive calls and returns do not: they cannot
-            continue for ever, because the stack is finite.
-    """
-
-    body: list[Statement] = field(default_factory=list)
-    end: str = "goto"
-    last: Instruction | None = None
-    targets: tuple[int, ...] = ()
-    converge: bool = False
-    live_in: int = 0
+    body: list[Statement] = field(default_factory=list)  # statements without jumps and barriers
+    end: str = "goto"  # kind of the end: `goto`, `branch`, `switch`, `barrier` or `exit`
+    last: Instruction | None = None  # the statement of the end, if there is one
+    targets: tuple[int, ...] = ()  # indices of the next blocks; for `branch` (taken, not taken)
+    converge: bool = False  # True if the block begins with a warp-synchronising instruction
+    live_in: int = 0  # a bit set over `Graph.registers`, as the next two
     live_out: int = 0
     defined: int = 0
+    # registers that are dead after a statement, by its position in `body`
     dying: dict[int, list[str]] = field(default_factory=dict)
+    # True if the block ends a loop that can observe writes of other threads, so that it may wait for them
     spins: bool = False
+    # True if a jump back from here may end a loop. Jumps of recursive calls and returns do not: they cannot continue
+    # for ever, because the stack is finite
     loops: bool = True
 
     @property
