@@ -48,7 +48,7 @@ def fma_f32(a: Value, b: Value, c: Value) -> Value:
     else:
         total = total + c
     if total.ndim == 0:
-        return _sum_f32(a * b, c, total)
+        return odd(total, sum_error(a * b, c, total)).astype(F4)
     rounded = total.astype(F4)
     # in a tie, only the first of the 29 dropped bits is set; shifted to the top, it is the smallest integer
     bits = total.view(I8)
@@ -83,11 +83,6 @@ def _repaired(a: Value, b: Value, c: Value, rounded: Value, dropped: Value) -> V
         doubtful &= (dropped == _TIE) | (_magnitudes(rounded) <= _LARGEST_SUBNORMAL)
         rounded[doubtful] = odd(total[doubtful], error[doubtful]).astype(F4)
     return rounded
-
-
-def _sum_f32(a: Value, b: Value, total: Value) -> Value:
-    """Round the exact a + b to float32; `total` is its rounding to float64."""
-    return odd(total, sum_error(a, b, total)).astype(F4)
 
 
 def rounded_f32(kind: str, mode: str, flush: bool, a: Value, b: Value = None, c: Value = None) -> Value:

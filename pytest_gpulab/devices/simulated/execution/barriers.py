@@ -116,7 +116,7 @@ class Barriers:
         bad = differs_in_warp(lanes, number, threads)
         if bad is not None:
             what = "invalid arguments: the threads of a warp pass different barrier numbers or thread counts"
-            self._note(what, self.line(step), lanes, bad)
+            self.wave.note_lanes(what, self.line(step), lanes, bad)
 
     def _arrive_early(self, lanes: Lanes, number: int, threads: int | None) -> None:
         from .named_barriers import arrivals
@@ -280,9 +280,6 @@ class Barriers:
         exited = self.wave.shape.threads - int(self.alive[:, column].sum())
         waits += [f"{exited} have ended"] if exited else []
         return f"{', '.join(waits)}; no other thread arrives"
-
-    def _note(self, what: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
-        self.wave.note_lanes(what, where, lanes, bad)
 
     @staticmethod
     def line(step: TranslatedBlock) -> SourceLine | None:

@@ -133,7 +133,7 @@ class _LaunchFlow:
         known = [lanes / _WARP if warps is None else warps for warps, lanes in zip(found, self.flow.lanes, strict=True)]
         for i, warps in enumerate(found):
             if warps is None and self.flow.lanes[i]:
-                known[i] = self._arriving(i, known) or known[i]
+                known[i] = sum(self._along(source, i, known) for source in self.kernel._entering[i]) or known[i]
         return known
 
     def _by_density(self, i: int) -> float | None:
@@ -159,10 +159,6 @@ class _LaunchFlow:
         """Return the mean number of lanes per warp that execute a statement."""
         warps = self.executed.warps.get(number, 0)
         return self.executed.lanes[number] / warps if warps else 1.0
-
-    def _arriving(self, i: int, warps: Sequence[float]) -> float:
-        """Return the warps that enter a block, counted once per divergent part."""
-        return sum(self._along(source, i, warps) for source in self.kernel._entering[i])
 
     def _along(self, source: int, target: int, warps: Sequence[float]) -> float:
         """Return the warps of a block that enter another one with at least one lane."""
