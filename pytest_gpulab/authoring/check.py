@@ -28,12 +28,9 @@ def check_exercise(
     mutate_s: float | None = None,
     progress: Progress = lambda line: None,
 ) -> Report:
-    """Check an exercise, its baselines, skeleton, README and solutions.
+    """Check an exercise, its baselines, skeleton, README and, if given, the folder of its solutions on a simulated GPU.
 
-    Args:
-        device: a simulated GPU.
-        solutions: the folder of this exercise's solutions; None to grade none.
-        mutate_s: wall time for mutants of the solutions, in seconds; None to make none.
+    Mutants of the solutions are graded for `mutate_s` seconds of wall time; None makes none.
     """
     report = Report(name)
     try:

@@ -37,10 +37,8 @@ class Handout:
 def write_handout(course: Path, out: Path) -> Handout:
     """Write the students' copy into a new folder, or into a new ZIP if `out` ends in `.zip`.
 
-    Raises:
-        HandoutError: the course has no exercise, an exercise is broken, a skeleton is a solution, or a hidden case
-            cannot be removed.
-        FileExistsError: `out` exists.
+    Raises HandoutError if the course has no exercise, an exercise is broken, a skeleton is a solution, or a hidden case
+    cannot be removed, and FileExistsError if `out` exists.
     """
     if out.exists():
         raise FileExistsError(17, "exists already", str(out))
@@ -162,11 +160,7 @@ def _is_named(path: Path, folder: Path, texts: Mapping[Path, str], imported: set
 
 
 def _compare(original: Exercise, copies: Catalogue, name: str) -> None:
-    """Load a copy, and compare its cases with the visible ones.
-
-    Raises:
-        HandoutError: the copy does not load, or has other cases.
-    """
+    """Load a copy and compare its cases with the visible ones; raise HandoutError if it fails or they differ."""
     try:
         copy = copies.load(name).exercise
         assert isinstance(copy, Exercise)
@@ -188,8 +182,7 @@ def _facts(case: Case) -> tuple[object, ...]:
 def _traces(exercise: Exercise, name: str, copy: Path) -> Iterator[str]:
     """Yield a line per place that has the size of a hidden case.
 
-    Raises:
-        HandoutError: a text names a hidden case, or a pattern or variant that only hidden cases have.
+    Raises HandoutError if a text names a hidden case, or a pattern or variant that only hidden cases have.
     """
     hidden = [case for case in exercise.cases if case.hidden]
     if not hidden:

@@ -56,12 +56,10 @@ def check_mutants(
     report: Report,
     progress: Progress,
 ) -> None:
-    """Grade mutants of solutions until the time is up; add the survivors and their number to the report.
+    """Grade mutants of solutions on a simulated GPU; add the survivors and their number to the report.
 
-    Args:
-        device: a simulated GPU.
-        solutions: files; those that fail a check of their results have no mutants.
-        limit_s: wall time in seconds, without that of the last mutant.
+    It begins no mutant after `limit_s` seconds of wall time. Solutions that fail a check of their results have no
+    mutants.
     """
     counts, end_s = Counter[Status](), time.monotonic() + limit_s
     with tempfile.TemporaryDirectory() as folder:
@@ -125,10 +123,7 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome of a mutant by `compile`, `correct` and `safe`.
 
-    Args:
-        source: the mutant.
-        copy: the file to write the mutant to.
-        original: the machine code of the original; None to grade in any case.
+    The mutant is written to `copy`. `original` is the machine code of the original; None to grade in any case.
     """
     try:  # most mutants differ from the original in the first variant, so the others need no comparison
         if original is not None and all(map(operator.eq, machine_code(source, loaded), original)):

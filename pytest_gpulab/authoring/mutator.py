@@ -81,8 +81,7 @@ class Mutant:
 def mutants(source: str, count: int, seed: int, pairs: bool = True) -> list[Mutant]:
     """Return at most that many different mutants in random order.
 
-    Args:
-        pairs: True to add pairs of mistakes where there are not enough single ones.
+    With `pairs`, pairs of mistakes are added where there are not enough single ones.
     """
     rng = random.Random(seed)
     tokens = [Token(m.lastgroup or "", m[0], *m.span()) for m in TOKEN.finditer(source) if m.lastgroup != "skip"]

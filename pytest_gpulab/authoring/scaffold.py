@@ -50,14 +50,9 @@ FILES = {name: name for name in ("README.md", "INSTRUCTOR.md", "pyproject.toml")
 
 
 def scaffold(name: str, template: str, exercises: Path, solutions: Path) -> list[Path]:
-    """Write an exercise and its solution; return the files.
+    """Write an exercise and its solution from a key of `TEMPLATES`; return the files.
 
-    Args:
-        name: the exercise's and the kernel's name, a C++ identifier.
-        template: a key of `TEMPLATES`.
-
-    Raises:
-        FileExistsError: the exercise's or the solution's folder exists.
+    The exercise and its kernel have the same name, a C++ identifier. Raises FileExistsError if a folder exists.
     """
     folder, solved = exercises / name, solutions / name
     for new in (folder, solved):

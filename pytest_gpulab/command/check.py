@@ -103,8 +103,7 @@ def _seconds(text: str) -> float:
 def exercises_in(folders: Sequence[Path]) -> list[Path]:
     """Return the exercise folders that are named, or are in the named folders.
 
-    Raises:
-        CommandError: a folder does not exist or has no exercise.
+    Raises CommandError if a folder does not exist or has no exercise.
     """
     found: list[Path] = []
     for folder in map(Path.resolve, folders):

@@ -34,11 +34,7 @@ INTERRUPTED = 130
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code.
-
-    Args:
-        words: the command line without the program's name; that of the process if None.
-    """
+    """Run a command line without the program's name, by default that of the process; return its exit code."""
     given = sys.argv[1:] if words is None else list(words)
     chosen, parser = _parser(given)
     arguments, more = parser.parse_known_args(getattr(chosen, "normalized", list)(given))

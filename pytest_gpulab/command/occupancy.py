@@ -57,11 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(needs: BlockNeeds, limits: SmLimits) -> None:
-    """Refuse a launch that no GPU of the architecture accepts.
-
-    Raises:
-        CommandError: a value is out of its range; the message names the option.
-    """
+    """Raise CommandError for a value that no GPU of the architecture accepts; the message names the option."""
     ranges = (
         ("--block", needs.threads, 1, MAX_BLOCK_THREADS),
         ("--registers", needs.registers or 0, 1, MAX_REGISTERS),

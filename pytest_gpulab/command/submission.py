@@ -14,12 +14,8 @@ if TYPE_CHECKING:
 def exercise_of(file: Path, exercises: Path | None) -> LoadedExercise:
     """Return the exercise of a submission.
 
-    Args:
-        exercises: the exercises folder; None for the nearest `exercises` folder: in the working folder, the file's
-            folder and the folders above.
-
-    Raises:
-        CommandError: there is no such file or exercise, or the exercise cannot be loaded.
+    Without an exercises folder it is the nearest `exercises`: in the working folder, the file's folder and the folders
+    above. Raises CommandError if there is no such file or exercise, or the exercise cannot be loaded.
     """
     from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedProgram
 

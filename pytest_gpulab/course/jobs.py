@@ -84,10 +84,9 @@ class Job:
         return hashlib.sha256(self.source).hexdigest()
 
     def key(self, model: str, version: str = pytest_gpulab.__version__) -> str:
-        """Return the key of the grade: equal for equal work, independent of the student and the machine.
+        """Return the key of the grade on the device that `device_model` describes.
 
-        Args:
-            model: the device, as `device_model` describes it.
+        It is equal for equal work, independent of the student and the machine.
         """
         settings = asdict(self.settings)
         del settings["device"]  # of several GPUs of a model any will do
@@ -151,11 +150,7 @@ def graded(job: Job) -> Grade:
 
 
 def _graded_program(job: Job, loaded: LoadedProgram, path: Path) -> Grade:
-    """Grade a whole program, which runs in a sandbox of its own.
-
-    Raises:
-        NotGraded: the sandbox or a compiler is missing on this machine.
-    """
+    """Grade a whole program in a sandbox of its own; raise NotGraded if the sandbox or a compiler is missing."""
     from pytest_gpulab.grading.programs.grader import ProgramGrader
     from pytest_gpulab.grading.programs.runs import NO_SANDBOX
 
@@ -196,8 +191,7 @@ def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope 
 def _while_it_ends(grader: RemoteGrader, checks: Iterable[Check], timeout_s: float) -> Iterator[CheckResult]:
     """Yield the checks' results; the rest of a submission that times out in several checks is not run.
 
-    Raises:
-        NotGraded: the device has no room for it.
+    Raises NotGraded if the device has no room for it.
     """
     stopped: list[CheckResult] = []
     for check in checks:

@@ -62,10 +62,9 @@ class Schedule:
         self._is_closed = False
 
     def add(self, job: Job) -> Future[Grade]:
-        """Have a job graded, unless its grade is known.
+        """Have a job graded, unless its grade is known; the future may also have `NotGraded`.
 
-        Returns:
-            The grade, under the label of the first equal submission or under none, or `NotGraded`.
+        The grade has the label of the first equal submission, or none.
         """
         key = job.key(self._model)
         self._labels.setdefault(key, []).append(job.label)

@@ -114,10 +114,8 @@ class Store:
     def changes(self, keys: Mapping[str, str]) -> tuple[Change, ...]:
         """Return the changes of points since the last settled run, where the source is the same.
 
-        The keys may differ: they contain the device, the exercise and the version of the plugin.
-
-        Args:
-            keys: the key of each submission that this run graded or found; keys without a grade are skipped.
+        The keys of the submissions may differ: they contain the device, the exercise and the version of the plugin.
+        Keys without a grade are skipped.
         """
         with self._transaction() as connection:
             return tuple(change for name, key in keys.items() for change in self._changes(connection, name, key))
@@ -216,11 +214,9 @@ class Store:
 
 
 def _check_locks(folder: Path) -> None:
-    """Check that the folder's drive supports file locks; SQLite would wait for them and then report a locked store.
+    """Raise StoreError if the folder's drive does not support file locks, and OSError if no file can be created in it.
 
-    Raises:
-        StoreError: it does not support them.
-        OSError: no file can be created in the folder.
+    SQLite would wait for the locks and then report a locked store.
     """
     try:
         import fcntl

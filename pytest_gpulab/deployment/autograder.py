@@ -53,10 +53,7 @@ def grade(request: Request) -> Outcome:
     """Grade the submission and write the result file.
 
     The file exists from the start with the reason that grading was stopped, in case this process is killed. A file of
-    that name that the student handed in is replaced.
-
-    Raises:
-        ReportError: the result file cannot be written at all.
+    that name that the student handed in is replaced. Raises ReportError if the result file cannot be written at all.
     """
     platform, context = PLATFORMS[request.platform], Context(environment=os.environ)
     request.result.parent.mkdir(parents=True, exist_ok=True)

@@ -36,10 +36,8 @@ def gradebook(
 ) -> Gradebook:
     """Return the grades of a student, with a note per file that is not graded.
 
-    An exercise without a file has earned no point of its checks, and a check that was not run in time none.
-
-    Raises:
-        NotGraded: the process wrote no report, an exercise is broken, or too little could be graded for a score.
+    An exercise without a file has earned no point of its checks, and a check that was not run in time none. Raises
+    NotGraded if the process wrote no report, an exercise is broken, or too little could be graded for a score.
     """
     data = _read(report, ended, limit_s)
     book, there = Gradebook(weights=weights_of_package(catalogue.folder)), {each.exercise for each in files.submissions}

@@ -50,8 +50,7 @@ def parsed(lines: Iterable[str]) -> dict[str, float]:
 def weights_of_course(folder: Path) -> dict[str, float]:
     """Return the weights in pytest's configuration, of the course's folder or the next one above with any.
 
-    Raises:
-        WeightError: the configuration cannot be read.
+    Raises WeightError if the configuration cannot be read.
     """
     files = (parent / name for parent in (folder, *folder.parents) for name in _CONFIGURATIONS)
     for path in filter(Path.is_file, files):

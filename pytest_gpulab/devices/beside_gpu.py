@@ -24,13 +24,9 @@ if TYPE_CHECKING:
 
 
 class SimulatedBesideGpu(SimulatedDevice):
-    """The simulated GPU for the code of a real one.
+    """The simulated GPU for the code of a real one with an `architecture` such as `sm_86`.
 
-    Args:
-        architecture: that of the real GPU, such as `sm_86`; one without known limits gets code for the modelled GPU.
-
-    Raises:
-        DeviceAbsent: nvcc is not on the PATH.
+    One without known limits gets code for the modelled GPU. Raises DeviceAbsent if nvcc is not on the PATH.
     """
 
     def __init__(self, architecture: str) -> None:
@@ -55,8 +51,7 @@ class SimulatedBesideGpu(SimulatedDevice):
     ) -> SimulatedModule:
         """Compile CUDA C++ with nvcc to machine code and read its PTX; see `protocol.Device.compile`.
 
-        Raises:
-            DeviceUnavailable: nvcc does not work here, or it keeps no PTX.
+        Raises DeviceUnavailable if nvcc does not work here, or keeps no PTX.
         """
         made = self._nvcc.compiled(source, filename, self.gpu.architecture, defines or {}, headers or {})
         if not made.ptx:

@@ -80,9 +80,8 @@ class Expectations:
     def load(cls, paths: Iterable[Path]) -> Expectations:
         """Read TOML files.
 
-        Raises:
-            ExpectationError: a file is missing or not TOML, has an unknown key or a value of the wrong type, names a
-                `.cu` file that does not exist, or lists one twice.
+        Raises ExpectationError if a file is missing or not TOML, has an unknown key or a value of the wrong type, names
+        a `.cu` file that does not exist, or lists one twice.
         """
         by_path: dict[Path, Expectation] = {}
         for path in paths:

@@ -98,10 +98,8 @@ def refuse_alone(config: pytest.Config) -> None:
 def trusted_only(config: pytest.Config) -> Iterator[None]:
     """Prevent pytest from loading the `conftest.py` of students' folders while it loads the instructor's.
 
-    pytest imports the `conftest.py` of every path on the command line, and those of folders called `test*`.
-
-    Raises:
-        pytest.UsageError: the configuration file that pytest found may be a student's.
+    pytest imports the `conftest.py` of every path on the command line, and those of folders called `test*`. Raises
+    pytest.UsageError if the configuration file that pytest found may be a student's.
     """
     known = config.known_args_namespace
     given, unwanted = known.file_or_dir, known.noconftest
@@ -132,10 +130,8 @@ def _own_conftest(config: pytest.Config) -> list[str]:
 def _refuse_foreign_configuration(config: pytest.Config) -> None:
     """Refuse a configuration file that is neither named with `-c` nor in the working folder or above it.
 
-    pytest would find a `pytest.ini` beside a submission before the instructor's.
-
-    Raises:
-        pytest.UsageError: pytest found a file elsewhere, or a class is graded from within its own submissions.
+    pytest would find a `pytest.ini` beside a submission before the instructor's. Raises pytest.UsageError if pytest
+    found a file elsewhere, or a class is graded from within its own submissions.
     """
     found, here = config.inipath, config.invocation_params.dir
     submissions = config.known_args_namespace.gpulab_submissions

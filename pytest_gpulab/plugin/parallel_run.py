@@ -61,8 +61,7 @@ class ParallelRun:
     def start(self) -> None:
         """Prepare the worker processes, which open the device themselves.
 
-        Raises:
-            SettingsError: there is no device, or the store cannot be opened.
+        Raises SettingsError if there is no device, or the store cannot be opened.
         """
         from pytest_gpulab.course.jobs import device_model
         from pytest_gpulab.course.schedule import Schedule

@@ -46,8 +46,7 @@ class GradingSession:
     def prepare(cls, settings: Settings) -> GradingSession:
         """Read the exercises folder and the expected verdicts.
 
-        Raises:
-            SettingsError: a file of expected verdicts or the weight of an exercise is wrong.
+        Raises SettingsError if a file of expected verdicts or the weight of an exercise is wrong.
         """
         from pytest_gpulab.grading.catalogue import Catalogue
 
@@ -65,8 +64,7 @@ class GradingSession:
     def check_arguments(self, paths: Iterable[Path]) -> None:
         """Refuse files that can never be graded; pytest itself reports missing ones.
 
-        Raises:
-            SettingsError: a file is not a `.cu` file, or belongs to an exercise.
+        Raises SettingsError if a file is not a `.cu` file, or belongs to an exercise.
         """
         for path in paths:
             if path.is_file() and path.suffix != ".cu":

@@ -37,8 +37,7 @@ MODULES: Mapping[str, str] = {
 def check(name: str, path: Path, context: Context) -> None:
     """Check before grading that a report can be written, and leave no trace.
 
-    Raises:
-        ReportError: the report cannot be written.
+    Raises ReportError if the report cannot be written.
     """
     own_check = getattr(_module(name), "check", check_file)
     missing = [folder for folder in path.parents if not folder.exists()]
@@ -101,10 +100,8 @@ def write_not_graded(name: str, path: Path, text: str, context: Context) -> None
 def write_text(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a file whole or not at all: a run that is killed leaves no part of a table that looks like all of it.
 
-    Anything but a plain file, and files that cannot be replaced, are written in place.
-
-    Raises:
-        OSError: it cannot be written.
+    Anything but a plain file, and files that cannot be replaced, are written in place. Raises OSError if it cannot be
+    written.
     """
     data, new = text.encode(encoding), path.with_name(f".{uuid4().hex}.new")
     is_special = path.is_symlink() or (path.exists() and not path.is_file())

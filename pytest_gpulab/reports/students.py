@@ -201,8 +201,7 @@ def counting_grades(gradebook: Gradebook) -> tuple[Grade, ...]:
 def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
     """Refuse to report a part of the points as a student's result.
 
-    Raises:
-        ReportError: the run was stopped, or graded only some checks of a submission.
+    Raises ReportError if the run was stopped, or graded only some checks of a submission.
     """
     context.refuse_if_interrupted()
     if any(map(gradebook.is_part, gradebook.grades)):
@@ -212,9 +211,8 @@ def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
 def the_only_row(gradebook: Gradebook) -> Row:
     """Return the row of a run that graded one student; submissions without a known student are that one's.
 
-    Raises:
-        ReportError: there are several students, or several submissions to one exercise without a known student, or
-            nothing was graded.
+    Raises ReportError if there are several students, or several submissions to one exercise without a known student, or
+    nothing was graded.
     """
     grades = gradebook.grades
     named = {grade.student for grade in grades} | set(gradebook.owners.values())

@@ -308,8 +308,7 @@ def _common_device(
 ) -> tuple[DeviceInfo, str]:
     """Return the description that all workers' devices share.
 
-    Raises:
-        ExecutorUnavailable: a worker has none, or another one than the others.
+    Raises ExecutorUnavailable if a worker has none, or another one than the others.
     """
     found = client.run(looked_at, *device, workers=workers, on_error="return")
     for address, answer in sorted(found.items()):

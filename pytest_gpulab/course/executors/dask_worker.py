@@ -123,8 +123,7 @@ def forget(run: str) -> None:
 def unpacked(sent: PackedJob, scratch: Path) -> Path:
     """Return an exercises folder with the job's exercise; files of an earlier job are reused.
 
-    Raises:
-        NotGraded: they do not match the job's hash.
+    Raises NotGraded if they do not match the job's hash.
     """
     job = sent.job
     folder = scratch / "gpulab-exercises" / job.exercise_sha256

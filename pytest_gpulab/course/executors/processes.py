@@ -68,8 +68,7 @@ class _Running:
 class LocalExecutor:
     """Worker processes of this machine, each with a simulated GPU; a job starts as soon as one is free.
 
-    Raises:
-        ExecutorUnavailable: pebble is not installed, or processes cannot share locks.
+    Raises ExecutorUnavailable if pebble is not installed, or processes cannot share locks.
     """
 
     def __init__(self, workers: int) -> None:

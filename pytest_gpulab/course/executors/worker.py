@@ -22,8 +22,7 @@ MEMORY_BYTES = 4 * 2**30
 def prepare(folder: str) -> None:
     """Prepare this process: one thread, limited memory, no output on the terminal, end with the parent.
 
-    Args:
-        folder: for temporary files; its owner removes it with the files of killed processes.
+    `folder` is for temporary files. Its owner removes it with the files of killed processes.
     """
     os.environ.update(with_one_thread(os.environ))
     os.environ["TMPDIR"] = tempfile.tempdir = folder

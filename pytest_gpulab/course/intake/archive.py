@@ -63,8 +63,7 @@ class _Member(NamedTuple):
 class Unpacker:
     """An unpacker for the ZIP of a class or of single students; the limits per student apply to all ZIPs together.
 
-    Args:
-        scratch: a private folder; the caller removes it once the files have been read.
+    `scratch` is a private folder, which the caller removes once the files have been read.
     """
 
     def __init__(self, scratch: Path) -> None:
@@ -76,14 +75,8 @@ class Unpacker:
         """Yield the entries of the ZIP of a class, without a single folder around all of them.
 
         A single folder is one around all students if it has folders with `.cu` files, or several ZIPs, that are not
-        named after exercises.
-
-        Args:
-            exercises: their names in lower case.
-
-        Raises:
-            BadArchive: the ZIP cannot be read.
-            CannotUnpack: its files cannot be written.
+        named after `exercises` (in lower case). Raises BadArchive if the ZIP cannot be read, and CannotUnpack if its
+        files cannot be written.
         """
         with _opened(archive) as zipped:
             members = list(_members(zipped))

@@ -144,8 +144,7 @@ def too_many_files() -> Finding:
 def of_folder(folder: Path) -> Iterator[Entry]:
     """Yield the entries of the folder of a class, student by student in the order of names.
 
-    Raises:
-        OSError: the folder itself cannot be read.
+    Raises OSError if the folder itself cannot be read.
     """
     for child in _children_of(folder):
         if not is_litter(child.name):
@@ -155,9 +154,8 @@ def of_folder(folder: Path) -> Iterator[Entry]:
 def of_paths(paths: Iterable[Path], student: str, skipped: Path) -> Iterator[Entry]:
     """Yield the entries of one student: the named files, and everything in the named folders. Missing ones have none.
 
-    Args:
-        student: the first part of each entry.
-        skipped: a folder that is left out, such as that of the exercises in a copy of the course; resolved.
+    `student` is the first part of each entry. The resolved folder `skipped`, such as that of the exercises, is left
+    out.
     """
     for path in paths:
         is_folder = path.is_dir() and not path.is_symlink()
@@ -234,8 +232,7 @@ def fault_of_mode(mode: int) -> Finding | None:
 def opened_for_reading(path: Path) -> BinaryIO:
     """Open a file without following links and without waiting for the other end of a pipe.
 
-    Raises:
-        OSError: it is a link, or cannot be read.
+    Raises OSError if it is a link, or cannot be read.
     """
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")

@@ -197,8 +197,7 @@ def _prefixes(folder: str) -> list[str]:
 def _rows(text: str) -> tuple[list[_Row], list[str]]:
     """Return the students, and the mistakes in other lines.
 
-    Raises:
-        TableMistake: the header is wrong, or the table ends within a cell.
+    Raises TableMistake if the header is wrong, or the table ends within a cell.
     """
     (header_line, header), separator = header_of(text, _is_known)
     listed = [

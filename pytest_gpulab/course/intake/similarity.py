@@ -134,12 +134,9 @@ class _Link(NamedTuple):
 def similar_groups(
     sources: Mapping[str, bytes], given: Iterable[bytes] = (), owners: Mapping[str, str] | None = None
 ) -> tuple[SimilarGroup, ...]:
-    """Return the groups of similar submissions, those with the most similar pair first.
+    """Return the groups of similar submissions among `sources` of one exercise, those with the most similar pair first.
 
-    Args:
-        sources: submissions of one exercise to their sources.
-        given: sources that every student was given, see `given_with`.
-        owners: submissions to their students, if known; two submissions of one student are not compared.
+    What every student was `given` (see `given_with`) is left out. Submissions of one of the `owners` are not compared.
     """
     texts, shared = {name: _text(source) for name, source in sources.items()}, [_text(source) for source in given]
     views = (_View(_structure, texts, shared), _View(_letters, texts, shared))

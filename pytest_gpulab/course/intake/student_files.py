@@ -46,11 +46,7 @@ class HandedIn:
     note: str = ""  # the reason why it was chosen among several files; empty for a single file
 
     def read(self) -> bytes:
-        """Return its contents, of at most `MAX_SOURCE_BYTES`.
-
-        Raises:
-            OSError: it has changed since the folder was searched.
-        """
+        """Return its contents, of at most `MAX_SOURCE_BYTES`; raise OSError if it has changed since the search."""
         with opened_for_reading(self.path) as file:
             contents = file.read(MAX_SOURCE_BYTES + 1)
         if len(contents) > MAX_SOURCE_BYTES:

@@ -47,14 +47,10 @@ class Collection:
 
 
 def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collection:
-    """Find the submission of each student and exercise.
+    """Find the submission of each student and exercise in a class: `<student>/<exercise>[/*].cu`, or a ZIP of it.
 
-    Args:
-        source: the folder of a class, `<student>/<exercise>.cu` or `<student>/<exercise>/*.cu`, or a ZIP of it.
-        scratch: a private folder of the caller for unpacked files; needed as long as submissions are read.
-
-    Raises:
-        SubmissionsError: there is no such folder or ZIP, or it has no student's folder.
+    The caller's private folder `scratch` gets unpacked files; it is needed as long as submissions are read. Raises
+    SubmissionsError if there is no such folder or ZIP, or it has no student's folder.
     """
     by_name = {name.casefold(): name for name in exercises}
     by_student: dict[str, list[Entry]] = defaultdict(list)
@@ -79,15 +75,10 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
 
 
 def handed_in_by_one(paths: Sequence[Path], exercises: Iterable[str], skipped: Path, scratch: Path) -> Collection:
-    """Find one student's submission to each exercise.
+    """Find one student's submission to each exercise in files or folders of them: `<exercise>.cu`, `<exercise>/*.cu`.
 
-    Args:
-        paths: the student's files, or folders of them, `<exercise>.cu` or `<exercise>/*.cu`; they need not exist.
-        skipped: a folder that is not searched, also if it is in one of the student's; resolved.
-        scratch: a private folder of the caller for unpacked files; needed as long as submissions are read.
-
-    Raises:
-        OSError: a folder cannot be read.
+    The paths need not exist. The resolved folder `skipped` is not searched. The caller's private folder `scratch` gets
+    unpacked files; it is needed as long as submissions are read. Raises OSError if a folder cannot be read.
     """
     unpacker, name = Unpacker(scratch), ONE_STUDENT
     found: list[Entry] = []

@@ -37,8 +37,7 @@ def text_of(path: Path) -> str:
 def header_of(text: str, is_known: Callable[[str], bool]) -> tuple[Record, str]:
     """Return the first record, and the separator that yields most known titles of columns.
 
-    Raises:
-        TableMistake: a quote in the header is not closed.
+    Raises TableMistake if a quote in the header is not closed.
     """
     readings = []
     for separator in SEPARATORS:

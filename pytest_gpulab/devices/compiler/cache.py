@@ -37,11 +37,7 @@ _FOLDER = "--include-path="
 
 
 class Cache:
-    """A mapping of keys to compiled code with compiler messages, or to texts.
-
-    Args:
-        folder: the folder of the entries; None caches nothing.
-    """
+    """A mapping of keys to compiled code with compiler messages, or to texts; without a folder, it caches nothing."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -89,14 +85,9 @@ class Cache:
                 lock.remove()
 
     def text(self, key: str, compute: Callable[[], str]) -> str | None:
-        """Return the text of a key, and compute it if necessary.
+        """Return the text of a key (see `key_of`); one process computes it if necessary, others do not wait.
 
-        Return None while another process computes it. Return None if nothing is cached, because it would be computed
-        again and again.
-
-        Args:
-            key: see `key_of`.
-            compute: returns the text; only one process calls it at a time, and others do not wait.
+        Return None while another process computes it, and if nothing is cached: it would be computed again and again.
         """
         known = self.get(key)
         if known is not None or self._folder is None:

@@ -90,10 +90,8 @@ class CompilerProcess:
     def compiled(self, request: Request) -> Answer:
         """Return the answer of `nvrtc_program.compiled` to a request.
 
-        Raises:
-            CompileError: the compiler reached a limit or crashed.
-            DeviceUnavailable: the process must be restarted, or must start another one, and that fails.
-            OutOfMemory: the system killed it because memory had run out: less was free than the limits allow.
+        Raises CompileError if the compiler reached a limit or crashed, DeviceUnavailable if a process must be started
+        and that fails, and OutOfMemory if the system killed it because less memory was free than the limits allow.
         """
         known = self._known.get(request)
         if known is not None:
@@ -257,12 +255,9 @@ def _of_process(process: int) -> CompilerProcess:
 
 
 def for_own_texts() -> CompilerProcess:
-    """Return this process's compiler for the user's own texts, without a sandbox.
+    """Return this process's compiler for the user's own texts, without a sandbox; it ends with this process.
 
-    It is started once, and ends with this process.
-
-    Raises:
-        DeviceUnavailable: it cannot be started; the message says why.
+    Raises DeviceUnavailable if it cannot be started; the message says why.
     """
     return _of_process(os.getpid())  # a forked child must not write into its parent's pipe
 

@@ -31,8 +31,7 @@ def compile_machine_code(
 ) -> MachineBinary:
     """Compile to machine code for an architecture such as `sm_90`; see `nvrtc.compile_ptx` for the rest.
 
-    Raises:
-        CompileError: the text does not compile; it holds the compiler's messages.
+    Raises CompileError with the compiler's messages if the text does not compile.
     """
     options = [f"--gpu-architecture={architecture}", LINES, USAGE]
     cubin, log = output_of(run, request_of(source, filename, options, defines, headers, "cubin"))

@@ -98,11 +98,7 @@ _ASSEMBLER = re.compile(r"^ptxas\b", re.MULTILINE)
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """Return NVRTC's version, such as `13.5`.
-
-    Raises:
-        DeviceUnavailable: NVRTC or the package with its headers is not installed.
-    """
+    """Return NVRTC's version, such as `13.5`; raise DeviceUnavailable if it or its headers' package is missing."""
     try:
         include_folders()
         return nvrtc_program.version()
@@ -141,21 +137,11 @@ def compile_ptx(
     headers: Mapping[str, str] | None = None,
     run: Run = compiled,
 ) -> tuple[str, str]:
-    """Compile to PTX with line information.
+    """Compile CUDA C++ for an architecture such as `compute_90`; return the PTX, with line information, and warnings.
 
-    Args:
-        source: the CUDA C++ text.
-        filename: its name in diagnostics and in the line table.
-        architecture: such as `compute_90`.
-        defines: macros and their values.
-        headers: texts of further files that may be included, by name.
-        run: the function that calls NVRTC.
-
-    Returns:
-        The PTX and the log (warnings).
-
-    Raises:
-        CompileError: the text does not compile; it holds the compiler's messages.
+    `filename` is the text's name in diagnostics and in the line table. `defines` are macros and their values, `headers`
+    texts of further files that may be included, by name. `run` calls NVRTC. Raises CompileError with the compiler's
+    messages if the text does not compile.
     """
     asked = ptx_request(source, filename, architecture, defines, headers)
     ptx, log = output_of(run, asked)
@@ -271,8 +257,7 @@ def output_of(run: Run, request: Request) -> tuple[bytes, str]:
 def _try(run: Run, request: Request) -> None:
     """Compile a correct kernel, because messages do not distinguish an error of the text from one of the machine.
 
-    Raises:
-        DeviceUnavailable: it does not compile, for example because a part of NVRTC is missing.
+    Raises DeviceUnavailable if it does not compile, for example because a part of NVRTC is missing.
     """
     try:
         output, log = run(request._replace(text=_TRIAL, filename="trial.cu", macros=""))

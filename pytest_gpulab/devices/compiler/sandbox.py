@@ -67,8 +67,7 @@ class Sandbox:
     def before(self, *options: str) -> tuple[str, ...]:
         """Return the command line that precedes the program's.
 
-        Args:
-            options: further options of bubblewrap, with `--chdir`; without options the working folder is an empty one.
+        `options` are further ones of bubblewrap, with `--chdir`. Without them the working folder is an empty one.
         """
         if not self.bubblewrap:
             return ()
@@ -83,10 +82,8 @@ def none(why: str) -> Sandbox:
 def sandbox(readable: Iterable[str | Path], temporary: bool = False) -> Sandbox:
     """Return a sandbox if bubblewrap works here; else `none` with the reason.
 
-    Args:
-        readable: absolute paths of readable folders and files; missing ones are left out. Links on these paths are
-            recreated, without the rest of their folders.
-        temporary: whether there is an empty, writable folder /tmp; nothing else is writable.
+    Missing ones of the `readable` absolute paths are left out. Links on them are recreated, without the rest of their
+    folders. With `temporary` there is an empty, writable folder /tmp. Nothing else is writable.
     """
     why = refusal()
     return none(why) if why else Sandbox("bubblewrap and limits", _command(readable, temporary))

@@ -19,12 +19,9 @@ _OWNER = {"shared": "block", "global constant": "file", "local": "thread"}
 
 
 def too_much(names: Iterable[str], kind: str, needed: int, most: int) -> str:
-    """Return the message for arrays or a kernel that need too much memory.
+    """Return the message for arrays or a kernel, by names such as "`tile`", that need more bytes than `most`.
 
-    Args:
-        names: their names, such as "`tile`".
-        kind: `shared`, `global constant` or `local`.
-        needed, most: bytes needed and bytes allowed.
+    `kind` is `shared`, `global constant` or `local`.
     """
     *first, last = names
     subject, verb = (f"{', '.join(first)} and {last}", "need") if first else (last, "needs")

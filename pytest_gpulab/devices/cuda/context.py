@@ -42,8 +42,7 @@ class PrimaryContext:
     def make(self) -> None:
         """Create the context on the first call. This takes up to a second, in which other processes cannot time.
 
-        Raises:
-            DeviceUnavailable: the GPU has not enough memory, allows one process only, or does not answer.
+        Raises DeviceUnavailable if the GPU has not enough memory, allows one process only, or does not answer.
         """
         if self._context is not None:
             return
@@ -84,8 +83,7 @@ class PrimaryContext:
     def at_work(self) -> Iterator[None]:
         """Make the context current for untimed work, which may interrupt the timing of others; see `GpuLock`.
 
-        Raises:
-            DeviceUnavailable: as for `current`.
+        Raises DeviceUnavailable as `current` does.
         """
         with self._gpu_lock.shared(), self.current():
             yield

@@ -21,11 +21,9 @@ _Result = TypeVar("_Result")
 
 
 def check_packages() -> None:
-    """Check that PyCUDA is installed and that cuda-bindings can be imported.
+    """Raise DeviceAbsent if PyCUDA is not installed, and DeviceUnavailable if cuda-bindings cannot be imported.
 
-    Raises:
-        DeviceAbsent: PyCUDA is not installed; the message has the remedy.
-        DeviceUnavailable: cuda-bindings cannot be imported; the message has the cause.
+    The messages have the remedy and the cause.
     """
     try:
         importlib.import_module("pycuda")
@@ -43,9 +41,7 @@ def check_packages() -> None:
 def load_driver() -> ModuleType:
     """Return `pycuda.driver`, initialised, with at least one device.
 
-    Raises:
-        DeviceAbsent: a part is missing; the message has the remedy.
-        DeviceUnavailable: a part does not work; the message names it.
+    Raises DeviceAbsent with the remedy if a part is missing, and DeviceUnavailable with its name if one does not work.
     """
     check_packages()
     try:
@@ -80,11 +76,7 @@ def primary_context(gpu: Any) -> Any:
     """Return the primary context of a PyCUDA device; other threads run while the driver creates it.
 
     The context blocks while it waits for the GPU (CU_CTX_SCHED_BLOCKING_SYNC): by default it would keep a CPU core
-    busy.
-
-    Raises:
-        pycuda.driver.Error: GPU memory is full.
-        DeviceUnavailable: the driver does not answer.
+    busy. Raises pycuda.driver.Error if GPU memory is full, and DeviceUnavailable if the driver does not answer.
     """
     from cuda.bindings import driver
 
@@ -102,8 +94,7 @@ def primary_context(gpu: Any) -> Any:
 def _in_time(call: Callable[[], _Result]) -> _Result:
     """Return the result of a call of the driver, under a time limit: with a broken GPU the driver may not return.
 
-    Raises:
-        DeviceUnavailable: the call has not returned in time.
+    Raises DeviceUnavailable if the call has not returned in time.
     """
     results: SimpleQueue[_Result | Exception] = SimpleQueue()
 

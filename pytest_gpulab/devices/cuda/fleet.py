@@ -16,8 +16,7 @@ BYTES_PER_GRADER = 3 << 30
 def alike() -> tuple[str, ...]:
     """Return the first GPU and all others of its model and size, as `open_device` takes them.
 
-    Raises:
-        DeviceUnavailable: there is no GPU.
+    Raises DeviceUnavailable if there is no GPU.
     """
     driver = load_driver()
     gpus = [driver.Device(ordinal) for ordinal in range(driver.Device.count())]
@@ -28,8 +27,7 @@ def alike() -> tuple[str, ...]:
 def graders_with_room(device: str) -> int:
     """Return the number of graders that fit into the free memory of a GPU, such as `cuda:1`; at least one.
 
-    Raises:
-        DeviceUnavailable: there is no GPU.
+    Raises DeviceUnavailable if there is no GPU.
     """
     gpu = load_driver().Device(int(device.partition(":")[2]))
     available_bytes = int(gpu.total_memory())

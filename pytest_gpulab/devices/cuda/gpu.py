@@ -54,8 +54,7 @@ class OpenGpu:
 def _refuse_old(gpu: Any) -> None:
     """Refuse a GPU below the least compute capability.
 
-    Raises:
-        DeviceAbsent: it is too old; the message has its capability and the required one.
+    Raises DeviceAbsent if it is too old; the message has its capability and the required one.
     """
     capability = gpu.compute_capability()
     if capability < LEAST_CAPABILITY:

@@ -66,14 +66,9 @@ class GpuLock:
     def exclusive(self, wait_s: float = LOCK_WAIT_S, drain: bool = False) -> Iterator[None]:
         """Hold the lock exclusively: no other process times, and none that uses the lock works.
 
-        Waits for the shared holders, but not without a limit.
-
-        Args:
-            wait_s: the limit of the wait for other timing processes.
-            drain: wait for processes that work without the lock, too.
-
-        Raises:
-            DeviceUnavailable: another process timed for longer than `wait_s`.
+        It waits for other timing processes for `wait_s` seconds, and for the shared holders, also for a limited time;
+        with `drain`, for processes that work without the lock, too. Raises DeviceUnavailable if another process timed
+        for longer.
         """
         try:
             self._acquire_timer(wait_s)

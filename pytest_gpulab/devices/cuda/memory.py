@@ -54,8 +54,7 @@ class Blocks:
     def take(self, nbytes: int) -> Any:
         """Return a block of that size with undefined contents; the context must be current.
 
-        Raises:
-            DeviceUnavailable: GPU memory is full.
+        Raises DeviceUnavailable if GPU memory is full.
         """
         if not self._kept.get(nbytes):
             return self._new(nbytes)
@@ -122,8 +121,7 @@ class CudaMemory:
     def set(self, values: npt.ArrayLike) -> None:
         """Overwrite the contents.
 
-        Raises:
-            ValueError: `values` has another shape.
+        Raises ValueError if `values` has another shape.
         """
         contents = np.ascontiguousarray(values, self._dtype)
         if np.shape(values) != self._shape:
@@ -195,8 +193,7 @@ class CudaMemory:
 class CudaPart(CudaMemory):
     """An array inside another one, without guard zones of its own and with the lifetime of the whole.
 
-    Raises:
-        ValueError: the part exceeds the whole.
+    Raises ValueError if the part exceeds the whole.
     """
 
     def __init__(self, whole: CudaMemory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:

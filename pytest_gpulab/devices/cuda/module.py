@@ -56,9 +56,8 @@ class CudaModule:
     def _explained(self) -> Iterator[None]:
         """Translate errors of the driver that loads the compiled file.
 
-        Raises:
-            LaunchError: the file needs more memory than the GPU has.
-            DeviceUnavailable: other processes fill the GPU's memory, or the driver does not support the file.
+        Raises LaunchError if the file needs more memory than the GPU has, and DeviceUnavailable if other processes fill
+        the GPU's memory, or the driver does not support the file.
         """
         try:
             yield
@@ -100,10 +99,8 @@ class CudaModule:
     def reset_variables(self) -> None:
         """Reset all variables to their initial values: load the compiled file again.
 
-        The driver finds variables only by name, and not the static ones of functions; loading resets all.
-
-        Raises:
-            LaunchError, DeviceUnavailable: GPU memory is full.
+        The driver finds variables only by name, and not the static ones of functions; loading resets all. Raises
+        LaunchError or DeviceUnavailable if GPU memory is full.
         """
         if not self._is_used or not self._names.variables:
             return
@@ -115,8 +112,7 @@ class CudaModule:
     def set_constant(self, name: str, values: Array) -> None:
         """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
 
-        Raises:
-            LaunchError: no such variable, or it is smaller than the array.
+        Raises LaunchError if there is no such variable, or it is smaller than the array.
         """
         self._is_used = True
         with self._context.at_work():
@@ -128,16 +124,14 @@ class CudaModule:
     def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
         """Return the size of each of the kernel's parameters, or None if the driver is too old to return it.
 
-        Raises:
-            LaunchError: no such kernel.
+        Raises LaunchError if there is no such kernel.
         """
         return self._kernel(kernel).parameter_bytes
 
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
         """Return the types of the kernel's parameters, such as `const int *`, or None if its symbol has none.
 
-        Raises:
-            LaunchError: no such kernel.
+        Raises LaunchError if there is no such kernel.
         """
         return signature(self._symbol(kernel, self._symbols, "kernel")).parameters
 
@@ -213,8 +207,7 @@ class CudaModule:
     def prepared(self, call: KernelLaunch) -> Callable[[], None]:
         """Return a function that enqueues a launch without waiting; call it with the same context current.
 
-        Raises:
-            LaunchError: the arguments or extents do not match the kernel.
+        Raises LaunchError if the arguments or extents do not match the kernel.
         """
         checked = _Call(call.kernel, _three(call.grid), _three(call.block), call.shared_bytes)
         self._check_arguments(checked, call.args)
@@ -244,8 +237,7 @@ class CudaModule:
     def _refuse_for_others(self, error: Exception, needed_bytes: int, what: str) -> None:
         """Distinguish memory that other processes use from needs beyond the GPU's size.
 
-        Raises:
-            DeviceUnavailable: the GPU is full, but large enough.
+        Raises DeviceUnavailable if the GPU is full, but large enough.
         """
         if self._is_full(error) and needed_bytes < FITS_SHARE * self._context.gpu.total_memory():
             raise gpu_memory_full(what, error) from None

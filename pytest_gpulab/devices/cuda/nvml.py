@@ -180,8 +180,7 @@ def describe(pci_bus_id: str) -> tuple[str, dict[str, str]]:
 def read_facts(pci_bus_id: str) -> GpuFacts:
     """Return NVML's facts about the GPU at a PCI address.
 
-    Raises:
-        NvmlUnavailable: no NVIDIA driver, no permission, or no such GPU.
+    Raises NvmlUnavailable if there is no NVIDIA driver, no permission, or no such GPU.
     """
     pynvml = _library()
     try:
@@ -202,8 +201,7 @@ def read_facts(pci_bus_id: str) -> GpuFacts:
 def _library() -> Any:
     """Return the module `pynvml` of nvidia-ml-py.
 
-    Raises:
-        NvmlUnavailable: it is missing, or another package's module of the same name is installed instead.
+    Raises NvmlUnavailable if it is missing, or another package's module of the same name is installed instead.
     """
     try:
         with warnings.catch_warnings():  # the other package warns on import, and pytest may turn warnings into errors

@@ -15,9 +15,7 @@ from .report import peak_bandwidth_gb_s
 def query_gpus() -> list[tuple[DeviceProperties, dict[str, str]]]:
     """Return the properties of each GPU in CUDA's order, with NVML's rows on its present state; no context is created.
 
-    Raises:
-        DeviceAbsent: PyCUDA, the driver or a GPU is missing.
-        DeviceUnavailable: the driver does not work.
+    Raises DeviceAbsent if PyCUDA, the driver or a GPU is missing, and DeviceUnavailable if the driver does not work.
     """
     check_packages()
     driver = load_driver()

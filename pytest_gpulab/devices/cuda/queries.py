@@ -20,8 +20,7 @@ from .faults import DriverRefusal
 class InspectedModule:
     """A second load of a cubin; create and use it with the same context current.
 
-    Raises:
-        DriverRefusal: it cannot be loaded, or has no such kernel.
+    Raises DriverRefusal if it cannot be loaded, or has no such kernel.
     """
 
     def __init__(self, cubin: bytes) -> None:
@@ -72,8 +71,7 @@ class InspectedModule:
 def limits_of_current_gpu() -> SmLimits:
     """Return the limits of a multiprocessor of the current context's GPU.
 
-    Raises:
-        DriverRefusal: a query of the driver fails.
+    Raises DriverRefusal if a query of the driver fails.
     """
     gpu = value_of(driver.cuCtxGetDevice())
 

@@ -58,15 +58,10 @@ class Program:
 
 
 def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path:
-    """Build a program for the simulated GPU; return the executable, which may come from the cache.
+    """Build a program for the simulated GPU with an architecture such as `90`; return the executable, perhaps cached.
 
-    Args:
-        target: the modelled GPU's architecture, such as `90`.
-        say: receives the compiler's warnings when the program is compiled.
-
-    Raises:
-        CompileError: it does not compile or link; with the compiler's messages, and a sentence if a library is missing.
-        DeviceUnavailable: the stand-in does not compile here.
+    `say` receives the compiler's warnings. Raises CompileError with the compiler's messages if the program does not
+    compile or link, and DeviceUnavailable if the stand-in does not compile here.
     """
     options = tuple("-rdc=true" if option in _COMPILED_ONLY else option for option in program.options)
     program = replace(program, options=options)

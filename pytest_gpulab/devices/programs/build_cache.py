@@ -31,9 +31,7 @@ Produce = Callable[[Path], Iterable[Path]]
 def built(key: Iterable[str], produce: Produce) -> Path:
     """Return the folder with the products of a key; produce them unless they are known and their sources unchanged.
 
-    Args:
-        key: all that the products depend on, but for the contents of files.
-        produce: see `Produce`; its exceptions pass through, and nothing is kept.
+    The key is all that the products depend on, but for the contents of files. After an exception nothing is kept.
     """
     folder = cache_folder() / key_of(key)
     if _is_current(folder):

@@ -16,13 +16,10 @@ _PLACE = re.compile(r"(/.+):(\d+)(?: \(discriminator \d+\))?$")
 def source_lines(
     executable: Path, addresses: Collection[int], headers: Path, within: Sequence[str] = ()
 ) -> Mapping[int, SourceLine]:
-    """Return the source line of each call, as far as it is known.
+    """Return the source line of each call, as far as it is known, by its return address relative to the executable.
 
-    Args:
-        executable: the program, with line numbers.
-        addresses: return addresses, relative to the executable.
-        headers: the folder of CUDA's headers: a call in one of them is that of the function that includes it.
-        within: the beginning of the command line, for a sandbox.
+    A call in a header of CUDA's folder `headers` is that of the function that includes it. `within` is the beginning of
+    the command line, for a sandbox.
     """
     if not addresses:
         return {}

@@ -38,8 +38,7 @@ class Request:
     def unpack(self, form: str) -> list[int | bytes | str]:
         """Return the arguments: `u` an unsigned number, `i` a signed one, `b` bytes, `t` text.
 
-        Raises:
-            InvalidRequest: the arguments have another form.
+        Raises InvalidRequest if the arguments have another form.
         """
         found: list[int | bytes | str] = []
         at = 0
@@ -68,8 +67,7 @@ class Channel:
     def receive(self) -> Request | None:
         """Return the next request, or None if the program has closed its end.
 
-        Raises:
-            InvalidRequest: it is longer than any that the stand-in sends.
+        Raises InvalidRequest if it is longer than any that the stand-in sends.
         """
         header = self._exactly(_HEADER.size)
         if header is None:

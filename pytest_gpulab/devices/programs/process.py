@@ -29,12 +29,10 @@ class _ProgramEnded(BaseException):
 
 
 def run(executable: Path, words: Sequence[str], session: Session, timeout_s: float | None = None) -> Outcome:
-    """Run a program to its end on the simulated GPU, with this process's standard streams and working folder.
+    """Run a program, linked with the stand-in, to its end on the simulated GPU, with this process's streams and folder.
 
-    Args:
-        executable: linked with the stand-in.
-        words: the program's name, as it sees it, and its arguments.
-        timeout_s: the wall-clock limit; the program and the processes that it has started are killed then.
+    `words` are the program's name, as it sees it, and its arguments. At the wall-clock limit the program and the
+    processes that it has started are killed.
     """
     outcome, arena = session.outcome, session.device.arena
     session.deadline = None if timeout_s is None else time.monotonic() + timeout_s

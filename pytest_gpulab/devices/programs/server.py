@@ -25,8 +25,7 @@ _KEEP_OUTPUT = ("launch", "early", "unfinished")
 def serve(session: Session, channel: Channel) -> None:
     """Answer requests until the program closes its end.
 
-    Raises:
-        InvalidRequest: the program itself has written to its socket.
+    Raises InvalidRequest if the program itself has written to its socket.
     """
     while (request := channel.receive()) is not None:
         error, values = _answer(session, request)

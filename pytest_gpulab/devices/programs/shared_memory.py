@@ -99,8 +99,7 @@ class SharedArena(Arena):
     def allocate(self, nbytes: int, kind: type[Allocation] = Allocation) -> Allocation:
         """Reserve `nbytes` zeroed bytes; see `Arena.allocate`. All but heaps are shared.
 
-        Raises:
-            OutOfMemory: the file's capacity is exceeded.
+        Raises OutOfMemory if the file's capacity is exceeded.
         """
         if kind.is_heap:
             return super().allocate(nbytes, kind)
@@ -112,8 +111,7 @@ class SharedArena(Arena):
     def adopt(self, base: int, nbytes: int) -> Allocation:
         """Make host memory at an address of the program an allocation; its bytes move into the file.
 
-        Raises:
-            OutOfMemory: the file's capacity is exceeded.
+        Raises OutOfMemory if the file's capacity is exceeded.
         """
         inner = base % PAGE
         offset = self._reserved(_pages_for(nbytes, inner))

@@ -207,8 +207,7 @@ class SimulatedMemory:
     def address(self) -> int:
         """The address of the first byte in device memory.
 
-        Raises:
-            LaunchError: it was freed.
+        Raises LaunchError if it was freed.
         """
         return self.live.base
 
@@ -231,8 +230,7 @@ class SimulatedMemory:
     def set(self, values: npt.ArrayLike) -> None:
         """Overwrite the contents.
 
-        Raises:
-            ValueError: the shape differs.
+        Raises ValueError if the shape differs.
         """
         values = np.asarray(values)
         if values.shape != self.shape:
@@ -243,8 +241,7 @@ class SimulatedMemory:
     def mark_unwritten(self) -> None:
         """Mark the contents as undefined: a launch with `check` reports reads before a write.
 
-        Raises:
-            LaunchError: it was freed.
+        Raises LaunchError if it was freed.
         """
         self.live.mark_unwritten()
 

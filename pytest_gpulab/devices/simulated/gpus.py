@@ -164,8 +164,7 @@ def known_gpus() -> tuple[str, ...]:
 def modelled_gpu(name: str = DEFAULT_GPU) -> Gpu:
     """Return a GPU by its short name.
 
-    Raises:
-        DeviceUnavailable: the name is unknown, or the GPU is too old for the compiler.
+    Raises DeviceUnavailable if the name is unknown, or the GPU is too old for the compiler.
     """
     found = tables()["gpus"].get(name)
     if name in TOO_OLD:

@@ -130,8 +130,7 @@ class SimulatedModule:
     def set_constant(self, name: str, values: Array) -> None:
         """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
 
-        Raises:
-            LaunchError: no such variable, or it is smaller than the array.
+        Raises LaunchError if there is no such variable, or it is smaller than the array.
         """
         self._variables.set(name, values)
 
@@ -161,8 +160,7 @@ class SimulatedModule:
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
         """Return the types of the kernel's parameters, such as `const int *`, or None if its symbol has none.
 
-        Raises:
-            LaunchError: no such kernel.
+        Raises LaunchError if there is no such kernel.
         """
         return signature(self._entry(kernel).name).parameters
 
@@ -173,8 +171,7 @@ class SimulatedModule:
     def resources(self, kernel: str) -> KernelResources:
         """Return the compiler's figures for a kernel, for the device's occupancy architecture.
 
-        Raises:
-            LaunchError: no such kernel.
+        Raises LaunchError if there is no such kernel.
         """
         return self._resources_on(self._device.occupancy_architecture, kernel)
 

@@ -84,8 +84,7 @@ class Variables:
     def set(self, name: str, values: Array) -> None:
         """Copy an array into a variable, from its first byte.
 
-        Raises:
-            LaunchError: no such variable, or it is smaller than the array.
+        Raises LaunchError if there is no such variable, or it is smaller than the array.
         """
         allocation = self._named(name)
         if values.nbytes > allocation.nbytes:

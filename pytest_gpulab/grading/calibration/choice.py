@@ -31,8 +31,7 @@ class DeviceThresholds:
     def choose(self, info: DeviceInfo) -> str:
         """Find the device's calibration and return a line about it; empty if times are estimates.
 
-        Raises:
-            CalibrationError: a file is wrong or missing, two fit, or the device cannot be calibrated.
+        Raises CalibrationError if a file is wrong or missing, two fit, or the device cannot be calibrated.
         """
         self.info = info
         if self.measuring:
@@ -95,9 +94,8 @@ class DeviceThresholds:
     def write(self, measured: Mapping[str, Table]) -> str:
         """Write the device's file, keep its entries of exercises that were not measured again, and return its path.
 
-        Raises:
-            CalibrationError: the existing file is wrong or for another device.
-            OSError: the file cannot be written.
+        Raises CalibrationError if the existing file is wrong or for another device, and OSError if the file cannot be
+        written.
         """
         assert self.info is not None, "a device is opened before anything is measured"
         info = self.info

@@ -89,8 +89,7 @@ def document(info: DeviceInfo, exercises: Mapping[str, Table]) -> Table:
 def read(path: Path) -> Calibration:
     """Read a file.
 
-    Raises:
-        CalibrationError: the file is missing, not TOML, of another version, or lacks keys that grading needs.
+    Raises CalibrationError if the file is missing, not TOML, of another version, or lacks keys that grading needs.
     """
     try:
         document: Table = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -62,8 +62,7 @@ _JOINTS = (r"\\\n", r"\\\r?\n", r"\\[ \t\f\v\r]*\n")
 def read_source(path: Path) -> bytes:
     """Return the bytes of a submission, at most one more than `MAX_SOURCE_BYTES`; the file may be a link to anything.
 
-    Raises:
-        OSError: it cannot be read.
+    Raises OSError if it cannot be read.
     """
     with path.open("rb") as file:
         return file.read(MAX_SOURCE_BYTES + 1)

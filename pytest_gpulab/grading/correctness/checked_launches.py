@@ -205,8 +205,7 @@ def not_compared(costed: CostedRun) -> tuple[Finding, ...]:
 def wrong_outputs(exercise: Exercise, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
     """Return the findings of wrong outputs of a replay that ended normally.
 
-    Raises:
-        InstructorsMistake: the exercise's own reference is wrong.
+    Raises InstructorsMistake if the exercise's own reference is wrong.
     """
     plan, run = costed.plan, costed.run
     if costed.hidden_work:

@@ -48,10 +48,8 @@ def request_of(command: str) -> Request:
 def requested(exercise: Exercise, trials: Trials, request: Request) -> tuple[Case, Problem, Prepared]:
     """Return the case, the problem and the data of a request.
 
-    Raises:
-        RequestError: the request does not fit the exercise.
-        InstructorsMistake: the exercise does not accept this size or these values.
-        BuildFailed: the submission has no build.
+    Raises RequestError if the request does not fit the exercise, InstructorsMistake if the exercise does not accept
+    this size or these values, and BuildFailed if the submission has no build.
     """
     case = _case(exercise, request.case)
     own = case.problem(trials.build(case).tunables).size

@@ -168,8 +168,7 @@ def _exact(value: Any) -> str:
 def parsed(word: str, dtype: npt.DTypeLike) -> Array:
     """Return the array that a word of the command line lists, shape (count,).
 
-    Raises:
-        ValueError: it is no list, or a value does not fit the type.
+    Raises ValueError if it is no list, or a value does not fit the type.
     """
     kind = np.dtype(dtype)
     convert: Callable[[str], Any] = float if kind.kind == "f" else int

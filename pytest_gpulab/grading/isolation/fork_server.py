@@ -80,9 +80,7 @@ class ForkedProcess:
         """Wait for its end and return the exit status.
 
         The status is that of a killed process if the server ended first, or if it was killed and is not gone in time.
-
-        Raises:
-            subprocess.TimeoutExpired: it has not ended in time and was not killed.
+        Raises subprocess.TimeoutExpired if it has not ended in time and was not killed.
         """
         if self.returncode is None:
             status = b""

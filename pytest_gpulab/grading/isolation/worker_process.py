@@ -91,8 +91,7 @@ class ProcessScope:
     def check(self) -> None:
         """Raise an error if the job was cancelled, because its processes may have been ended.
 
-        Raises:
-            CancelledError: the job was cancelled.
+        Raises CancelledError if the job was cancelled.
         """
         if self._is_over:
             raise CancelledError

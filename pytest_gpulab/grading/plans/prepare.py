@@ -119,8 +119,7 @@ def make_inputs(
 ) -> Mapping[str, Array]:
     """Return the contents of every input buffer of the plan, read-only, contiguous, of the buffer's dtype and shape.
 
-    Raises:
-        InstructorsMistake: the exercise's own code is wrong.
+    Raises InstructorsMistake if the exercise's own code is wrong.
     """
     with instructors_code("inputs"):
         made = exercise.inputs(problem, pattern, rng)

@@ -50,8 +50,7 @@ def ungradable(run: ProgramRun) -> tuple[Finding, ...]:
 def problems(run: ProgramRun) -> tuple[Finding, ...]:
     """Return the findings if end, output or launches of a run are wrong; faults first, as they explain the others.
 
-    Raises:
-        InstructorsMistake: the exercise's own function fails.
+    Raises InstructorsMistake if the exercise's own function fails.
     """
     wrong = list(_wrong_end(run)) or _early(run) or list(_wrong_output(run.program, run))
     if not wrong:

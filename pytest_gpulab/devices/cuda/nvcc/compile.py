@@ -153,10 +153,7 @@ class Nvcc:
         return made
 
     def try_out(self, architecture: str) -> None:
-        """Check that nvcc compiles a trivial kernel for an architecture (`sm_90`).
-
-        Raises:
-            DeviceUnavailable: it does not; with its message.
+        """Raise DeviceUnavailable with nvcc's message if it compiles no trivial kernel for an architecture (`sm_90`).
         """
         with _unwarned():
             _made_of_trial(self._compiled, architecture)
@@ -169,11 +166,7 @@ class Nvcc:
         variants: Sequence[Mapping[str, str]],
         headers: Mapping[str, str],
     ) -> None:
-        """Compile a source with several sets of macros in parallel; `compiled` then returns the results.
-
-        Raises:
-            DeviceUnavailable: see `compiled`.
-        """
+        """Compile a source with several sets of macros in parallel; `compiled` then returns the results and errors."""
         texts = [_Text(source, filename, architecture, defines, headers) for defines in variants]
         keys = [self._key(text) for text in texts]
         with _unwarned(), ThreadPoolExecutor(self._limits.at_once) as pool:
@@ -210,10 +203,8 @@ class Nvcc:
         """Compile a correct kernel with all headers, unless this process has compiled one before.
 
         This decides if the source or the machine is the cause of an error. The message cannot: a source can make nvcc
-        print any text. Cached results prove nothing, as the C compiler may have changed or the disk may be full.
-
-        Raises:
-            DeviceUnavailable: it does not compile.
+        print any text. Cached results prove nothing, as the C compiler may have changed or the disk may be full. Raises
+        DeviceUnavailable if it does not compile.
         """
         with self._trial_lock:
             if architecture not in self._verified:

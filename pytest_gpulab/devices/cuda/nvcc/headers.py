@@ -67,12 +67,9 @@ class _Header:
 
 
 def unneeded_headers(include: Path, text: str, headers: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the include guards of the CUDA headers that a source does not need; None if it gets all headers.
+    """Return the include guards of the CUDA headers in `include` that a source does not need; None if it gets all.
 
-    Args:
-        include: the folder of CUDA's headers.
-        text: the source, with its macro definitions.
-        headers: further headers that it may include, name to text.
+    `text` is the source with its macro definitions. It may include the texts of `headers`, too.
     """
     text = "\n".join((*headers.values(), text))
     code = _COMMENT.sub(lambda found: found[1] or " ", _JOINT.sub("", text))

@@ -51,17 +51,11 @@ REFUSED = "error: a macro of this file makes a directive such as #include: write
 def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None = None, keep: bool = False) -> str:
     """Return the path of an executable that runs a program under limits, with the same arguments and exit status.
 
-    Args:
-        program: the program's path.
-        folder: the folder of the executable and its files; for one run at a time. With a sandbox it must be a real
-            path: bubblewrap creates no folders behind an existing link.
-        limits: the limits.
-        within: the sandbox, which can read the folder and write to `KEPT` and the working folder; None for none.
-        keep: True for nvcc: keep its intermediate files in `KEPT`. Without a sandbox, refuse preprocessed text in which
-            macros create directives, and quote no files in messages.
-
-    Raises:
-        DeviceUnavailable: programs in the folder cannot be run.
+    The executable and its files are in `folder`, for one run at a time. The sandbox `within` can read the folder and
+    write to `KEPT` and the working folder; its folder must be a real path, as bubblewrap creates no folders behind a
+    link. With `keep`, for nvcc, intermediate files stay in `KEPT`. Without a sandbox, preprocessed text is then refused
+    if macros create directives in it, and messages quote no files. Raises DeviceUnavailable if programs in the folder
+    cannot be run.
     """
     text, script, quoted = folder / "limited.sh", folder / "limited", shlex.quote(str(folder))
     (folder / KEPT).mkdir(exist_ok=True)

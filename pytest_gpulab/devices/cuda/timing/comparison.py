@@ -60,8 +60,7 @@ END:
 class Comparison:
     """A comparator of arrays; one per context.
 
-    Raises:
-        DeviceUnavailable: GPU memory is full, or the driver does not compile the kernel.
+    Raises DeviceUnavailable if GPU memory is full, or the driver does not compile the kernel.
     """
 
     def __init__(self, context: PrimaryContext) -> None:

@@ -128,10 +128,9 @@ END:
 
 @contextmanager
 def own_kernels_run() -> Iterator[None]:
-    """Translate a fault of this package's own kernels: it is the machine's, as all kernels of submissions have ended.
+    """Translate a fault of this package's own kernels to DeviceUnavailable.
 
-    Raises:
-        DeviceUnavailable: an own kernel failed.
+    It is the machine's, as all kernels of submissions have ended.
     """
     try:
         yield

@@ -56,8 +56,7 @@ class Box(NamedTuple):
 def _box(address: int, pitch: int, slice: int, width: int, height: int, depth: int) -> Box:
     """Return a box of at least one byte; the pitch of a single row or slice does not matter.
 
-    Raises:
-        CudaError: rows or slices overlap.
+    Raises CudaError if rows or slices overlap.
     """
     pitch = pitch if height > 1 else width
     slice = slice if depth > 1 else pitch * height
@@ -100,8 +99,7 @@ def copy(
 def _side(call: Call, box: Box, is_needed: bool, what: str, kind: int) -> Allocation | None:
     """Return the allocation of a side of a copy, or None for host memory.
 
-    Raises:
-        CudaError: it must be device memory and is not, or it is too small.
+    Raises CudaError if it must be device memory and is not, or it is too small.
     """
     found = call.session.find(box.address)
     if found is None:

@@ -45,8 +45,7 @@ class DeviceLaunch(NamedTuple):
 def device_runtime(toolchain: Toolchain) -> str:
     """Return the PTX of the runtime library's functions for kernels; compile it if the cache has none.
 
-    Raises:
-        CompileError: it does not compile here.
+    Raises CompileError if it does not compile here.
     """
 
     def produce(folder: Path) -> Iterable[Path]:

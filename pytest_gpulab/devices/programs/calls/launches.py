@@ -100,11 +100,7 @@ def _launch(call: Call, what: Configuration, stream: int, how: int, parameters: 
 
 
 def _run(what: Configuration, arguments: list[np.void], options: LaunchOptions) -> LaunchProfile:
-    """Run a launch.
-
-    Raises:
-        DeviceError: as `Module.launch`; also for more dynamic shared memory than the program has asked for.
-    """
+    """Run a launch; raise DeviceError as `Module.launch`, and for more dynamic shared memory than was asked for."""
     kernel, limit = what.kernel, what.kernel.dynamic_limit
     if what.shared_bytes > limit:
         asked = f"{what.shared_bytes:,} bytes of dynamic shared memory; {limit:,} are allowed"

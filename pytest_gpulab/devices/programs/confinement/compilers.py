@@ -37,15 +37,10 @@ class ConfinedCompilers:
     sandbox: Sandbox
 
     def build(self, folder: Path, name: str, target: str) -> Path:
-        """Compile a program and link it with the stand-in; return the executable.
+        """Compile a program for an architecture such as `90`, and link it with the stand-in; return the executable.
 
-        Args:
-            folder: a real path: the folder with the source and its headers, to which the compiler's files are added.
-            target: the modelled GPU's architecture, such as `90`.
-
-        Raises:
-            CompileError: it does not compile or link, or it exceeds a limit.
-            DeviceUnavailable: no program compiles here.
+        The real path `folder` has the source and its headers; the compiler's files are added. Raises CompileError if
+        the program does not compile or link, or exceeds a limit, and DeviceUnavailable if no program compiles here.
         """
         try:
             return self._build(folder, name, target)
@@ -106,8 +101,7 @@ class ConfinedCompilers:
 def confined_compilers() -> ConfinedCompilers:
     """Return the compilers in a sandbox.
 
-    Raises:
-        DeviceUnavailable: a compiler is missing, or it does not work in bubblewrap; with the reason and a way out.
+    Raises DeviceUnavailable with the reason and a way out if a compiler is missing, or does not work in bubblewrap.
     """
     why = refusal()
     if why:
@@ -123,8 +117,7 @@ def confined_compilers() -> ConfinedCompilers:
 def _check_that_a_program_compiles(compilers: ConfinedCompilers, target: str) -> None:
     """Compile a correct program: messages do not distinguish an error of the text from one of the machine.
 
-    Raises:
-        DeviceUnavailable: it does not compile.
+    Raises DeviceUnavailable if it does not compile.
     """
     with TemporaryDirectory(prefix="gpulab-") as name:
         folder = Path(name).resolve()

@@ -62,14 +62,10 @@ class ProgramOutput:
 
 
 def run_confined(executable: Path, given: ProgramInput, session: Session, limits: ProgramLimits) -> ProgramOutput:
-    """Run a program to its end in a sandbox, on the simulated GPU; the session's outcome records the run.
+    """Run a program, linked with the stand-in, to its end in a sandbox; the session's outcome records the run.
 
-    Args:
-        executable: linked with the stand-in.
-        session: the simulated GPU, with the program's memory limit.
-
-    Raises:
-        DeviceUnavailable: the sandbox does not work; the message has the reason.
+    The session has the simulated GPU and the program's memory limit. Raises DeviceUnavailable with the reason if the
+    sandbox does not work.
     """
     session.deadline = time.monotonic() + limits.timeout_s
     with ExitStack() as stack:
@@ -198,8 +194,7 @@ def _beginning(stream: IO[bytes] | None, limit: int) -> tuple[bytes, bool]:
 def _exit_code(status: IO[bytes], session: Session, stderr: bytes) -> int:
     """Return the program's exit code, negative for a signal, from bubblewrap's report.
 
-    Raises:
-        DeviceUnavailable: bubblewrap has not started it.
+    Raises DeviceUnavailable if bubblewrap has not started it.
     """
     status.seek(0)
     reports = [json.loads(line) for line in status.read().splitlines() if line.strip()]

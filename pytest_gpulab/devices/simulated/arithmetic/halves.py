@@ -52,10 +52,8 @@ def _to_bfloat(a: Value, mode: str) -> Value:
 def halves(kind: str, function: Callable[..., Value], *operands: Value, flush: bool = False, clamp: str = "") -> Value:
     """Apply a function of float32 values to registers that hold one 16-bit float or a pair.
 
-    Args:
-        kind: f16, bf16, f16x2 or bf16x2.
-        flush: True for `.ftz`: subnormal operands and results become zeros.
-        clamp: `sat` to [0, 1], `relu` to non-negative numbers, or empty.
+    `kind` is f16, bf16, f16x2 or bf16x2. With `flush` (`.ftz`) subnormal operands and results become zeros. `clamp` is
+    `sat` to [0, 1], `relu` to non-negative numbers, or empty.
     """
     if kind.endswith("x2"):
         return _both(lambda *parts: halves(kind[:-2], function, *parts, flush=flush, clamp=clamp), operands)

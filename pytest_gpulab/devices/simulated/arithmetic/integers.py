@@ -233,12 +233,10 @@ def _part(a: Value, i: int, bits: int, signed: bool) -> Value:
 
 
 def parts(name: str, a: Value, b: Value, c: Value, signed: tuple[bool, ...], options: tuple[int, bool, bool]) -> Value:
-    """Compute on the 4 bytes or 2 halves of registers: `vadd4`, `vabsdiff2` and similar.
+    """Compute on the 4 bytes or 2 halves of registers (`vadd4`, `vabsdiff2`): add, sub, absdiff, min or max.
 
-    Args:
-        name: add, sub, absdiff, min or max.
-        signed: signedness of the result, of a and of b.
-        options: number of parts; True to saturate; True to add all results to c instead of packing them.
+    `signed` is the signedness of the result, of a and of b. `options` are the number of parts, True to saturate, and
+    True to add all results to c instead of packing them.
     """
     count, saturating, accumulate = options
     bits = 32 // count

@@ -99,8 +99,7 @@ class EndlessFaults:
     def check_iterations_left(self, group: Group, block: int, iteration: int) -> None:
         """End a launch with a loop that is known to go on for too long; look at the first and the last thread.
 
-        Raises:
-            KernelFault: the iterations that are left do not fit into the time limit, however fast they are.
+        Raises KernelFault if the iterations that are left do not fit into the time limit, however fast they are.
         """
         program, limit_s = self._of.launch.program, self._of.launch.deadline.limit_s
         loop = program.counted_loop(block)

@@ -49,8 +49,7 @@ def check_extents(
 ) -> None:
     """Check a launch against CUDA's limits and launch bounds. Only the limit of shared memory differs between GPUs.
 
-    Raises:
-        LaunchError: a limit is exceeded.
+    Raises LaunchError if a limit is exceeded.
     """
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS or block[2] > 64:
@@ -96,8 +95,7 @@ def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]
 def prepared(launch: LaunchState, sms: int) -> Iterator[None]:
     """Provide a launch with a workspace and a heap if it needs them, and check its shuffles afterwards.
 
-    Raises:
-        LaunchError: a cooperative launch has too many blocks.
+    Raises LaunchError if a cooperative launch has too many blocks.
     """
     with ExitStack() as provided:
         if launch.options.cooperative:

@@ -33,8 +33,7 @@ def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Sub
 def check(where: SourceLine | None, lanes: Lanes, number: Value, threads: Value | None) -> None:
     """Check the operands of a barrier.
 
-    Raises:
-        KernelFault: no such barrier, or the thread count is not a multiple of the warp size.
+    Raises KernelFault if there is no such barrier, or the thread count is not a multiple of the warp size.
     """
     if int(number.max()) >= BARRIERS:
         bad = number >= BARRIERS

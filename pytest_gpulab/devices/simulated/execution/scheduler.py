@@ -282,8 +282,7 @@ class Scheduler:
     def _count_iteration(self, group: Group, block: int) -> None:
         """Count the iterations of loops without exit, and end the launch after enough of them.
 
-        Raises:
-            KernelFault: `ITERATIONS_WITHOUT_END` are exceeded.
+        Raises KernelFault if `ITERATIONS_WITHOUT_END` are exceeded.
         """
         self._iterations_without_end += block in self.launch.program.without_end
         if self._iterations_without_end > ITERATIONS_WITHOUT_END:

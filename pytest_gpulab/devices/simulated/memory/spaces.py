@@ -75,8 +75,7 @@ class Allocation:
     def admit(self, lanes: Lanes, site: Site, offset: Value) -> None:
         """Admit an access inside of the allocation. A heap checks it; memory that the host may use records it.
 
-        Raises:
-            KernelFault: it is outside of the heap's blocks.
+        Raises KernelFault if it is outside of the heap's blocks.
         """
 
     def mark_unwritten(self) -> None:

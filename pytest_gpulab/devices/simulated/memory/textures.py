@@ -239,8 +239,7 @@ def _address(image: Image, offset: Value) -> Value:
 def _place(lanes: Lanes, site: Site, image: Image, place: Sequence[Value], how: tuple[str, str]) -> tuple[Value, Value]:
     """Return the offset of each lane's access in the memory of a surface, and a mask of lanes inside; None if all are.
 
-    Raises:
-        KernelFault: the access is misaligned, or it is out of bounds in the mode `trap`.
+    Raises KernelFault if the access is misaligned, or it is out of bounds in the mode `trap`.
     """
     texels, (form, mode) = image.texels, how
     if texels.kind != form:

@@ -32,8 +32,7 @@ Piece = tuple[int, int]  # byte offset and size
 def lower_parameters(kernel: Function) -> None:
     """Replace the accesses to passed parameters in an inlined kernel by registers or local memory.
 
-    Raises:
-        CannotSimulate: a printf argument has overlapping pieces, or an access is malformed.
+    Raises CannotSimulate if a printf argument has overlapping pieces, or an access is malformed.
     """
     statement: Statement | None = None
     try:

@@ -139,8 +139,7 @@ def _transpose(b: BlockWriter, i: Instruction) -> None:
 def _words(i: Instruction, known: str, types: Sequence[str] = tuple(ELEMENTS)) -> tuple[str, list[str]]:
     """Return the shape and the types in an opcode.
 
-    Raises:
-        CannotSimulate: a word is neither a supported modifier nor a type.
+    Raises CannotSimulate if a word is neither a supported modifier nor a type.
     """
     shape, kinds = "", []
     feature = next((_FEATURES[word] for word in i.op if word in _FEATURES), None)
