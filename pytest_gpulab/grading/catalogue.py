@@ -215,10 +215,9 @@ class _Neighbours:
 
     @contextmanager
     def importable(self, top: str = "") -> Iterator[None]:
-        """Make the folder's modules importable, and hide them afterwards.
+        """Make the folder's modules importable to import `top`, and hide them afterwards.
 
-        Args:
-            top: the one that is imported; a module of this name from another folder is hidden.
+        A module `top` from another folder is hidden before.
         """
         with importing:
             path_before, modules_before = sys.path[:], dict(sys.modules)

@@ -47,10 +47,8 @@ class Grader(CheckGrader):
     ) -> None:
         """Read the file; nothing is compiled before the first check that needs it.
 
-        Args:
-            seed: the seed of all input data; the same seed gives the same grade.
-            label: the submission's name in the grade; its path if None.
-            limits: the repetitions of cases, and time limits.
+        The seed is that of all input data: the same seed gives the same grade. `label` is the submission's name in the
+        grade, by default its path. `limits` are the repetitions of cases, and time limits.
         """
         self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label

@@ -24,8 +24,7 @@ SEARCHED = CaseLimits(TimeLimits(case_s=3.0, file_s=9.0, is_verdict=False), smal
 def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int, case: str = "") -> Finding | None:
     """Return a submission's first failure that has a smallest failing input, or else its first failure.
 
-    Args:
-        case: the only case to run; empty for all.
+    `case` is the only case to run; empty for all.
     """
     with closing(Grader(exercise, path, device, seed, limits=replace(SEARCHED, ahead=not case))) as grader:
         return _first_failing(grader, _searched(exercise, case))

@@ -98,11 +98,8 @@ class TimeBudget:
         """Return a launch's options with its time limits: the rest of the budget, or its own limit if that is shorter.
 
         The limit of a launch without progress grows with its largest array and number. There is none beside a limit of
-        work, because what that one stops must not depend on the clock.
-
-        Raises:
-            KernelFault: a launch before it has reached the limit of this case.
-            DeviceUnavailable: the machine left a launch before it too little time.
+        work, because what that one stops must not depend on the clock. Raises KernelFault if a launch before it has
+        reached the limit of this case, and DeviceUnavailable if the machine left that one too little time.
         """
         if self._stopped is not None:
             raise self._stopped
@@ -121,9 +118,7 @@ class TimeBudget:
     def stop(self, error: KernelFault | DeviceUnavailable, options: LaunchOptions) -> DeviceError:
         """Return the error that ends a launch; the rest of the case ends with it, if the budget set the time limit.
 
-        Args:
-            error: that ended the launch.
-            options: the options of the launch, as they were before `grant`.
+        The options are those of the launch before `grant`.
         """
         if isinstance(error, DeviceUnavailable):
             self._stopped = error if self._left_s <= _own_limit_s(options) else None
@@ -168,11 +163,8 @@ class LimitedModule:
     ) -> LaunchProfile:
         """Launch a kernel within the budget.
 
-        Raises:
-            KernelFault: the kernel has not ended within the limit, or a launch before it had not; and as
-                `Module.launch`.
-            DeviceUnavailable: the machine left it too little time.
-            OutOfMemory: the machine has too little memory.
+        Raises the errors of `Module.launch`, KernelFault if this launch or one before it has not ended within the
+        limit, DeviceUnavailable if the machine left it too little time, and OutOfMemory if there is too little memory.
         """
         granted = self._budget.grant(options, args)
         begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()

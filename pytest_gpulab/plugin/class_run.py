@@ -135,8 +135,7 @@ class ClassRun:
     def select(self, items: list[pytest.Item]) -> None:
         """Keep the items named on the command line, by ids of students, of submissions or of checks.
 
-        Raises:
-            pytest.UsageError: an id matches nothing.
+        Raises pytest.UsageError if an id matches nothing.
         """
         given = [unicodedata.normalize("NFC", name.rstrip("/")) for name in self.config.getoption("file_or_dir")]
         for name in given:

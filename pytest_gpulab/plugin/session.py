@@ -77,12 +77,8 @@ class GradingSession:
 
         A GPU is only checked for availability: each submission gets its own process on it, with a time limit, because a
         kernel can hang or break the GPU for its process. The simulated GPU needs that only with a time limit.
-
-        Args:
-            will_grade: whether this process grades, not only others that it starts.
-
-        Raises:
-            SettingsError: the device is not available; the message says how to get it.
+        `will_grade` is False if only other processes grade. Raises SettingsError with a remedy if the device is not
+        available.
         """
         from pytest_gpulab.devices.compiler.sandbox import PROTECTION
         from pytest_gpulab.devices.system import processes

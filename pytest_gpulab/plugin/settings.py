@@ -106,14 +106,9 @@ class Settings:
     ) -> Settings:
         """Read the settings; an option wins over the ini key of its name.
 
-        Args:
-            option: look-up of a command line option by its destination, None or empty where not given.
-            ini: look-up of an ini key, empty where not given.
-            rootdir, working_folder: the bases of paths in ini keys and in options.
-            shared: settings of the process that started this one.
-
-        Raises:
-            SettingsError: with one line that names the option and what it accepts.
+        `option` looks up a command line option by its destination, `ini` an ini key; None or empty where not given.
+        Paths in ini keys are relative to `rootdir`, those in options to `working_folder`. `shared` has settings of the
+        process that started this one. Raises SettingsError with one line that names the option and what it accepts.
         """
         _refuse_empty(option)
         either = _either(option, ini)
@@ -140,11 +135,7 @@ class Settings:
         return settings
 
     def shared(self, device: str) -> dict[str, Any]:
-        """Return the settings that worker processes must share, as builtins only.
-
-        Args:
-            device: the device of this process, so that no worker chooses another.
-        """
+        """Return the settings that worker processes must share, as builtins only, with the device of this process."""
         return {"device": device, "exercises": str(self.exercises), "seed": self.seed, "calibration": self.calibration}
 
 

@@ -72,9 +72,8 @@ def check_folder(path: Path) -> None:
 def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None:
     """Write a report, into a new folder if necessary.
 
-    Raises:
-        ReportError: it cannot be written; the file of an earlier run is removed, so that it is not mistaken for this
-            run's.
+    If it cannot be written, the file of an earlier run is removed, so that it is not mistaken for this run's, and
+    ReportError is raised.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,10 +30,8 @@ LineRanges = tuple[tuple[int, int], ...]
 def result_properties(grade: Grade, position: int, of: int = 0) -> Properties:
     """Return the report properties of a graded check: figures to read in JUnit XML, and the whole as JSON text.
 
-    Args:
-        grade: the submission's grade with this check alone.
-        position: the check's place among the exercise's checks; another process may send a later one first.
-        of: the number of the exercise's checks; 0 if unknown.
+    The grade has this check alone, which is at a position of the exercise's checks: another process may send a later
+    one first. `of` is the number of these checks; 0 if unknown.
     """
     (result,) = grade.checks
     return [

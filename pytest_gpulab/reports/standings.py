@@ -35,8 +35,7 @@ class Standing:
 def exercises_of(grades: Iterable[Grade], gradebook: Gradebook | None = None) -> dict[str, float]:
     """Return each exercise with its full points, also those of checks that the machine could not grade.
 
-    Args:
-        gradebook: adds exercises that only have adjustments; None for none.
+    A gradebook adds exercises that only have adjustments.
     """
     most: dict[str, float] = {}
     for grade in grades:

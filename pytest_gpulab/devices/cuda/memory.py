@@ -119,10 +119,7 @@ class CudaMemory:
         return contents.view(self._dtype).reshape(self._shape)
 
     def set(self, values: npt.ArrayLike) -> None:
-        """Overwrite the contents.
-
-        Raises ValueError if `values` has another shape.
-        """
+        """Overwrite the contents; raise ValueError if `values` has another shape."""
         contents = np.ascontiguousarray(values, self._dtype)
         if np.shape(values) != self._shape:
             raise ValueError(f"the array has shape {self._shape}, the values have {np.shape(values)}")

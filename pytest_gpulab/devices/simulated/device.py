@@ -205,10 +205,7 @@ class SimulatedMemory:
 
     @property
     def address(self) -> int:
-        """The address of the first byte in device memory.
-
-        Raises LaunchError if it was freed.
-        """
+        """The address of the first byte in device memory; raise LaunchError if the memory was freed."""
         return self.live.base
 
     @property
@@ -228,10 +225,7 @@ class SimulatedMemory:
         return contents
 
     def set(self, values: npt.ArrayLike) -> None:
-        """Overwrite the contents.
-
-        Raises ValueError if the shape differs.
-        """
+        """Overwrite the contents; raise ValueError if the shape differs."""
         values = np.asarray(values)
         if values.shape != self.shape:
             raise ValueError(f"an array of shape {self.shape} cannot be set from one of shape {values.shape}")

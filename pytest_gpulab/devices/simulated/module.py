@@ -102,11 +102,7 @@ class SimulatedModule:
             raise CompileError(missing)
 
     def _check_assembly(self, ptx: str) -> None:
-        """Assemble the module: only the assembler knows the instructions of the modelled GPU.
-
-        Raises:
-            CompileError: it rejects one.
-        """
+        """Raise CompileError for an instruction that the assembler rejects: only it knows those of the modelled GPU."""
         try:
             self._binary(self._device.gpu.architecture)
         except CompileError as error:

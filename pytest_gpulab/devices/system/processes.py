@@ -137,11 +137,7 @@ def prefer_this_process() -> None:
 
 
 def memory_kills(root: Path = Path("/")) -> int:
-    """Return the count for this process's memory control group, else for the machine; 0 if both are unknown.
-
-    Args:
-        root: the root of the file system.
-    """
+    """Return the count for this process's memory control group, else for the machine; 0 if both are unknown."""
     for path in _counters(root):
         try:
             fields = dict(line.split(maxsplit=1) for line in path.read_text().splitlines())

@@ -77,12 +77,10 @@ class Ladder:
 def ladders(
     grades: Sequence[Grade], catalogue: Catalogue, expectations: Callable[[Grade], Expectation | None], fraction: float
 ) -> tuple[Ladder, ...]:
-    """Return the graded ladders that have a measured step.
+    """Return the graded ladders that have a measured step, of solutions graded with `Thresholds.measuring`.
 
-    Args:
-        grades: grades of solutions, made with `Thresholds.measuring`.
-        expectations: the expected verdict of a graded file.
-        fraction: threshold over the reference's speedup, above 0 and at most 1.
+    `expectations` returns the expected verdict of a grade. `fraction` is the threshold over the reference's speedup,
+    above 0 and at most 1.
     """
     created_utc = datetime.now(timezone.utc).isoformat(timespec="seconds")
     found = []

@@ -181,12 +181,10 @@ class Builds:
         return False
 
     def of_all(self, variants: Sequence[Variant]) -> None:
-        """Compile all variants, in parallel if the device can.
+        """Compile all variants, in parallel if the device can; raise BuildFailed if one of them has no build, see `of`.
 
-        The first one is compiled alone: a file that does not compile as one variant hardly compiles as another.
-
-        Raises:
-            BuildFailed: one of them has no build; see `of`. A kernel that fits some of the variants raises nothing.
+        The first one is compiled alone: a file that does not compile as one variant hardly compiles as another. A
+        kernel that fits some of the variants raises nothing.
         """
         for variant in variants[:1]:
             self._of_own_type(variant)

@@ -30,8 +30,7 @@ def host_code_note(code: DeviceText, filename: str) -> list[Finding]:
 def chosen_kernels(choices: Iterable[Mapping[str, str]]) -> list[Finding]:
     """Return a note on each kernel that is graded under another name.
 
-    Args:
-        choices: per variant, the exercise's kernels to those of the file.
+    `choices` map, per variant, the exercise's kernels to those of the file.
     """
     kernels: dict[str, dict[str, None]] = {}
     for chosen in choices:

@@ -41,14 +41,11 @@ class KernelChoice:
         elsewhere: Callable[[], Collection[str]] = tuple,
         has_all_instances: bool = False,
     ) -> None:
-        """Choose.
+        """Choose for a launch of each kernel of the exercise, with its plan.
 
-        Args:
-            launches: a launch of each kernel of the exercise, with its plan.
-            names: a function that returns the names of the kernels' parameters.
-            elsewhere: the exercise's kernels in other variants, which a kernel of their name serves; called if a
-                kernel is missing.
-            has_all_instances: whether the instances that GPULAB_KERNEL names exist in any case.
+        `names` returns the names of the kernels' parameters. `elsewhere` returns the exercise's kernels in other
+        variants, which a kernel of their name serves; it is called if a kernel is missing. `has_all_instances` is True
+        if the instances that GPULAB_KERNEL names exist in any case.
         """
         self._elsewhere, self._has_all_instances = elsewhere, has_all_instances
         self._module, self._launches, self._code, self._names = module, launches, code, names
@@ -233,13 +230,7 @@ def compare(
     elsewhere: Callable[[], Collection[str]] = tuple,
     has_all_instances: bool = False,
 ) -> Comparison:
-    """Compare a module with the plans.
-
-    Args:
-        names: a function that returns the names of the kernels' parameters.
-        elsewhere: a function that returns the exercise's kernels in other variants.
-        has_all_instances: whether the instances that GPULAB_KERNEL names exist in any case.
-    """
+    """Compare a module with the plans; the other arguments are as for `KernelChoice`."""
     launches: dict[str, tuple[Plan, Launch]] = {}
     constants: dict[str, Buffer] = {}
     for plan in plans:
@@ -265,11 +256,7 @@ def _misfits(choice: KernelChoice, launches: Iterable[str]) -> Iterator[Problem]
 
 
 def check_limits(module: Module, plans: Sequence[Plan]) -> None:
-    """Check each kind of launch once against the device's limits.
-
-    Raises:
-        LaunchError: the device refuses a launch with any arguments.
-    """
+    """Check each kind of launch once; raise LaunchError if the device refuses it with any arguments."""
     if isinstance(module, LaunchLimits):
         kinds = {
             (launch.kernel, launch.block, launch.shared_bytes): launch for plan in plans for launch in plan.launches

@@ -58,8 +58,7 @@ class Quotes:
     def added_to(self, result: CheckResult, logs: Iterable[str]) -> CheckResult:
         """Return a check's result with the lines that its findings name and, if it failed, the compiler's warnings.
 
-        Args:
-            logs: the compiler's messages for each variant.
+        `logs` are the compiler's messages for each variant.
         """
         logs = tuple(logs)
         findings = tuple(self._with_line(self._with_cause(found, logs)) for found in result.findings)

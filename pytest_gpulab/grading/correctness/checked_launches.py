@@ -57,12 +57,7 @@ class CostedRun:
 
 
 def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
-    """Replay a plan and estimate its time.
-
-    Args:
-        device, build, plan, inputs: as in `replay`.
-        seed: the seed of the choice of counted blocks.
-    """
+    """Replay a plan and estimate its time; `seed` is that of the choice of counted blocks, the rest as in `replay`."""
     costed = _complete_or_sampled(device, build, plan, inputs, seed, partial(_sample, seed))
     if costed.is_complete and not all(profile.representative for profile in costed.run.profiles):
         return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options(estimate=True)), True)
@@ -135,11 +130,8 @@ def run_again(
 ) -> CostedRun:
     """Replay a plan again with the contents that the first run left in the module's variables.
 
-    One element in eight is new, so that a kernel that recognises the others must still read all.
-
-    Args:
-        others: the inputs with the new elements.
-        rng: the generator that chooses their positions.
+    One element in eight is from the inputs `others`, at random positions, so that a kernel that recognises the rest
+    must still read all.
     """
     inputs = {name: _mixed(values, others[name], rng) for name, values in first.inputs.items()}
     run = replay(device, build.module, first.plan, inputs, replace(FIRST, options=_options()), scene=build.scene)

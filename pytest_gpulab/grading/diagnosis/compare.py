@@ -34,15 +34,11 @@ def compare(
     reads_garbage: bool = False,
     context: Callable[[], RunContext] | None = None,
 ) -> Finding | None:
-    """Return the finding of an output with wrong elements, or None.
+    """Return the finding of an output that differs by more than the absolute `tolerance` (0: at all), or None.
 
-    Args:
-        expected: the reference's result, of the same shape.
-        tolerance: the largest absolute error allowed, one number or one per element; 0 requires equality.
-        poison: the buffer's contents before the launch; a wrong element that still holds it was never written.
-        only_written: ignore such elements, because only a part of the blocks ran.
-        reads_garbage: whether a kernel read unwritten memory, see `Run`; such elements may then be a result.
-        context: returns the plan, the inputs and the tunables, to find the likely cause.
+    A wrong element that still holds `poison`, the contents before the launch, was never written; with `only_written`
+    such elements are ignored, because only a part of the blocks ran. If the kernel `reads_garbage`, see `Run`, they may
+    be a result. `context` returns the plan, the inputs and the tunables, to find the likely cause.
     """
     expected = np.asarray(expected)
     wrong = mismatches(actual, expected, tolerance)

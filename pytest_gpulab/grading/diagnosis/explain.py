@@ -36,11 +36,9 @@ def with_best_explanation(
 def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | None) -> tuple[Finding, ...]:
     """Add the hazards of the same runs, the likely cause of wrong results, with line and hint.
 
-    A barrier that some threads miss comes first: races may follow from it.
-
-    Args:
-        source: the submission's text if the device sees races and unwritten memory, else None. Without a hazard, a
-            result that varies then has another cause, such as a variable without a value.
+    A barrier that some threads miss comes first: races may follow from it. `source` is the submission's text if the
+    device sees races and unwritten memory, else None. Without a hazard, a result that varies then has another cause,
+    such as a variable without a value.
     """
     seen = {
         (hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if explains_wrong_results(hazard)
@@ -84,11 +82,8 @@ def with_notes(findings: tuple[Finding, ...], notes: Iterable[Finding], runs: It
     """Add a note on the file that explains wrong results, and its hint, to them.
 
     It is that an array of constants has another type, or, for threads that take one word each, that nothing reads a
-    tunable.
-
-    Args:
-        runs: the replays. A kernel may use the tunable's value without a read of it. Its threads then take more than
-            one word.
+    tunable. A kernel may use the tunable's value without a read of it: its threads then take more than one word in
+    `runs`.
     """
     read = [profile.read_per_thread for run in runs for profile in run.profiles[:1]]
     take_one = any(WORD_BYTES <= max(each.values(), default=0) < 2 * WORD_BYTES for each in read)

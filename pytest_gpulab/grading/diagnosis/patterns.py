@@ -114,9 +114,7 @@ class WrongValue:
     def is_explained_by(self, values: Array, scale: float = 1.0) -> bool:
         """Return True if every wrong element is near the given value, and much nearer than to the expected one.
 
-        Args:
-            values: one per wrong element, or one for all.
-            scale: factor on the tolerance, for values with larger rounding errors than the expected ones.
+        `scale` is a factor on the tolerance, for values with larger rounding errors than the expected ones.
         """
         return bool(self.explained(values, scale).all())
 

@@ -40,14 +40,11 @@ def bounds_of(samples: Iterable[Mapping[str, Array]]) -> dict[str, tuple[Any, An
 
 
 def simple_inputs(own: Mapping[str, Array], bounds: Bounds) -> Iterator[dict[str, Array]]:
-    """Yield simple contents of all inputs, the simplest first.
+    """Yield simple contents of all inputs, the simplest first, in place of the exercise's `own`.
 
-    These are zeros, a single 1 at the end or at the start, ones, minus ones, halves, and 1 2 3 and so on.
-
-    Args:
-        own: the exercise's contents.
-        bounds: those of the exercise's inputs. If they have not both signs, simple values stay within them, because
-            the exercise may require it. An input that allows no simple value keeps its own.
+    These are zeros, a single 1 at the end or at the start, ones, minus ones, halves, and 1 2 3 and so on. If the bounds
+    of the exercise's inputs have not both signs, simple values stay within them, because the exercise may require it.
+    An input that allows no simple value keeps its own.
     """
     for make in (_constant(0), _single(-1), _single(0), _constant(1), _constant(-1), _constant(0.5), _counting):
         made = {name: make(values) for name, values in own.items()}

@@ -61,25 +61,16 @@ class Axis:
 
 
 def axes_of(sizes: Iterable[Size], edges: Iterable[int]) -> tuple[Axis, ...]:
-    """Return the coordinates of an exercise's sizes.
-
-    Args:
-        sizes: the sizes of the cases, at least one.
-        edges: extents of blocks and tiles.
-    """
+    """Return the coordinates of the sizes of an exercise's cases, given the extents of blocks and tiles."""
     return tuple(Axis(column, tuple(edges)) for column in zip(*map(extents_of, sizes), strict=True))
 
 
 def rule(fails: Mapping[Extents, bool], names: Sequence[str], edges: Iterable[int]) -> str:
     """Return the rule of the sizes that fail, such as "every n that is no multiple of 256".
 
-    Args:
-        fails: the sizes that were tried, with their outcomes.
-        names: the names of the coordinates.
-        edges: extents of blocks and tiles.
-
-    A rule needs `MIN_EXAMPLES` sizes that fail; one of multiples needs as many extents that do not. Without a rule, up
-    to `MAX_EXCEPTIONS` sizes are named, or the extents that they alone have. The result is empty for other sizes.
+    `fails` has the sizes that were tried, `names` the coordinates, `edges` the extents of blocks and tiles. A rule
+    needs `MIN_EXAMPLES` sizes that fail; one of multiples needs as many extents that do not. Without a rule, up to
+    `MAX_EXCEPTIONS` sizes are named, or the extents that they alone have. The result is empty for other sizes.
     """
     bad, good = ([size for size, failed in fails.items() if failed is kind] for kind in (True, False))
     if len(bad) >= MIN_EXAMPLES and good:

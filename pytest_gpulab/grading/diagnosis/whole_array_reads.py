@@ -64,11 +64,7 @@ def with_rereads(
 
 
 def rereads(plan: Plan, runs: Sequence[Run], names: Names) -> tuple[str, ...]:
-    """Return a clause per array that every thread of a launch reads.
-
-    Args:
-        runs: its replays; only those with hazard checks count.
-    """
+    """Return a clause per array that every thread of a launch reads; only replays with hazard checks count."""
     return tuple(dict.fromkeys(line for run in runs for line in _of_run(plan, run, names)))
 
 

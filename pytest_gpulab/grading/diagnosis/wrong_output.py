@@ -52,8 +52,7 @@ _UNWRITTEN = {
 def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
     """Return the finding of wrong elements: their positions and their values; the stronger pattern gives the hint.
 
-    Args:
-        is_complete: False if only a part of the blocks ran, so the positions of wrong elements mean nothing.
+    Without `is_complete` only a part of the blocks ran, so the positions of wrong elements mean nothing.
     """
     place = place_of(output.wrong, output.tiling) if is_complete else None
     common = _in_common(output)

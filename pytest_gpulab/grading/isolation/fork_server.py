@@ -106,15 +106,9 @@ def fork(
 ) -> ForkedProcess | None:
     """Request a process from the fork server, without waiting for it.
 
-    Args:
-        program: Python text that it runs.
-        arguments: its `sys.argv`; its descriptor number of the watchdog pipe is appended.
-        environment: its whole environment.
-        errors: file descriptor of its stderr.
-        watchdog_pipe: file descriptor that it inherits; see `worker.main`.
-
-    Returns:
-        The process, or None if it must be started anew: it needs threads, or there is no fork server.
+    It runs the Python text `program` with these arguments and this whole environment. The number of the watchdog pipe's
+    descriptor, which it inherits (see `worker.main`), is appended to the arguments. `errors` is the descriptor of its
+    stderr. Return None if it must be started anew: it needs threads, or there is no fork server.
     """
     if not has_one_thread(environment):
         return None
@@ -218,8 +212,7 @@ def _memory_file(text: str) -> int:
 def main(folder: str) -> None:
     """Run the fork server, with its control socket as stdin; in a forked worker, run that worker's program.
 
-    Args:
-        folder: for files that workers leave behind; removed in the end.
+    `folder` is for files that workers leave behind; it is removed in the end.
     """
     for name in _preloaded():
         with contextlib.suppress(Exception):  # the worker that needs it reports that it is missing

@@ -104,10 +104,9 @@ class RemoteGrader(CheckGrader):
     def begin(self) -> DeviceInfo:
         """Start the processes, and return the device's description.
 
-        Raises:
-            DeviceUnavailable: the device cannot be opened, or the process cannot be started. If the description is
-                known, the device is opened later, and its absence is not noticed here.
-            WorkerError: a bug of this package.
+        Raises DeviceUnavailable if the device cannot be opened, or the process cannot be started, and WorkerError for a
+        bug of this package. If the description is known, the device is opened later, and its absence is not noticed
+        here.
         """
         if self._info is not None and self._cross_check is not None:  # first, because the GPU takes longer
             self._cross_check.prefetch(checks_of(self._loaded.exercise)[0])
@@ -146,8 +145,7 @@ class RemoteGrader(CheckGrader):
     def run(self, check: Check) -> CheckResult:
         """Grade one check; a hang or crash of the worker process becomes part of the result.
 
-        Raises:
-            WorkerError: a bug of this package.
+        Raises WorkerError for a bug of this package.
         """
         begin_s = time.perf_counter()
         try:

@@ -44,8 +44,7 @@ _Request = dict[str, Any]
 def main(watchdog_pipe: int) -> None:
     """Answer the requests of stdin until `STOP`.
 
-    Args:
-        watchdog_pipe: file descriptor of a pipe; only the parent holds the other end, which closes when it dies.
+    Only the parent holds the other end of the pipe, which closes when it dies.
     """
     prefer_this_process()
     watchdog = subprocess.Popen(["/bin/sh", "-c", WATCHDOG], stdin=watchdog_pipe, stdout=subprocess.DEVNULL)

@@ -89,10 +89,7 @@ class ProcessScope:
                 worker.end()
 
     def check(self) -> None:
-        """Raise an error if the job was cancelled, because its processes may have been ended.
-
-        Raises CancelledError if the job was cancelled.
-        """
+        """Raise CancelledError if the job was cancelled, because its processes may have been ended."""
         if self._is_over:
             raise CancelledError
 
@@ -151,9 +148,8 @@ class Worker:
     def __init__(self, task: dict[str, Any], scope: ProcessScope | None = None, under: Sequence[str] = ()) -> None:
         """Start the process.
 
-        Raises:
-            CancelledError: the scope was ended.
-            DeviceUnavailable: no process can be started; the message names the missing resource.
+        Raises CancelledError if the scope was ended, and DeviceUnavailable with the missing resource if no process can
+        be started.
         """
         self._scope = scope or ProcessScope()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -210,21 +206,15 @@ class Worker:
             self._process.stdin.flush()
 
     def answer(self, limit_s: float) -> dict[str, Any]:
-        """Wait for the answer to the oldest open request.
+        """Wait for the answer to the oldest open request; raise Hung, Crashed or WorkerError.
 
-        Raises:
-            DeviceUnavailable: the process cannot open its device, or did not start in time.
-            Hung, Crashed, WorkerError: see these classes.
+        Raises DeviceUnavailable if the process cannot open its device, or did not start in time.
         """
         self.info()
         return self._next_answer(limit_s)
 
     def info(self) -> DeviceInfo:
-        """Wait until its device is open, and return the description.
-
-        Raises:
-            DeviceUnavailable, Crashed, WorkerError: as `answer`.
-        """
+        """Wait until its device is open, and return the description; raise DeviceUnavailable, Crashed or WorkerError."""
         if self._info is None:
             answer = self._first_answer()
             self._info, self._number = DeviceInfo(**answer["ready"]), answer.get("process")

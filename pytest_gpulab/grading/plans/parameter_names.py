@@ -85,12 +85,10 @@ class Scene:
         names: Names,
         vectors: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Keep references; nothing is copied.
+        """Keep references to the array of each buffer, the names of each kernel's parameters, and the sizes of vectors.
 
-        Args:
-            memories: buffer to its array on the device.
-            names: kernel to the names of its parameters; the plan's own names replace missing ones.
-            vectors: arrays of vectors in the source, to the bytes of an element.
+        The plan's own names replace missing ones. `vectors` are arrays of vectors in the source, to the bytes of an
+        element.
         """
         self._plan, self._names, self._vectors = plan, names, vectors
         addresses = {getattr(memory, "address", None): name for name, memory in memories.items()}

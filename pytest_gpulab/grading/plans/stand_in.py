@@ -18,14 +18,10 @@ from .replay import StandIn
 
 
 def standing_in(plan: Plan, full: Plan) -> Plan:
-    """Return a plan with launches from which those of a larger plan are estimated.
+    """Return a plan at a small size with launches from which those of a `full` plan, for a GPU, are estimated.
 
     The counterpart of a launch has the same kernel, block and rank by number of blocks: the levels of a recursion
     differ in nothing else. A launch without a counterpart is estimated as it is.
-
-    Args:
-        plan: the plan at the small size.
-        full: the plan at the size for a GPU.
     """
     share = _data_bytes(plan) / _data_bytes(full)
     counterparts = _by_kernel(full)

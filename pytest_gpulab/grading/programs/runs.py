@@ -77,9 +77,7 @@ class ProgramRuns:
     def build(self) -> tuple[ConfinedCompilers, Path]:
         """Return the compilers and the executable.
 
-        Raises:
-            BuildFailed: there is none. The failure is cached.
-            InstructorsMistake: the exercise's headers cannot be read.
+        Raises BuildFailed, which is cached, and InstructorsMistake if the exercise's headers cannot be read.
         """
         if self._built is None:
             try:

@@ -143,15 +143,11 @@ class Benchmark:
         self._others: dict[str, None] = {}
 
     def run(self, device: TimingDevice, retry_budget: RetryBudget) -> BenchmarkResult:
-        """Time both sides in alternating order and return the result; may be called once.
+        """Time both sides in alternating order on the device with the buffers; may be called once.
 
-        Args:
-            device: the device with the buffers.
-            retry_budget: shared by the submission's benchmarks, and updated.
-
-        Raises:
-            BaselineFailed: a launch of the baseline ends abnormally, if it is a `Baseline`.
-            DeviceError: a launch ends abnormally, or another process does not release the GPU lock.
+        The retry budget, which the submission's benchmarks share, is updated. Raises BaselineFailed if a launch of a
+        `Baseline` ends abnormally, and DeviceError if another launch does or another process does not release the GPU
+        lock.
         """
         self._monitor = ThrottleMonitor(retry_budget.full_speed)
         result = self._session(device)

@@ -39,13 +39,8 @@ def timed_inputs(
 ) -> Inputs:
     """Return the result of `make_inputs`, in shared memory if it is large and depends on no tunable.
 
-    Args:
-        exercise, problem, plan, pattern: arguments of `make_inputs`.
-        seed: the seed of the generator, together with the names.
-        names: the identity of these contents among those of the run with the same shapes and dtypes.
-
-    Raises:
-        InstructorsMistake: as `make_inputs`.
+    The names identify these contents among those of the run with the same shapes and dtypes; with `seed` they seed the
+    generator. Raises InstructorsMistake as `make_inputs`.
     """
 
     def made(tunables: Mapping[str, int] = problem.tunables) -> Inputs:

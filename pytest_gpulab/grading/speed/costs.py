@@ -25,10 +25,8 @@ class Costs(Protocol):
     def measure(self, tier: SpeedTier) -> Measurement:
         """Return the speedup of the submission over the tier's baseline, on the same data.
 
-        Raises:
-            BuildFailed: there is no figure. `not gradable`: the device or the exercise is the cause. `failed`: the
-                submission's kernel ends abnormally at this size.
-            InstructorsMistake: the exercise's own code is wrong.
+        Raises BuildFailed if there is no figure: `not gradable` because of the device or the exercise, `failed` if the
+        submission's kernel ends abnormally at this size. Raises InstructorsMistake if the exercise's own code is wrong.
         """
         ...
 

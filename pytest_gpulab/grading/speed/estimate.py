@@ -69,14 +69,10 @@ class EstimatedCosts(Costs):
     """Estimated costs, one run per size and variant of the submission, one per baseline of the device."""
 
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, decides: bool = True) -> None:
-        """Keep references; nothing is run yet.
+        """Keep references to the exercise, the device that estimates, and the submission's builds on it.
 
-        Args:
-            loaded: the exercise.
-            device: the device that estimates.
-            builds: the submission's builds on that device.
-            seed: the seed of the input data.
-            decides: False if a real GPU decides the speed checks; then a sample of blocks serves for `profiles`.
+        The seed is that of the input data. If a real GPU `decides` the speed checks, a sample of blocks serves for
+        `profiles`.
         """
         self._decides = decides
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed

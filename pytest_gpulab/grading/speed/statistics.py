@@ -48,15 +48,11 @@ class Ratio:
 
 
 def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ratio:
-    """Return the ratio of the medians, baseline over submission.
+    """Return the ratio of the medians, baseline over submission, of one sample per round; at least 2 rounds.
 
     The interval is from a moving-block bootstrap (Künsch 1989) over rounds. Blocks of neighbouring rounds are drawn,
     because drift and clock states correlate neighbours. A block has an even length, so that both orders have equal
     weight, and about as many rounds as there are blocks.
-
-    Args:
-        baseline_ms, own_ms: one sample per round, in order; at least 2 rounds.
-        seed: seed of the bootstrap.
     """
     rounds = len(own_ms)
     drawn = _stretches(rounds, np.random.default_rng(seed))
@@ -124,13 +120,9 @@ def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.b
     Interruptions hit both sides. A submission that is often slow on its own, such as one that skips work at random,
     keeps all of its rounds: otherwise only its fast rounds would count.
 
-    If fewer than `MIN_KEPT` remain, throttled rounds count, too: a GPU that always throttles has no better figure, and
-    both kernels suffer alike. For other processes see `allowing_for`. If still fewer remain, the least disturbed rounds
-    count.
-
-    Args:
-        baseline_ms, own_ms: as in `ratio_of_medians`.
-        suspect: rounds with throttling or with other processes on the GPU.
+    If fewer than `MIN_KEPT` remain, `suspect` rounds with throttling count, too: a GPU that always throttles has no
+    better figure, and both kernels suffer alike. For other processes see `allowing_for`. If still fewer remain, the
+    least disturbed rounds count.
     """
     excess, own = _excess(baseline_ms), _excess(own_ms)
     if np.sum(own > INTERRUPTED) <= np.sum(excess > INTERRUPTED) + OWN_DOING * len(own):

@@ -57,8 +57,7 @@ def command(log: Path) -> tuple[str, ...]:
 def run_timed_plan(loaded: LoadedExercise, device: Device, builds: Builds, tier: SpeedTier, seed: int) -> None:
     """Run the plan that a tier times, once and alone on the GPU, for ncu, which profiles this process.
 
-    Raises:
-        BuildFailed, InstructorsMistake, DeviceError: the plan does not run, as in the grade.
+    Raises BuildFailed, InstructorsMistake or DeviceError if the plan does not run, as in the grade.
     """
     build = builds.of(tier.variant)
     problem = Problem(tier.size, build.tunables, tier.variant)
@@ -72,11 +71,9 @@ def run_timed_plan(loaded: LoadedExercise, device: Device, builds: Builds, tier:
 
 
 def profile(log: Path, stderr: str) -> Profile:
-    """Return the counters of a run, or the reason why there are none.
+    """Return the counters of a run from the file that `command` names, if it exists, or the reason why there are none.
 
-    Args:
-        log: the file that `command` names; it may be missing.
-        stderr: the stderr of the process; ncu reports there why it did not start.
+    ncu reports on stderr why it did not start.
     """
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     kernels = read(text)

@@ -23,12 +23,9 @@ def written(
     expectations: Callable[[Grade], Expectation | None],
     fraction: float,
 ) -> tuple[list[str], list[str]]:
-    """Write the calibration; return lines about it, and lines about problems.
+    """Write the calibration to the thresholds' path; return lines about it, and lines about problems.
 
-    Args:
-        thresholds: the thresholds for the device, with the path of the file.
-        expectations: the expected verdicts of a graded file.
-        fraction: see `ladder.proposals`.
+    `expectations` returns the expected verdict of a grade; for the fraction see `fit.proposals`.
     """
     measured = ladders(grades, catalogue, expectations, fraction)
     if not measured:

@@ -70,14 +70,10 @@ def page(
     dismissals: Mapping[str, str] | None = None,
     links: Links | None = None,
 ) -> str:
-    """Return the report.
+    """Return the report on a whole class; all values are from the gradebook but for the UTC time `created`.
 
-    Args:
-        gradebook: the gradebook of the whole class.
-        created: the time of writing, in UTC: the only value that is not from the gradebook.
-        interrupted: whether checks or submissions are missing because the run was stopped.
-        dismissals: reasons for dismissed flags, by the flags' numbers.
-        links: addresses of figures.
+    If the run was interrupted, checks or submissions are missing. `dismissals` are reasons for dismissed flags, by the
+    flags' numbers, and `links` addresses of figures.
     """
     grades, sheet = counting_grades(gradebook), Sheet()
     everyone = standings(gradebook, grades)

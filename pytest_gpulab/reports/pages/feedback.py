@@ -66,12 +66,8 @@ def page(
 ) -> str:
     """Return a student's page, with the totals of the instructor's report but without expected verdicts.
 
-    Args:
-        standing: the student's.
-        created: the time of writing, in UTC.
-        exercises: the exercises of the class; those without a grade of the student are named.
-        gradebook: with the titles of the course and the exercises.
-        links: addresses of figures.
+    `created` is the UTC time. Exercises of the class without a grade of the student are named. The gradebook has the
+    titles of the course and the exercises; `links` are addresses of figures.
     """
     row = standing.row
     grades = [for_student(grade) for grade in row.grades]

@@ -53,8 +53,7 @@ class Reason:
     def heading(self, named: int | None = MAX_NAMED) -> str:
         """Return verdicts and names, such as `FAILED speedup[1.4x], missed 1.8x, 2.4x`.
 
-        Args:
-            named: the most names listed per verdict, or None for all; a single further one is listed, too.
+        At most `named` are listed per verdict, or all for None; a single further one is listed, too.
         """
         names = _without_repeated_kind(name for group in self.checks.values() for name in group)
         parts = []
@@ -72,8 +71,7 @@ class Reason:
 def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
     """Return the reasons of a grade, and notes on passed checks, each once, in the order of the checks.
 
-    Args:
-        expected: (submission, check name) of the failures that the instructor expects.
+    `expected` has (submission, check name) of the failures that the instructor expects.
     """
     found: dict[Finding, Reason] = {}
     for check in grade.checks:

@@ -32,12 +32,10 @@ MAX_PRINTED = 10
 
 
 def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> str:
-    """Return one check's findings; pytest takes the first line for its short summary.
+    """Return one check's findings, at least one; pytest takes the first line for its short summary.
 
-    Args:
-        findings: at least one.
-        already_shown: findings shown for other checks of the same submission, updated here: a compiler's message that
-            ten checks share is printed once.
+    Findings that are `already_shown` for other checks of the submission are left out: a compiler's message that ten
+    checks share is printed once. The set is updated.
     """
     lines: list[str] = []
     for finding in findings:

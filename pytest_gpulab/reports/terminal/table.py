@@ -70,11 +70,8 @@ def table_lines(
 ) -> list[str]:
     """Return the table, at most `width()` columns wide, for grades of one exercise in the order of its rows.
 
-    Args:
-        grades: the grades of one exercise.
-        expected: (submission, check name) of the failures that are expected; a verdict that rests on those
-            alone gets an asterisk.
-        parts: submissions with checks that were not run; none of these has passed.
+    `expected` has (submission, check name) of failures; a verdict that rests on expected ones alone gets an asterisk.
+    `parts` are submissions with checks that were not run; none of these has passed.
     """
     headers, rows = _HEADERS, list(_rows(grades, expected, parts))
     if len(grades) == 1:

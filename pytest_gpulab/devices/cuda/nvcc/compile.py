@@ -153,8 +153,7 @@ class Nvcc:
         return made
 
     def try_out(self, architecture: str) -> None:
-        """Raise DeviceUnavailable with nvcc's message if it compiles no trivial kernel for an architecture (`sm_90`).
-        """
+        """Raise DeviceUnavailable if nvcc compiles no trivial kernel for an architecture such as `sm_90`."""
         with _unwarned():
             _made_of_trial(self._compiled, architecture)
 

@@ -73,11 +73,8 @@ def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
     """Return the passes of each warp's access: the most distinct words in one bank, summed over its parts.
 
     8-byte accesses are executed by half warps, 16-byte ones by quarters. Two neighbouring parts are executed together
-    if all lanes agree with lane n ^ 1, or all with lane n ^ 2; absent lanes are ignored.
-
-    Args:
-        rows: byte addresses, (warps, 32), -1 for absent lanes.
-        nbytes: size of one lane's access.
+    if all lanes agree with lane n ^ 1, or all with lane n ^ 2; absent lanes are ignored. `rows` are byte addresses,
+    (warps, 32), -1 for absent lanes; `nbytes` is the size of one lane's access.
     """
     parts = max(nbytes // 4, 1)
     if parts == 1:

@@ -108,10 +108,7 @@ class FirstReads:
         """Return the share of waits for memory: of those that read a pair of sectors for the first time in their block.
 
         Warps that read both sectors of a pair at once wait equally. A wait takes as long as that for its slowest pair.
-
-        Args:
-            fetched: pairs fetched from memory.
-            further: reads that are not in the set.
+        `fetched` pairs come from memory; `further` reads are not in the set.
         """
         keys, waits = self.keys() >> np.uint64(1), self._waits()
         if not len(keys):

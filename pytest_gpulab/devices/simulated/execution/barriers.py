@@ -135,8 +135,7 @@ class Barriers:
     def release(self, stuck: Callable[[Group, int], None] | None) -> list[tuple[Group, int]]:
         """Return the groups at complete barriers, with their next basic blocks.
 
-        Args:
-            stuck: function to call with a waiting group if none is complete; None if other groups can still run.
+        `stuck` is called with a waiting group if none is complete; None if other groups can still run.
         """
         if not self.waiting:
             return []
@@ -263,8 +262,7 @@ class Barriers:
     def deadlock_sentence(self, group: Group, at_mbarriers: Counter[SourceLine | None] | None = None) -> str:
         """Describe a deadlock: the waiting threads by source line, and the exited ones, of the first block of a group.
 
-        Args:
-            at_mbarriers: number of threads of that block that wait for phases of mbarriers, by source line.
+        `at_mbarriers` has the number of threads of that block that wait for phases of mbarriers, by source line.
         """
         column = int(group.lanes.columns[0])
         counts: Counter[SourceLine | None] = Counter(at_mbarriers)

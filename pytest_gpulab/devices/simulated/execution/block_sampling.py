@@ -23,9 +23,7 @@ COUNTED_IN_ORDER_LANES = 1 << 18  # counted lanes of blocks that may wait for ea
 def sample(launch: LaunchState, blocks: int, width: int, many_width: int) -> list[Batch]:
     """Return the blocks to run, in order, of a launch that counts only some of them.
 
-    Args:
-        width: largest number of blocks per wave.
-        many_width: the same for waves of `MANY_WAVES_LANES`.
+    A wave has at most `width` blocks, one of `MANY_WAVES_LANES` at most `many_width`.
     """
     options, wanted = launch.options, launch.options.sample_blocks
     assert wanted is not None

@@ -20,8 +20,7 @@ WORKSPACE_BYTES = 1024  # zeroed; cooperative groups of CUDA 13 use the first fe
 def cooperating(launch: LaunchState, resident: int) -> Iterator[None]:
     """Allocate the workspace of a cooperative launch while it runs.
 
-    Raises:
-        LaunchError: more blocks than can be resident at once, which would wait forever.
+    Raises LaunchError for more blocks than can be resident at once, which would wait forever.
     """
     if not launch.options.cooperative:
         yield

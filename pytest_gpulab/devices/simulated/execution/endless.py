@@ -139,8 +139,7 @@ class EndlessFaults:
     def of_waits(self, absent: str = "") -> KernelFault:
         """Return the fault of an endless launch, at the first group that waits.
 
-        Args:
-            absent: a clause about blocks that have not started.
+        `absent` is a clause about blocks that have not started.
         """
         (_, block), groups = min(self._of.ready.items())
         waits = any(step.spins for step in self._of.steps if block in step.targets)

@@ -116,10 +116,8 @@ def prepared(launch: LaunchState, sms: int) -> Iterator[None]:
 def run_blocks(launch: LaunchState, sms: int) -> int:
     """Run the blocks of a launch, or a sample of them; return the number of counted blocks.
 
-    Raises:
-        KernelFault: the kernel failed; with its output and hazards until then.
-        CannotSimulate: with inlined functions, a thread needs more local memory than it may have.
-        TooMuchWork: see `LaunchOptions.complete_within`.
+    Raises KernelFault with the output and hazards so far if the kernel failed, CannotSimulate if with inlined functions
+    a thread needs too much local memory, and TooMuchWork: see `LaunchOptions.complete_within`.
     """
     chosen = _batches(launch)
     if launch.heap is not None and launch.device.heap is None:
@@ -169,8 +167,7 @@ def _resident(launch: LaunchState, sms: int) -> int:
 def _wave_blocks(launch: LaunchState, lanes: int = WAVE_LANES) -> int:
     """Return the number of blocks per wave, at least 1.
 
-    Raises:
-        CannotSimulate: with inlined functions, a thread needs more local memory than it may have.
+    Raises CannotSimulate if with inlined functions a thread needs more local memory than it may have.
     """
     local, threads = launch.program.local, prod(launch.block)
     if local > LOCAL_BYTES:
@@ -213,13 +210,10 @@ class Effort:
         return math.inf if counters is None else self._counted(counters) * blocks / self._blocks
 
     def end_wave(self, wave: Wave) -> None:
-        """Record the end of a wave.
+        """Record the end of a wave; raise TooMuchWork if at this rate all waves together exceed the limit.
 
         The waves of a sample are alike. If they are not, few blocks have most of the work, and another sample would
         miss them. So the wave with the least work represents the others, and an uneven launch runs to its end.
-
-        Raises:
-            TooMuchWork: at this rate, all waves together exceed the limit.
         """
         self._overhead += _overhead(wave)
         self._ended += 1

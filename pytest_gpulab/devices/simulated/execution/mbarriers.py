@@ -131,14 +131,10 @@ class Mbarriers:
         may_complete: bool = False,
         releases: bool = False,
     ) -> Value:
-        """Count arrivals of threads; return their tokens.
+        """Count `count` arrivals per lane at the barriers at `address`; return their tokens.
 
-        Args:
-            lanes, site, address: the arriving lanes, their instruction and their barriers.
-            count: number of arrivals per lane.
-            drops: True if later phases expect fewer arrivals by this count.
-            may_complete: True if the arrival may complete the phase.
-            releases: True if the arrival has release semantics.
+        With `drops`, later phases expect fewer arrivals by this count. Only an arrival that `may_complete` can complete
+        the phase. `releases` is True if it has release semantics.
         """
         self.reach(lanes, site, address)
         return self.count(lanes, site, address, count, drops, may_complete, releases)

@@ -64,8 +64,7 @@ def differs_in_warp(lanes: Lanes, number: Value, threads: Value | None) -> Mask 
 def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
     """Return the number of threads that have arrived, by warp and block of the wave.
 
-    Args:
-        alive: mask of the threads that have not exited, (warps * 32, blocks).
+    The mask `alive` has the threads that have not exited, (warps * 32, blocks).
     """
     wave = lanes[0].wave
     came = np.zeros((wave.warps, wave.columns), np.int64)

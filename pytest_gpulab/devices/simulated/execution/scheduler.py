@@ -308,10 +308,7 @@ class Scheduler:
         return WaveState(self)
 
     def _release_partial(self) -> bool:
-        """Let lanes that wait for the rest of their warp go on without it, and note a hazard.
-
-        This is called when no other group can run.
-        """
+        """If no other group can run, let lanes go on without the rest of their warp, and note a hazard."""
         if not self.partial_warps:
             return False
         for (_tag, block), groups in self.partial_warps.items():

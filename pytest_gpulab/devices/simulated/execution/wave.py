@@ -114,8 +114,7 @@ class Wave:
     def parameter(self, offset: Any, dtype: Dtype) -> Value:
         """Return a kernel argument at a byte offset, which may differ from lane to lane.
 
-        Raises:
-            KernelFault: inline assembly reads beyond the arguments.
+        Raises KernelFault if inline assembly reads beyond the arguments.
         """
         raw = self.launch.parameters
         last = offset if isinstance(offset, int) else int(offset.max())

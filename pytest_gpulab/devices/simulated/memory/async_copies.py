@@ -66,12 +66,9 @@ class AsyncCopies:
             wave.checker.pending_copies = self._repeat
 
     def start(self, lanes: Lanes, sites: tuple[Site, Site], target: Value, source: Value, nbytes: Value | None) -> None:
-        """Read global memory, and queue the write to shared memory.
+        """Read global memory at `source`, and queue the write to shared memory at `target`; `sites` are both accesses.
 
-        Args:
-            sites: the read of global memory and the write to shared memory.
-            target, source: addresses in shared and in global memory.
-            nbytes: bytes to read, the rest is filled with zeros; None for the size of the copy.
+        `nbytes` are read and the rest is filled with zeros; None for the size of the copy.
         """
         read, write = sites
         wave = self._wave
@@ -117,9 +114,7 @@ class AsyncCopies:
     def wait(self, lanes: Lanes, latest: int | None) -> None:
         """Write the copies for which lanes wait.
 
-        Args:
-            latest: number of each thread's latest groups that may stay pending; None to wait for all copies, also those
-                without a group.
+        Each thread's `latest` groups may stay pending; None waits for all copies, also for those without a group.
         """
         if not self._pending:
             return
@@ -134,9 +129,7 @@ class AsyncCopies:
     def arrive(self, lanes: Lanes, site: Site, address: Value, is_expected: bool) -> None:
         """Let threads arrive at mbarriers once all copies that they have started are complete.
 
-        Args:
-            lanes, site, address: the lanes that arrive, the instruction and the addresses of the mbarriers.
-            is_expected: True if the expected count of the barrier includes these arrivals (`.noinc`); else it grows.
+        If `is_expected` (`.noinc`), the expected count of the barrier includes these arrivals; else it grows.
         """
         barriers, checker = self._wave.mbarriers, self._wave.checker
         barriers.reach(lanes, site, address)

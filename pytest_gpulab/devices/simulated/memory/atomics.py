@@ -72,14 +72,11 @@ def apply_in_order(lanes: Lanes, view: Array, index: Value, operation: str, valu
 
 
 def apply(view: Array, index: Array, operation: str, operands: list[Array], returns: bool) -> Array | None:
-    """Execute an operation for every lane, and return the old values.
+    """Execute an operation (PTX name, `FLUSHED_ADD` or addition with its 16-bit type) per lane; return the old values.
 
-    Args:
-        view: the memory as elements of the operation's dtype.
-        index: index of each lane's element; all arrays are one-dimensional and in the order of the lanes.
-        operation: PTX name, `FLUSHED_ADD`, or an addition with its 16-bit float type.
-        operands: one value per lane, or two for `cas`.
-        returns: True to return the old value per lane, False to return None.
+    `view` is the memory as elements of the operation's dtype, `index` each lane's element. All arrays are
+    one-dimensional and in the order of the lanes. `operands` has one array, or two for `cas`. Without `returns`, the
+    result is None.
     """
     if operation == FLUSHED_ADD and not (_near_zero(operands[0]) or _near_zero(view[index])):
         operation = "add"

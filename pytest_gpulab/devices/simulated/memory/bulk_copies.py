@@ -62,13 +62,10 @@ class BulkCopies:
         self, sites: tuple[Site, Site], target: Value, source: Value, nbytes: Value,
         lanes: Lanes, site: Site, barrier: Value,
     ) -> None:  # fmt: skip
-        """Start copies to shared memory.
+        """Start copies of `nbytes` from `source` in global memory to `target` in shared memory.
 
-        Args:
-            sites: the read of global memory and the write to shared memory, one unit each.
-            target, source: addresses in shared and in global memory.
-            nbytes: size of each copy.
-            lanes, site, barrier: the lanes that start the copies, the instruction, and the mbarriers of the copies.
+        `sites` are the read and the write of one unit; `lanes`, `site` and `barrier` the starting lanes, their
+        instruction, and the mbarriers of the copies.
         """
         read, write = sites
         wave, checker = self._wave, self._wave.checker

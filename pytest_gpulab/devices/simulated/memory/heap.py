@@ -102,8 +102,7 @@ class Heap:
     def malloc(self, lanes: Lanes, site: Site, nbytes: Value) -> Value:
         """Allocate a block per lane, and return the addresses; null if the heap is full.
 
-        Raises:
-            CannotSimulate: blocks in use lie in too many parts.
+        Raises CannotSimulate if blocks in use lie in too many parts.
         """
         self.is_used = True
         wanted = np.broadcast_to(nbytes, lanes.shape).ravel()

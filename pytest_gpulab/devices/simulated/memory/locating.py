@@ -46,11 +46,10 @@ def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]
 
 
 def locate(launch: LaunchState, site: Site, space: str, address: int) -> Location | None:
-    """Return the location of an address relative to the nearest array; None if no array is near.
+    """Return the location of an address in a space relative to the nearest array; None if no array is near.
 
-    Args:
-        space: `global`, `constant`, `shared` or `local`.
-        address: address in that space; negative if the kernel has computed a negative sum.
+    The space is `global`, `constant`, `shared` or `local`. An address is negative if the kernel computed a negative
+    sum.
     """
     stack = launch.program.stack
     if stack is not None and space == "local" and address >= stack[0]:

@@ -167,8 +167,7 @@ class Arena:
     ) -> Iterator[tuple[Subset | None, Allocation, npt.NDArray[np.uint64]]]:
         """Yield (lanes or None for all, allocation, byte offset) for each accessed allocation.
 
-        Raises:
-            KernelFault: out of bounds or misaligned.
+        Raises KernelFault for an access that is out of bounds or misaligned.
         """
         # most overruns are behind the end of the array that the first lane accesses
         first = address.item(0)

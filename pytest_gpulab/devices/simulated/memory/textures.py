@@ -103,13 +103,10 @@ class Textures:
     def read(
         self, wave: Wave, lanes: Lanes, site: Site, handle: Value, place: list[Value], how: tuple[str, str], code: Any
     ) -> list[Value]:
-        """Read a surface.
+        """Read elements of type `code` from a surface; the first parameters are as for `fetch`.
 
-        Args:
-            wave, lanes, site, handle: as for `fetch`.
-            place: the layer of a layered surface, then x in bytes, y and z.
-            how: PTX's name for the kind of surface, and its mode out of bounds: `trap`, `clamp` or `zero`.
-            code: the type of an element.
+        `place` is the layer of a layered surface, then x in bytes, y and z. `how` is PTX's name for the kind of
+        surface, and its mode out of bounds: `trap`, `clamp` or `zero`.
         """
         elements = site.nbytes // code.itemsize
 

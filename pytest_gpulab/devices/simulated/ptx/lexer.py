@@ -93,11 +93,7 @@ def _float_bits(text: str, bits: int) -> int:
 
 
 def variable_of(text: str) -> Variable:
-    """Parse the declaration of a variable or parameter.
-
-    Raises:
-        CannotSimulate, ValueError: the text is not a valid declaration.
-    """
+    """Parse the declaration of a variable or parameter; raise CannotSimulate or ValueError if it is invalid."""
     match = VARIABLE.match(text.strip())
     if match is None:
         raise CannotSimulate(f"the PTX declaration {text.strip()[:80]!r}")

@@ -39,11 +39,7 @@ _MAX_QUOTED = 120
 
 
 def parse(text: str) -> PtxModule:
-    """Parse a PTX text.
-
-    Raises:
-        CannotSimulate: for each construct outside the implemented grammar; no other exception, for any text.
-    """
+    """Parse a PTX text; raise CannotSimulate, never another exception, for what is outside the implemented grammar."""
     with without_collector():
         return _Parser().run(text)
 

@@ -39,9 +39,8 @@ class Unplaced:
     def process(self, body: list[Statement], has_line: bool) -> None:
         """Process a function's last statement: a load without a line, or a use of its value.
 
-        Args:
-            body: the statements so far; loads in it are replaced once their line is known.
-            has_line: True if the compiler gives the last statement a line.
+        `body` has the statements so far. Loads in it are replaced once their line is known. `has_line` is True if the
+        compiler gives the last one a line.
         """
         last = body[-1]
         if isinstance(last, Instruction) and last.op[0] in _BARRIERS and last.where is not None:
@@ -87,11 +86,9 @@ def _placed(store: Instruction, body: Sequence[Statement], barriers: set[SourceL
 
 
 def at_source_lines(messages: str, ptx: str) -> str:
-    """Return the assembler's messages, with each error in the compiler's form: `file.cu(12): error: text`.
+    """Return the messages of ptxas, with each error in the compiler's form: `file.cu(12): error: text`.
 
-    Args:
-        messages: the messages of ptxas, which name lines of the PTX.
-        ptx: the PTX, with line information. An error before its first source line keeps its form.
+    They name lines of the PTX, which has line information. An error before its first source line keeps its form.
     """
     files = dict(_FILE.findall(ptx))
     lines = ptx.splitlines(keepends=True)

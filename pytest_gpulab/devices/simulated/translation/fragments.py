@@ -122,11 +122,9 @@ def inverted(index: IndexArray, size: int) -> IndexArray:
 
 @lru_cache(maxsize=256)
 def accesses(fragment: Fragment, layout: str, in_shared: bool) -> Accesses:
-    """Return the accesses by which the assembler for compute capability 9.0 reads or writes a matrix.
+    """Return the accesses by which the assembler for compute capability 9.0 reads or writes a matrix in memory.
 
-    Args:
-        layout: layout in memory, `row` or `col`.
-        in_shared: True if the address is known to be in shared memory.
+    The layout is `row` or `col`. `in_shared` is True if the address is known to be in shared memory.
     """
     along = layout == ("col" if fragment.by_columns else "row")
     if not along and fragment.nbytes != 2:

@@ -49,10 +49,8 @@ def ordering(access: str, words: Iterable[str]) -> tuple[str, Release]:
 def atomic_kind(operation: str, nbytes: int, floating: bool, adds_one: bool) -> str:
     """Return the kind of an atomic, which decides its cost where several lanes access one address.
 
-    Returns:
-        `swap` for operations with results that depend on the order (exch, cas, inc, dec), `float` for floats, `long`
-        for integers of 8 bytes, `count` for adding the constant 1 to 4 bytes, `integer` for other operations on 4
-        bytes.
+    It is `swap` for operations with results that depend on the order (exch, cas, inc, dec), `float` for floats, `long`
+    for integers of 8 bytes, `count` for adding the constant 1 to 4 bytes, `integer` for other operations on 4 bytes.
     """
     if operation in ("exch", "cas", "inc", "dec"):
         return "swap"

@@ -49,16 +49,11 @@ def translate(
     runtime_builtins: Callable[[CodeType], Mapping[str, Any]],
     frame_bytes: Callable[[], Mapping[str, int]],
 ) -> Program:
-    """Translate a kernel.
+    """Translate a kernel; `addresses` are those of the module's global and constant variables.
 
-    Args:
-        addresses: addresses of the module's global and constant variables.
-        runtime_builtins: function that returns the functions that generated code calls, by name.
-        frame_bytes: function that returns the stack frame of each function in machine code, by symbol, in bytes. It is
-            called only for kernels with recursion.
-
-    Raises:
-        CannotSimulate: an opcode, type or modifier is not supported; with the opcode, file and line.
+    `runtime_builtins` returns the functions that generated code calls, by name. `frame_bytes` returns the stack frame
+    of each function in machine code, by symbol, in bytes; it is called only for kernels with recursion. Raises
+    CannotSimulate with the opcode, file and line if an opcode, type or modifier is not supported.
     """
     with without_collector():
         try:

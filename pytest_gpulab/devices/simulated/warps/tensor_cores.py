@@ -38,13 +38,10 @@ def load_matrix(
     wave: Wave, lanes: Lanes, site: Site, fragment: tuple[str, str, str], layout: str, count: int, base: Value,
     stride: Value,
 ) -> list[Value]:  # fmt: skip
-    """`wmma.load`: return the registers of each lane.
+    """`wmma.load`: return the registers of each lane for the `Fragment` with these arguments, in `row` or `col` layout.
 
-    Args:
-        fragment: the arguments of a `Fragment`.
-        layout: the order in memory, `row` or `col`.
-        count: registers per lane; some fragments hold all elements several times.
-        base, stride: address of the matrix, and elements between the starts of two lines in memory.
+    `count` is the registers per lane: some fragments hold all elements several times. `base` is the address of the
+    matrix, `stride` the elements between the starts of two lines in memory.
     """
     _need_whole_warps(wave, lanes, site)
     part = Fragment(*fragment)
@@ -99,13 +96,9 @@ def multiply(
     wave: Wave, lanes: Lanes, site: Site, shape: str, kinds: tuple[str, str, str, str], saturates: bool,
     a: list[Value], b: list[Value], c: list[Value],
 ) -> list[Value]:  # fmt: skip
-    """`wmma.mma` and `mma`: return the registers of D = A B + C.
+    """`wmma.mma` and `mma`: return the registers of D = A B + C for a shape such as `m16n8k16`.
 
-    Args:
-        shape: such as `m16n8k16`.
-        kinds: types of D, A, B and C.
-        saturates: True if integers saturate, False if they wrap around.
-        a, b, c: registers of the matrices A, B and C.
+    `kinds` are the types of D, A, B and C. Integers saturate or wrap around. `a`, `b`, `c` are registers.
     """
     _need_whole_warps(wave, lanes, site)
     d, *parts = (Fragment(matrix, shape, kind) for matrix, kind in zip("dabc", kinds, strict=True))

@@ -49,11 +49,7 @@ class FloatCounter:
         return {name for name in (self.counter, self.step, self.bound) if isinstance(name, str)}
 
     def iterations_left(self, values: Mapping[str, float]) -> float:
-        """Return the iterations that a thread has left at the start of one, at most `MOST_ITERATIONS`, or infinity.
-
-        Args:
-            values: the thread's values of the registers.
-        """
+        """Return the iterations that a thread with these registers has left, at most `MOST_ITERATIONS`, or infinity."""
         of = _TYPES[self.kind][0]
         numbers = (self.counter, self.step, self.bound)
         counter, step, bound = (of(values[number] if isinstance(number, str) else number) for number in numbers)
@@ -76,12 +72,8 @@ def float_counter(
 ) -> FloatCounter | None:
     """Return a loop with its counter, if it has one.
 
-    Args:
-        once: the instructions that each iteration executes once, in order.
-        others: its other instructions.
-        jump: the position of the jump out of the loop in `once`.
-        goes_on: True if the loop continues where this jump is taken.
-        moves_on: see `CountedLoop`.
+    Each iteration executes the instructions `once` in order, one of which is the `jump` out of the loop; the loop
+    continues where that is taken if `goes_on`. `others` are its other instructions. For `moves_on` see `CountedLoop`.
     """
     changes: dict[str, list[int]] = {}
     for at, instruction in enumerate((*once, *others)):

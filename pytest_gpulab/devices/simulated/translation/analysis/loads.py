@@ -63,10 +63,8 @@ def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
 
     Copies of a struct include its padding, which is never written. They use vector loads, or several loads of one line;
     some of these may read only padding. A load of a local variable ahead of a selection belongs to a branch that the
-    compiler has removed: the value may be discarded.
-
-    Returns:
-        Bytes per load of such a copy: at least one of them must have been written. 0 if none need be.
+    compiler has removed: the value may be discarded. The result has the bytes per load of such a copy, at least one of
+    which must have been written; 0 if none need be.
     """
     flows: list[tuple[list[str], list[str]]] = []
     computed: set[str] = set()
@@ -163,11 +161,9 @@ def _moved_by(statement: Statement) -> list[str]:
 
 
 def _unit(load: Instruction, at_line: int) -> int | None:
-    """Return the bytes of a copying load of which one must have been written; 0 if none, None if it is no struct copy.
+    """Return the bytes of a load with a copied value of which one must have been written; 0 if none.
 
-    Args:
-        load: a load with a value that is only moved.
-        at_line: number of such loads at its source line.
+    `at_line` is the number of such loads at its source line. Return None if it is no copy of a struct.
     """
     target, element = load.operands[0], _element(load)
     items = len(items_of(target))

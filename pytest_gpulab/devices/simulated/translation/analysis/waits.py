@@ -86,10 +86,7 @@ class HopAccesses:
 def hop_accesses(program: Program, walks: bool) -> HopAccesses:
     """Return the accesses of a hop.
 
-    Args:
-        program: the kernel.
-        walks: True if blocks walk over those before them, in a loop around the wait. They publish twice, before and
-            after the walk.
+    If a block `walks` over those before it, in a loop around the wait, it publishes twice, before and after the walk.
     """
     steps, polls = program.steps, {program.sites[i].number for i in polling_sites(program)}
     inside = sorted({i for loop in _loops(steps) for i in loop})
@@ -129,10 +126,8 @@ _COMPUTES = {"mov", "selp", "setp", "and", "or", "xor", "not", "cvt", "add", "su
 def results_of_waits(blocks: Sequence[Block], index: Mapping[str, int]) -> dict[int, int]:
     """Return the registers that a loop that may wait computes but does not depend on, such as a count of its polls.
 
-    As long as no lane leaves the loop, they change nothing else. Only loops that are left at their end have them.
-
-    Returns:
-        A bit set of registers by the first block of the loop.
+    As long as no lane leaves the loop, they change nothing else. Only loops that are left at their end have them. They
+    are a bit set by the first block of the loop.
     """
     ends: dict[int, int] = {}
     for i, block in enumerate(blocks):

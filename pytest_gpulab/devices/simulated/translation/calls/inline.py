@@ -62,15 +62,9 @@ def inline(
 ) -> tuple[Function, list[StackCall]]:
     """Return the kernel with every call replaced by the callee's statements, and its calls of recursive functions.
 
-    A call with too many statements is refused only if a thread executes it.
-
-    Args:
-        module, kernel: parsed PTX.
-        frame_bytes: function that returns the stack frame of each function in machine code, in bytes. It is called only
-            for kernels with recursion.
-
-    Raises:
-        CannotSimulate: an unknown external function, or a malformed statement.
+    A call with too many statements is refused only if a thread executes it. `frame_bytes` returns the stack frame of
+    each function in machine code, in bytes; it is called only for kernels with recursion. Raises CannotSimulate for an
+    unknown external function or a malformed statement.
     """
     return _Inliner(module, kernel).run(frame_bytes)
 

@@ -162,15 +162,10 @@ def recursive(module: PtxModule) -> frozenset[str]:
 
 
 def link(kernel: Function, frames: list[Frame], costs: Mapping[str, int]) -> list[StackCall]:
-    """Append the copies to the kernel's own statements, and replace calls by jumps.
+    """Append the copies to the kernel's own statements, replace calls by jumps, and return the calls by their numbers.
 
-    Args:
-        kernel: the kernel with its registers, variables and own statements.
-        frames: frames of all recursive functions that it may call.
-        costs: bytes per frame of each function in machine code, by symbol, where known.
-
-    Returns:
-        The calls, in the order of their numbers in the instructions.
+    `frames` are those of all recursive functions that it may call; `costs` the bytes per frame of each function in
+    machine code, by symbol, where known.
     """
     saved: dict[int, tuple[str, ...]] = {}
     for frame in frames:
@@ -234,10 +229,9 @@ def _lay_out(kernel: Function, frame: Frame, slots: int, costs: Mapping[str, int
 
 
 def _scale(frames: list[Frame]) -> int:
-    """Make frame sizes multiples of their costs, so that one offset limits the depth of the stack.
+    """Make frame sizes multiples of their costs, so that one offset limits the depth; return the bytes of the stack.
 
-    Returns:
-        The bytes of the stack, including the parameters of a call that overflows it.
+    They include the parameters of a call that overflows the stack.
     """
     factor = max(-(-frame.nbytes // frame.cost) for frame in frames)
     factor += factor % 2  # costs are multiples of 8 bytes, frames of 16

@@ -28,8 +28,7 @@ from pytest_gpulab.devices.simulated.translation.control.graph import (
 def build(function: Function) -> Graph:
     """Return the control-flow graph of an inlined kernel.
 
-    Raises:
-        CannotSimulate: a jump to an unknown label, a malformed instruction.
+    Raises CannotSimulate for a jump to an unknown label or a malformed instruction.
     """
     blocks = Splitter(function).run()
     _mark_loops(blocks)
@@ -164,11 +163,7 @@ class Splitter:
         self.open = True  # True while the last block accepts statements
 
     def run(self) -> list[Block]:
-        """Return the blocks in the order of the statements.
-
-        Raises:
-            CannotSimulate: a jump to an unknown label, a malformed instruction.
-        """
+        """Return the blocks in the order of the statements; raise CannotSimulate as `build`."""
         statement: Statement | None = None
         try:
             for statement in self.function.body:

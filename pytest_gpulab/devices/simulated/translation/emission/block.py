@@ -74,10 +74,8 @@ RARE = {
 def emits(*names: str, modifiers: str | None = "") -> Callable[[Emitter], Emitter]:
     """Register the function that writes these opcodes (their first word).
 
-    Args:
-        names: the opcodes.
-        modifiers: the supported modifiers, including those that change no result, without type names; None if the
-            instruction has no effect here with any modifiers.
+    `modifiers` are the supported ones, including those that change no result, without type names; None if the
+    instruction has no effect here with any modifiers.
     """
     known = None if modifiers is None else frozenset(modifiers.split())
 
@@ -90,11 +88,7 @@ def emits(*names: str, modifiers: str | None = "") -> Callable[[Emitter], Emitte
 
 
 def refuse_others(instruction: Instruction, known: Set[str]) -> None:
-    """Refuse modifiers other than these and type names, because ignored modifiers would change results.
-
-    Raises:
-        CannotSimulate: for the first other modifier.
-    """
+    """Raise CannotSimulate for modifiers other than these and type names: if ignored, they would change results."""
     if (word := _first_other(instruction.op, frozenset(known))) is not None:
         raise CannotSimulate(f"the modifier .{word} of {instruction.name}", instruction.where)
 

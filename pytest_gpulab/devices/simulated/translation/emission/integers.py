@@ -61,11 +61,7 @@ def _relu(i: Instruction, kind: str) -> Sequence[str]:
 
 @lru_cache(maxsize=256)
 def _plain(op: tuple[str, ...]) -> tuple[int, str, str] | None:
-    """Return the form of an instruction that equals a NumPy operation.
-
-    Returns:
-        Count of operands, format of the expression, dtype code; None for others.
-    """
+    """Return the operand count, format and dtype code of an instruction that equals a NumPy operation; else None."""
     name, *modifiers, kind = op
     code, forms = CODES.get(kind, "?"), dict[str, str]()
     if kind in ("f32", "f64"):
