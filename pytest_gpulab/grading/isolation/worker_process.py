@@ -214,7 +214,7 @@ class Worker:
         return self._next_answer(limit_s)
 
     def info(self) -> DeviceInfo:
-        """Wait until its device is open, and return the description; raise DeviceUnavailable, Crashed or WorkerError."""
+        """Wait until its device is open and return the description; raise DeviceUnavailable, Crashed or WorkerError."""
         if self._info is None:
             answer = self._first_answer()
             self._info, self._number = DeviceInfo(**answer["ready"]), answer.get("process")
