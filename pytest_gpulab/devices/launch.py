@@ -151,7 +151,8 @@ class WorkLimit:
 
     Attributes:
         left: the basic blocks that groups of threads may still execute, each counted more often if many blocks of the
-            grid run together. Launches with the same object continue the count; below 0 they end as at a time limit.
+            grid run together, or if the kernel has slow operations. Launches with the same object continue the count;
+            below 0 they end as at a time limit.
     """
 
     left: int

@@ -9,7 +9,9 @@ from test_last_blocks import ALL_OF_A_BLOCK, LAST_BLOCK
 from test_racecheck import CHECKED, KERNEL, check, races
 
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.hazards.accesses import numbered
+from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, numbered
+from pytest_gpulab.devices.simulated.hazards.races import distinct as parts
+from pytest_gpulab.devices.simulated.hazards.races import inter_block
 
 
 def test_a_long_stretch_without_a_barrier_is_remembered(run: Run) -> None:
@@ -45,6 +47,32 @@ def test_many_accesses_before_another_blocks_write_are_remembered(run: Run, own:
     hazards = run(source, out, np.int32(160), grid=(128,), block=(256,), options=CHECKED).hazards
     parties = {(hazard.where, hazard.other and hazard.other.where) for hazard in hazards}
     assert parties == (set() if clean else {(marked(source), marked(source, "// OTHER"))})
+
+
+def test_many_accesses_with_fences_are_thinned_out_in_parts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit is checked between the parts."""
+    source = """
+    __global__ void f(int *out, int rounds) {
+        int t = threadIdx.x, x = 0;
+        for (int k = 0; k < rounds; k++)
+            x += out[blockIdx.x * 256 + (t * (2 * k + 1) & 255)];  // OTHER
+        __threadfence();
+        if (x == 0) out[(blockIdx.x ^ 1) * 256 + t] = 1;  // HERE
+    }"""
+    sizes: list[int] = []
+
+    def noted(accesses: list[MemoryAccess], keys: parts.ClassKeys) -> list[MemoryAccess]:
+        sizes.append(sum(access.lanes.shape[0] * access.lanes.shape[1] for access in accesses))
+        return in_one_piece(accesses, keys)
+
+    in_one_piece = parts._distinct
+    monkeypatch.setattr(parts, "_distinct", noted)
+    monkeypatch.setattr(parts, "PART_LANES", 1 << 12)
+    monkeypatch.setattr(inter_block, "MAX_LANES", 1 << 15)
+    out = np.zeros(16 * 256, np.int32)
+    (hazard,) = run(source, out, np.int32(40), grid=(16,), block=(256,), options=CHECKED).hazards
+    assert (hazard.where, hazard.other and hazard.other.where) == (marked(source), marked(source, "// OTHER"))
+    assert sizes.count(1 << 12) > 20
 
 
 @pytest.mark.parametrize("memory", ["tile", "out"])

@@ -342,6 +342,8 @@ def test_a_limit_of_work_goes_on_through_launches_and_ends_them_at_the_same_plac
     assert 900 < left_of(work, 40) < 1000
     spent = 1000 - work.left
     assert left_of(work, 40) == 1000 - 2 * spent
+    source = source.replace("x * 0.5f + 1.0f / x", "fma((double)x, 0.5, 1.0)")  # an operation that takes long
+    assert left_of(work, 40) == 1000 - 6 * spent
     for _ in range(2):
         work = WorkLimit(1000)
         with pytest.raises(KernelFault) as caught:

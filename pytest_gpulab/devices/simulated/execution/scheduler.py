@@ -66,7 +66,7 @@ class Scheduler:
         self.changes = self.left_waits = self._iterations_without_end = 0
         self._iterations = [0] * len(self.steps)  # per first block of a loop
         self._charged = 0  # steps of the wave, in the limit of work
-        self._weight = 1 + self.wave.shape.threads * self.wave.shape.columns // MORE_LANES
+        self._weight = launch.program.step_work * (1 + self.wave.shape.threads * self.wave.shape.columns // MORE_LANES)
         self.running: tuple[Group, int] | None = None
         self.looping: tuple[Group, int] | None = None
         self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)

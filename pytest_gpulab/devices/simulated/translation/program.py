@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # needed for kernels that copy structs
     from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried
 
 
+DOUBLE_WORK = 4  # of a basic block with fused operations in double precision, in other blocks
+
+
 @dataclass
 class Program:
     """A translated kernel."""
@@ -65,6 +68,12 @@ class Program:
     def is_set(self) -> bool:
         """True if no register or heap memory is read before it is written; False if unknown."""
         return not (self.unset or self.allocates or self.stack is not None)
+
+    @cached_property
+    def step_work(self) -> int:
+        """How many times longer a basic block takes than usual: fused operations in double precision take long."""
+        fused = (each for step in self.steps for each in step.statements if isinstance(each, Instruction))
+        return DOUBLE_WORK if any(each.op[0] in ("fma", "mad") and each.op[-1] == "f64" for each in fused) else 1
 
     @cached_property
     def without_end(self) -> frozenset[int]:

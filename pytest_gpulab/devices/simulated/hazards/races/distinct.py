@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ import numpy.typing as npt
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray
 from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, chosen
 from pytest_gpulab.devices.simulated.hazards.classes import Accessors
+
+PART_LANES = 1 << 18  # of the accesses that are sorted at once, so that the time limit holds: about 0.2 s
 
 ClassKeys = Callable[[Accessors], Sequence[IndexArray]]
 """A function that returns keys of accesses: those with equal keys are equivalent."""
@@ -38,9 +41,22 @@ def distinct(
         similar[access.memory, access.site.index, bool(access.values)].append(access)
     kept: list[MemoryAccess] = []
     for some in similar.values():
+        parts = _parts(some)
+        if len(parts) > 1:  # usually, far fewer of each part are left
+            some = []
+            for part in parts:
+                check_time()
+                some += _distinct(part, class_keys)
         check_time()
         kept += _distinct(some, class_keys)
     return sorted(kept, key=lambda access: access.time)
+
+
+def _parts(accesses: list[MemoryAccess]) -> list[list[MemoryAccess]]:
+    """Return parts of a sequence that take a moment each."""
+    lanes = np.cumsum([access.lanes.shape[0] * access.lanes.shape[1] for access in accesses])
+    pairs = groupby(zip(accesses, lanes // PART_LANES, strict=True), key=lambda pair: pair[1])
+    return [[access for access, _ in part] for _, part in pairs]
 
 
 def _distinct(accesses: list[MemoryAccess], class_keys: ClassKeys) -> list[MemoryAccess]:
