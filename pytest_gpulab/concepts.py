@@ -167,7 +167,10 @@ def global_traffic(at_most: float) -> Bound:
             raise ExerciseError("global_traffic compares with the exercise's `min_bytes`: define it")
         return SECTOR_BYTES * _total(usage.counters, GLOBAL_SECTORS) / usage.min_bytes
 
-    hint = "Which addresses do neighbouring lanes access? A sector has 32 bytes and is moved as a whole."
+    hint = (
+        "Which addresses do neighbouring lanes access? A sector has 32 bytes and is moved as a whole. Is an element "
+        "read or written more than once?"
+    )
     unit, title = "times the minimum", "Too much global memory traffic"
     return Bound(unit, measure, at_most=at_most, hint=hint, title=title, none_is_good=True)
 
