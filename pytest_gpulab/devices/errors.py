@@ -40,7 +40,7 @@ class KernelFault(DeviceError):
 
     Attributes:
         code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `time-limit`, `deadlock`, `barrier`,
-            `stack-overflow`, `assert`, `trap`, `breakpoint`, `texture` (an invalid handle or fetch) or
+            `block-order`, `stack-overflow`, `assert`, `trap`, `breakpoint`, `texture` (an invalid handle or fetch) or
             `device-fault`.
         what: the fault in one sentence.
         where, lane: the source line and the first thread, if known.

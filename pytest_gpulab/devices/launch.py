@@ -61,6 +61,7 @@ class LaunchProfile:
             cannot be read or followed, `rules for large code` if it is too large; empty if nothing was counted.
         counted_share: the share of the grid's blocks that were counted.
         work: what `LaunchOptions.complete_within` limits, scaled up from the blocks that ran; infinite if unknown.
+        may_wait: True if a loop may wait for another block: it goes on until others have written to global memory.
         representative: True if the counted blocks issued as many instructions per block as all blocks on average.
         order_free: True if no order of warps can change the results: a check (`LaunchOptions.check`) found no hazards,
             and threads share memory by plain accesses and block barriers only.
@@ -92,9 +93,10 @@ class LaunchProfile:
     counted_share: float = 1.0
     work: float = math.inf
     representative: bool = True
+    may_wait: bool = False
 
 
-Schedule = Literal["lockstep", "warps", "warps-reversed"]
+Schedule = Literal["lockstep", "warps", "warps-reversed", "blocks-reversed"]
 
 
 DisturbedSpace = Literal["constant", "shared"]
@@ -179,7 +181,8 @@ class LaunchOptions:
 
     Attributes:
         schedule: all warps of a block in lockstep, or one warp after the other between barriers, first or last warp
-            first. If the result depends on it, the kernel lacks a barrier.
+            first. If the result depends on it, the kernel lacks a barrier. Or, in lockstep, at most half of the blocks
+            at once, the last ones first: a kernel that waits for a block that has not started ends with a fault.
         fill: the byte value of shared memory, local memory and registers before they are written.
         sample_blocks: the approximate number of blocks to run; counters are scaled up. Only for cost estimates, as the
             results are incomplete. None runs all blocks.

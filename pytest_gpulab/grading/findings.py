@@ -47,6 +47,8 @@ HINTS: Mapping[str, str] = {
     "and for a loop that waits for a value that no thread writes.",
     "endless-loop": "Does the loop's variable change in every iteration, and towards the end? An unsigned number never "
     "drops below 0.",
+    "block-order": "Take the block's number from an atomicAdd() on a counter instead of blockIdx. Then wait only for "
+    "lower numbers: these blocks have started.",
     "time-limit": "The loop may be finite but very long. How many iterations does a thread "
     "need, and how many does it execute?",
     "stack-overflow": "Does every call get closer to the case that makes no further call? If so, the recursion is too "

@@ -28,7 +28,7 @@ COMPILER_WARNING = "compiler-warning"
 """The code of a finding with the compiler's warnings, beside the reason why a check failed."""
 EXERCISES_MISTAKE = "reference-mismatch"
 """The code of a finding on the exercise's own code or baseline."""
-PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
+PROOF = ("out-of-bounds", "misaligned", "not-repeatable", "block-order")
 """Codes of the simulated GPU that prove that a correct result on a real GPU is luck."""
 NEEDS_A_GPU = ("cannot-simulate", "missing-function")
 """Codes of findings on a submission's own code that only a real GPU can run: they say nothing about its results."""

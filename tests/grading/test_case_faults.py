@@ -18,7 +18,8 @@ PLACE = SourceLine("student.cu", 9)
 
 
 @pytest.mark.parametrize(
-    "code", ["out-of-bounds", "misaligned", "stack-overflow", "endless-loop", "deadlock", "assert", "trap"]
+    "code",
+    ["out-of-bounds", "misaligned", "stack-overflow", "endless-loop", "deadlock", "block-order", "assert", "trap"],
 )
 def test_a_fault_is_named_with_its_line_and_thread(bench: Bench, code: str) -> None:
     def twice(options: Any, *args: Any) -> None:

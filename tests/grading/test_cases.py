@@ -131,13 +131,19 @@ def test_a_result_that_depends_on_the_order_of_warps_is_wrong(bench: Bench, sche
 
 
 @pytest.mark.parametrize(
-    ("shared_bytes", "orders"),
-    [(0, ["warps"]), (128, ["warps-reversed", "warps"]), (None, ["warps-reversed", "warps"])],
+    ("shared_bytes", "may_wait", "orders"),
+    [
+        (0, False, ["warps"]),
+        (128, False, ["warps-reversed", "warps"]),
+        (None, False, ["warps-reversed", "warps"]),
+        (0, True, ["blocks-reversed", "warps"]),
+        (128, True, ["warps-reversed", "blocks-reversed", "warps"]),
+    ],
 )
-def test_orders_of_warps_are_tried_on_one_pattern_and_both_where_warps_may_share_memory(
-    bench: Bench, shared_bytes: int | None, orders: list[str]
+def test_orders_are_tried_on_one_pattern_as_far_as_warps_may_share_memory_and_blocks_may_wait(
+    bench: Bench, shared_bytes: int | None, may_wait: bool, orders: list[str]
 ) -> None:
-    only_correct(bench, right(resources=KernelResources(shared_bytes=shared_bytes)))
+    only_correct(bench, right(resources=KernelResources(shared_bytes=shared_bytes), may_wait=may_wait))
     schedules = [options.schedule for _, options in bench.device.launches]
     one_case = ["lockstep", "lockstep", *orders]  # the decoy first
     assert schedules[: 2 * len(one_case) + 2] == [*one_case, *one_case, "lockstep", "lockstep"]

@@ -15,6 +15,7 @@ from pytest_gpulab.grading.plans.replay import (
     AGAIN,
     FIRST,
     FIRST_WARP_FIRST,
+    LAST_BLOCK_FIRST,
     LAST_WARP_FIRST,
     Arrays,
     Poison,
@@ -67,7 +68,12 @@ def test_inputs_are_filled_flags_zeroed_and_everything_else_poisoned() -> None:
 
 @pytest.mark.parametrize(
     ("repetition", "schedule"),
-    [(AGAIN, "lockstep"), (LAST_WARP_FIRST, "warps-reversed"), (FIRST_WARP_FIRST, "warps")],
+    [
+        (AGAIN, "lockstep"),
+        (LAST_WARP_FIRST, "warps-reversed"),
+        (FIRST_WARP_FIRST, "warps"),
+        (LAST_BLOCK_FIRST, "blocks-reversed"),
+    ],
 )
 def test_repetitions_differ_in_schedule_fill_and_poison(repetition: Repetition, schedule: str) -> None:
     assert (FIRST.options.schedule, FIRST.options.fill) == ("lockstep", 0xFF)

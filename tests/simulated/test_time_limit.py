@@ -111,6 +111,28 @@ def test_a_wait_for_blocks_that_have_no_room_says_so(run: Run) -> None:
         run(source, np.zeros(1, np.int32), grid=(999,), block=(1024,))
 
 
+LAST_FIRST = LaunchOptions("blocks-reversed")
+
+
+@pytest.mark.parametrize("block", ["blockIdx.x", "taken"])
+def test_a_wait_for_a_block_that_has_not_started_says_so(run: Run, block: str) -> None:
+    source = """
+    __global__ void f(int *x) {
+        int taken = atomicAdd(x, 1);
+        while (((volatile int *)x)[1] < BLOCK);
+        x[1] = BLOCK + 1;
+    }""".replace("BLOCK", block)
+    for blocks, options in ((3, LaunchOptions()), (1, LAST_FIRST), (3, LAST_FIRST)):
+        x = np.zeros(2, np.int32)
+        if (blocks, options, block) == (3, LAST_FIRST, "blockIdx.x"):
+            with pytest.raises(KernelFault, match="a block that has not started; CUDA starts blocks in any") as caught:
+                run(source, x, grid=(blocks,), block=(1,), options=options)
+            assert (caught.value.code, str(caught.value.where)) == ("block-order", "kernel.cu:4")
+        else:
+            assert run(source, x, grid=(blocks,), block=(1,), options=options).may_wait == (blocks > 1)
+            assert x.tolist() == [blocks, blocks]
+
+
 ENDING = {
     "counts in a register": ("for (int i = 0; i < 5000; ++i) sum = sum * 3 + in[i % 64];", False),
     "counts in shared memory": (

@@ -262,6 +262,7 @@ class SimulatedModule:
             unset=program.unset_lines if options.check else (),
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
             counted_share=ran / prod(launch.grid), representative=_is_representative(launch, ran), work=launch.work,
+            may_wait=launch.may_wait,
         )  # fmt: skip
         if launch.counters is None:
             return profile

@@ -37,6 +37,7 @@ from pytest_gpulab.grading.plans.replay import (
     DECOY,
     FIRST,
     FIRST_WARP_FIRST,
+    LAST_BLOCK_FIRST,
     LAST_WARP_FIRST,
     Arrays,
     Repetition,
@@ -351,7 +352,7 @@ def _is_repeatable(run: Run) -> bool:
 
 
 def _orders(first: Run) -> tuple[Repetition, ...]:
-    """Return the orders of warps for further runs after a correct one in lockstep; none if no order matters.
+    """Return the orders of warps and blocks for further runs after a correct one; none if no order matters.
 
     Warps that take turns cost several times more than in lockstep, so only one input pattern is run so. If warps share
     memory, both orders are needed, because a missing barrier shows in only one of them: in a tree low warps read the
@@ -360,7 +361,9 @@ def _orders(first: Run) -> tuple[Repetition, ...]:
     if first.profiles and all(profile.order_free for profile in first.profiles):
         return ()
     share = any(profile.resources.shared_bytes != 0 for profile in first.profiles)
-    return (LAST_WARP_FIRST, FIRST_WARP_FIRST) if share else (FIRST_WARP_FIRST,)
+    waits = any(profile.may_wait for profile in first.profiles)
+    last = (LAST_WARP_FIRST,) * share + (LAST_BLOCK_FIRST,) * waits
+    return (*last, FIRST_WARP_FIRST)
 
 
 def _notes(case: Case, pattern: str) -> tuple[str, ...]:

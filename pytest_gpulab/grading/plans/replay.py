@@ -93,6 +93,9 @@ FIRST = Repetition("in the first run", LaunchOptions("lockstep", fill=0xFF, chec
 DECOY = Repetition("before", replace(FIRST.options, check=False), _POISON)
 AGAIN = Repetition("in the second", LaunchOptions("lockstep", fill=0xA5), _OTHER_POISON)
 LAST_WARP_FIRST = Repetition("when the last warp runs first", LaunchOptions("warps-reversed", fill=0xA5), _OTHER_POISON)
+LAST_BLOCK_FIRST = Repetition(
+    "when the last block starts first", LaunchOptions("blocks-reversed", fill=0xA5), _OTHER_POISON
+)
 FIRST_WARP_FIRST = Repetition("when the first warp runs first", LaunchOptions("warps", fill=0xA5), _OTHER_POISON)
 
 

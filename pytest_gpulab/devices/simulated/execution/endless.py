@@ -22,6 +22,7 @@ from .scheduler import Scheduler
 
 NO_WAITED_FOR = "it waits for a change that no thread makes"
 NO_CHANGE, NO_WAY_OUT = "this loop changes nothing", "nothing in this loop can end it"
+NOT_STARTED = "the kernel waits for a block that has not started; CUDA starts blocks in any order"
 REPEATED = "only repeat the same lines"
 PAST_BOUND = "the counter of this loop never meets its bound"
 CHECKED_IF_MOVING = 1 << 16  # iterations of a loop that moves on in memory: it may run past the end of an array
@@ -146,6 +147,11 @@ class EndlessFaults:
         if waits and block in self._of.launch.program.without_end:  # such as a fence in a loop without a condition
             return self.without_exit(groups[0], block)
         return self._endless(groups[0], block, NO_WAITED_FOR + absent if waits else NO_CHANGE)
+
+    def of_unstarted_blocks(self) -> KernelFault:
+        """Return the fault of a wait for blocks that start after those that wait, at the first group that waits."""
+        (_, block), groups = min(self._of.ready.items())
+        return KernelFault("block-order", NOT_STARTED, self._where(block), lane_at(groups[0].lanes, 0))
 
     def without_exit(self, group: Group, block: int) -> KernelFault:
         """Return the fault of a loop that has no exit."""

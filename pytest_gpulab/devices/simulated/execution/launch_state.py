@@ -44,6 +44,9 @@ MAX_TURNS_KEPT = 64  # of a wave: mostly the same lanes meet at each barrier
 MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
 
 
+LOCKSTEP = ("lockstep", "blocks-reversed")
+
+
 class TimeIsUp(Exception):
     """The launch exceeded its time limit.
 
@@ -251,7 +254,7 @@ class LaunchState:
         none, a part, or all of them.
         """
         schedule = self.options.schedule
-        if schedule == "lockstep":
+        if schedule in LOCKSTEP:
             return []
         sign = -1 if schedule == "warps-reversed" else 1
         shift = 0
@@ -328,6 +331,11 @@ class LaunchState:
         """True if no unwritten contents can change the results; see `LaunchProfile.garbage_free`."""
         has_read_any = self.checker is None or self.checker.has_copied_unwritten
         return self.is_order_free and self.program.is_set and not has_read_any
+
+    @property
+    def may_wait(self) -> bool:
+        """True if a loop may wait for a block that has not started; see `LaunchProfile.may_wait`."""
+        return self.program.may_wait and prod(self.grid) > 1 and not self.options.cooperative
 
     @property
     def unchecked(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pytest_gpulab.devices.hardware.architectures import LOCAL_BYTES
 from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError, TooMuchWork
 from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 
-from .launch_state import Batch, LaunchState, all_counted
+from .launch_state import Batch, LaunchState, all_counted, cut
 from .scheduler import Scheduler
 from .wave import Wave
 
@@ -152,6 +152,9 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
 def _batches(launch: LaunchState) -> list[Batch]:
     """Return the blocks to run, in order."""
     blocks, width = prod(launch.grid), _wave_blocks(launch)
+    if launch.options.schedule == "blocks-reversed":
+        waves = cut(np.arange(blocks), min(width, -(-blocks // 2)))
+        return [Batch(waves[::-1], [True] * len(waves))]
     if launch.options.sample_blocks is None or blocks <= launch.options.sample_blocks:
         return [all_counted(np.arange(blocks), width)]
     from .block_sampling import MANY_WAVES_LANES, sample
@@ -160,7 +163,9 @@ def _batches(launch: LaunchState) -> list[Batch]:
 
 
 def _resident(launch: LaunchState, sms: int) -> int:
-    """Return the number of blocks that the GPU can run at once."""
+    """Return the number of blocks that the GPU can run at once; at least one wave of blocks always runs."""
+    if launch.options.schedule == "blocks-reversed" and not launch.options.cooperative:
+        return 1
     return sms * max(1, 2048 // prod(launch.block))
 
 
@@ -271,8 +276,15 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
         idle = idle + 1 if state == seen else 0
         seen = state
         if idle >= (1 if all(scheduler.stalled.is_endless for scheduler in active) else MAX_IDLE_ROUNDS):
-            absent = f", and the GPU holds {resident:,} of its {prod(launch.grid):,} blocks at once" if waiting else ""
-            raise active[0].faults.of_waits(absent)
+            raise _waits_in_vain(launch, active[0], resident, bool(waiting))
+
+
+def _waits_in_vain(launch: LaunchState, scheduler: Scheduler, resident: int, lacks_blocks: bool) -> KernelFault:
+    """Return the fault of waves that all wait."""
+    if lacks_blocks and launch.options.schedule == "blocks-reversed":
+        return scheduler.faults.of_unstarted_blocks()
+    absent = f", and the GPU holds {resident:,} of its {prod(launch.grid):,} blocks at once" if lacks_blocks else ""
+    return scheduler.faults.of_waits(absent)
 
 
 def _hazards_until(launch: LaunchState, fault: KernelFault) -> tuple[Hazard, ...]:

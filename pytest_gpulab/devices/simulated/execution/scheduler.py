@@ -25,7 +25,7 @@ from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT, CycleDete
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .barriers import Barriers
-from .launch_state import LaunchState
+from .launch_state import LOCKSTEP, LaunchState
 from .wave import Wave
 
 if TYPE_CHECKING:  # imported by the kernels that need them
@@ -208,7 +208,7 @@ class Scheduler:
         released = self.barriers.arrive(group, block, step, value)
         if released is None:
             return None
-        if self.launch.options.schedule == "lockstep":
+        if self.launch.options.schedule in LOCKSTEP:
             return step.targets[0]
         self._admit(released, step.targets[0])
         return None

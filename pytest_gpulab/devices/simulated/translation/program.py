@@ -64,6 +64,11 @@ class Program:
         """
         return not self.sees_order and all(step.barrier is None or _is_for_all(step.barrier) for step in self.steps)
 
+    @cached_property
+    def may_wait(self) -> bool:
+        """True if a loop goes on until other threads have written to global memory."""
+        return any(site.is_awaited and site.space != "shared" for site in self.sites)
+
     @property
     def is_set(self) -> bool:
         """True if no register or heap memory is read before it is written; False if unknown."""
