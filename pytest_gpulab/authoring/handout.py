@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_gpulab import UserError
 from pytest_gpulab.exercise import Case, Exercise
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedExercise
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
@@ -22,7 +23,7 @@ TOP_FILES = ("README.md", "pyproject.toml", ".gitignore")
 HIDDEN_SECTION = "\n## Hidden cases\n\nYour instructor grades further cases, which this copy lacks:\n\n"
 
 
-class HandoutError(Exception):
+class HandoutError(UserError):
     """A course of which no copy can be made: one line."""
 
 

@@ -12,14 +12,16 @@
 - `submission`: the exercise of a file.
 
 A subcommand is a module of its name with `add_arguments(parser)` and `run(arguments)`, which returns the exit code. An
-error of the user is a `CommandError` of one line.
+error of the user is a `UserError` of one line.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pytest_gpulab import UserError
 
-class CommandError(Exception):
+
+class CommandError(UserError):
     """A mistake of the user, or something missing on the machine: one line."""
 
 

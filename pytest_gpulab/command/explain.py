@@ -47,7 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the result of the submission on the chosen input and write its figures; return 1 for a mistake."""
     from pytest_gpulab.devices import open_device
     from pytest_gpulab.grading.compilation.builds import BuildFailed
-    from pytest_gpulab.grading.correctness.requests import RequestError
     from pytest_gpulab.grading.explanation.drawing import Subject, drawn
     from pytest_gpulab.grading.plans.prepare import InstructorsMistake
     from pytest_gpulab.grading.smallest_failing import smallest_failing
@@ -57,8 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
     subject = Subject(loaded, arguments.file, device, arguments.seed, smallest_failing)
     try:
         found = drawn(subject, _request(arguments))
-    except RequestError as error:
-        raise CommandError(str(error)) from None
     except BuildFailed as failed:
         raise CommandError(f"{arguments.file}: {failed.finding.what}") from None
     except InstructorsMistake as mistake:

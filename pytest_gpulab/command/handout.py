@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import CommandError, writing
+from . import writing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the copy and print what it has."""
-    from pytest_gpulab.authoring.handout import HandoutError, write_handout
+    from pytest_gpulab.authoring.handout import write_handout
 
-    try:
-        with writing():
-            handout = write_handout(arguments.folder, arguments.out)
-    except HandoutError as error:
-        raise CommandError(str(error)) from None
+    with writing():
+        handout = write_handout(arguments.folder, arguments.out)
     sys.stdout.writelines(f"{line}\n" for line in handout.lines)
     sys.stdout.writelines(f"Look at {note}.\n" for note in handout.notes)
     sys.stdout.write(f"wrote {arguments.out}\n")

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-from pytest_gpulab import __version__
+from pytest_gpulab import UserError, __version__
 from pytest_gpulab.reports.terminal.text import as_wide_as, terminal_columns
-
-from . import CommandError
 
 SUBCOMMANDS = {
     "run": "run a whole CUDA program, with no GPU",
@@ -47,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         with as_wide_as(terminal_columns()):
             return int(chosen.run(arguments))
-    except CommandError as error:
+    except UserError as error:
         sys.stderr.write(f"gpulab {arguments.subcommand}: {error}\n")
         return USAGE_ERROR
     except KeyboardInterrupt:

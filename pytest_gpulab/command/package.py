@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the package and print its files."""
-    from pytest_gpulab.authoring.handout import HandoutError
     from pytest_gpulab.deployment.package import write_package
-    from pytest_gpulab.deployment.weights import WeightError
     from pytest_gpulab.grading.catalogue import BrokenExercise
 
     folders = exercises_in(arguments.exercises)
@@ -41,8 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
             files = write_package(arguments.platform, folders, arguments.out, arguments.image)
     except BrokenExercise as broken:
         raise CommandError(f"{broken.name}: {broken.problems[0]}") from None
-    except (HandoutError, WeightError) as error:
-        raise CommandError(str(error)) from None
     sys.stdout.writelines(f"{name}\n" for name in files if "/exercises/" not in f"/{name}")
     sys.stdout.write(f"wrote {arguments.out}; NOTES.md says what to do with it\n")
     return 0

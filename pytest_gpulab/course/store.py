@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_gpulab import UserError
 from pytest_gpulab.grading.grade import Grade
 
 SCHEMA_VERSION = 1
@@ -38,7 +39,7 @@ _NUMBER = "SELECT value FROM number WHERE name = ?"
 _NEWEST = "SELECT grade FROM grade WHERE key = ? AND regrade >= ? ORDER BY regrade DESC LIMIT 1"
 
 
-class StoreError(Exception):
+class StoreError(UserError):
     """A store that cannot be used, explained in one line."""
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_gpulab import UserError
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -30,7 +32,7 @@ _CONFIGURATIONS = {
 _ALWAYS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")  # they count without a section, too
 
 
-class WeightError(ValueError):
+class WeightError(UserError):
     """A weight is not written as EXERCISE = NUMBER, or a configuration cannot be read."""
 
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_gpulab import UserError
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -27,7 +29,7 @@ else:
 _KEYS = ("fails", "passes", "points", "later")
 
 
-class ExpectationError(Exception):
+class ExpectationError(UserError):
     """An invalid file of expected verdicts, explained in one line that names the file."""
 
 

@@ -22,8 +22,6 @@ from .settings import ClassSettings, SettingsError, shown
 from .summary import REPORTCHARS
 
 if TYPE_CHECKING:
-    from pytest_gpulab.course.intake.adjustments import Adjustments
-    from pytest_gpulab.course.intake.roster import Roster
     from pytest_gpulab.course.intake.student_files import HandedIn, Unusable
     from pytest_gpulab.course.intake.submissions import Collection
     from pytest_gpulab.grading.catalogue import Catalogue
@@ -37,30 +35,26 @@ class ClassRun:
     def __init__(
         self, config: pytest.Config, course: ClassSettings, catalogue: Catalogue, gradebook: Gradebook
     ) -> None:
+        from pytest_gpulab.course.intake.adjustments import read_adjustments
+        from pytest_gpulab.course.intake.roster import Roster
+
         assert course.submissions is not None
         self.config, self.source, self._gradebook = config, course.submissions, gradebook
         self._exercises = catalogue.folder
         self.is_whole = True  # whether all submissions are graded
         self._scratch = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         try:
-            self._roster = _roster(course.roster)
+            self._roster = None if course.roster is None else Roster.read(course.roster)
             self.collection = _collection(self.source, catalogue, Path(self._scratch.name))
             if self._roster is not None:
                 self._roster.note_folders(self.collection.students)
-            gradebook.adjustments = self._adjustments(course.adjust, catalogue)
+            if course.adjust is not None:
+                gradebook.adjustments = read_adjustments(course.adjust, catalogue.names, self._named_student)
         except BaseException:
             self._scratch.cleanup()
             raise
         self._note_problems()
         config.args = [Path(config.rootpath.anchor).as_posix()]  # one folder, which `collector` replaces by the class
-
-    def _adjustments(self, path: Path | None, catalogue: Catalogue) -> Adjustments:
-        from pytest_gpulab.course.intake.adjustments import AdjustmentsError, read_adjustments
-
-        try:
-            return {} if path is None else read_adjustments(path, catalogue.names, self._named_student)
-        except AdjustmentsError as error:
-            raise SettingsError(str(error)) from None
 
     def _named_student(self, name: str) -> str | None:
         """Return the id of the student with a name in the table of adjustments: an id, or the name of a folder."""
@@ -240,25 +234,14 @@ class ClassRun:
         self._scratch.cleanup()
 
 
-def _roster(path: Path | None) -> Roster | None:
-    from pytest_gpulab.course.intake.roster import Roster, RosterError
-
-    try:
-        return None if path is None else Roster.read(path)
-    except RosterError as error:
-        raise SettingsError(str(error)) from None
-
-
 def _collection(source: Path, catalogue: Catalogue, scratch: Path) -> Collection:
-    from pytest_gpulab.course.intake.submissions import SubmissionsError, handed_in
+    from pytest_gpulab.course.intake.submissions import handed_in
     from pytest_gpulab.grading.catalogue import BrokenExercise
 
+    found = handed_in(source, catalogue.names, scratch)
     try:
-        found = handed_in(source, catalogue.names, scratch)
         for name in sorted({submission.exercise for submission in found.submissions}):
             catalogue.load(name)  # before hours of grading that would end with an error
-    except SubmissionsError as error:
-        raise SettingsError(str(error)) from None
     except BrokenExercise as error:
         raise SettingsError(f"the exercise {error.name} cannot be loaded:\n{error.traceback_text.rstrip()}") from None
     return found

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_gpulab import UserError
+
 from .session import GradingSession
-from .settings import SettingsError
 
 if TYPE_CHECKING:
     from pytest_gpulab.grading.catalogue import Loaded
@@ -297,10 +298,10 @@ class BrokenItem(GradingItem):
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Convert a `SettingsError` to a usage error of pytest."""
+    """Convert an error of the user to a usage error of pytest."""
     try:
         yield
-    except SettingsError as error:
+    except UserError as error:
         raise pytest.UsageError(str(error)) from None
 
 

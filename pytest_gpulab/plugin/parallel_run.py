@@ -61,7 +61,7 @@ class ParallelRun:
     def start(self) -> None:
         """Prepare the worker processes, which open the device themselves.
 
-        Raises SettingsError if there is no device, or the store cannot be opened.
+        Raises UserError if there is no device, or the store cannot be opened.
         """
         from pytest_gpulab.course.jobs import device_model
         from pytest_gpulab.course.schedule import Schedule
@@ -78,15 +78,13 @@ class ParallelRun:
 
     def _store(self) -> Store | None:
         """Open the store, and use its seed if none was given."""
-        from pytest_gpulab.course.store import Store, StoreError
+        from pytest_gpulab.course.store import Store
 
         given = self.settings.seed if self.settings.seed_given else None
         try:
             path = self._store_path()
             store = None if path is None else Store(path, self.settings.course.regrade)
             seed = self.settings.seed if store is None else store.seed(given)
-        except StoreError as error:
-            raise SettingsError(str(error)) from None
         except OSError as error:
             raise SettingsError(
                 f"grades cannot be stored in pytest's cache: {error.strerror}; name a file that can be written with "
@@ -104,16 +102,12 @@ class ParallelRun:
 
     def _executor(self) -> Executor:
         from pytest_gpulab.course.executors.gpus import executor_on
-        from pytest_gpulab.course.executors.processes import ExecutorUnavailable
 
         if self.session.cluster is not None:
             return self.session.cluster
         devices = self._devices()
         self._workers = self.settings.course.workers or _default_workers(devices)
-        try:
-            return executor_on(devices, self._workers, self.session.device_info)
-        except ExecutorUnavailable as error:
-            raise SettingsError(str(error)) from None
+        return executor_on(devices, self._workers, self.session.device_info)
 
     def _devices(self) -> tuple[str, ...]:
         spec = self.session.device_spec
@@ -172,18 +166,13 @@ class ParallelRun:
                 self.gradebook.add(item.user_properties, is_expected)
 
     def _begin(self, items: Iterable[pytest.Item], schedule: Schedule) -> None:
-        from pytest_gpulab.course.store import StoreError
-
         wanted = {item.parent: item.exercise for item in items if isinstance(item, CheckItem)}
         for file, exercise in wanted.items():
             try:
                 source = file.source()
             except OSError:  # its own grader reports the error
                 continue
-            try:
-                self._graders[file] = self._grader(self._job(file, exercise, source), exercise, schedule)
-            except StoreError as error:
-                raise SettingsError(str(error)) from None
+            self._graders[file] = self._grader(self._job(file, exercise, source), exercise, schedule)
 
     def _grader(self, job: Job, exercise: Loaded, schedule: Schedule) -> AwaitedGrader:
         from pytest_gpulab.course.schedule import AwaitedGrader

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .session import GradingSession
-from .settings import ReportFile, Settings, SettingsError, shown
+from .settings import ReportFile, Settings, shown
 
 if TYPE_CHECKING:
     from pytest_gpulab.grading.grade import Grade
@@ -30,15 +30,11 @@ class ReportFiles:
         self.calibration: list[str] = []
 
     def check(self, settings: Settings) -> None:
-        """Raise SettingsError if a report cannot be written."""
+        """Raise ReportError if a report cannot be written."""
         from pytest_gpulab.reports import formats
-        from pytest_gpulab.reports.context import ReportError
 
         for report in settings.reports:
-            try:
-                formats.check(report.format, report.path, self._context())
-            except ReportError as error:
-                raise SettingsError(str(error)) from None
+            formats.check(report.format, report.path, self._context())
 
     def write(self, session: GradingSession, rootdir: Path, interrupted: bool, located: Located) -> None:
         """Write all files; collect errors instead of raising them. `located` finds the submissions for figures."""

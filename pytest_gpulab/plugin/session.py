@@ -49,8 +49,9 @@ class GradingSession:
         Raises SettingsError if a file of expected verdicts or the weight of an exercise is wrong.
         """
         from pytest_gpulab.grading.catalogue import Catalogue
+        from pytest_gpulab.grading.expected import Expectations
 
-        expectations = _expectations(settings.expected) if settings.expected else None
+        expectations = Expectations.load(settings.expected) if settings.expected else None
         catalogue = Catalogue(settings.exercises)
         if unknown := sorted(set(settings.weights) - set(catalogue.names)):
             there = ", ".join(catalogue.names)
@@ -126,16 +127,10 @@ class GradingSession:
 
     def _joined(self) -> tuple[DeviceInfo, str]:
         from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
-        from pytest_gpulab.course.executors.processes import ExecutorUnavailable
 
         settings = self.settings
         assert settings.course.scheduler is not None
-        try:
-            self.cluster = ClusterExecutor(
-                settings.course.scheduler, settings.device, settings.architecture, settings.gpu
-            )
-        except ExecutorUnavailable as error:
-            raise SettingsError(str(error)) from None
+        self.cluster = ClusterExecutor(settings.course.scheduler, settings.device, settings.architecture, settings.gpu)
         return self.cluster.info, self.cluster.reason
 
     def _look_for_tools(self, info: DeviceInfo) -> None:
@@ -161,13 +156,9 @@ class GradingSession:
         if info.estimates and not settings.calibrate:
             return ()
         from pytest_gpulab.grading.calibration.choice import DeviceThresholds
-        from pytest_gpulab.grading.calibration.file import CalibrationError
 
         self.thresholds = DeviceThresholds(settings.calibration, settings.exercises, settings.calibrate)
-        try:
-            line = self.thresholds.choose(info)
-        except CalibrationError as error:
-            raise SettingsError(str(error)) from None
+        line = self.thresholds.choose(info)
         return (line,) if line else ()
 
     @property
@@ -212,15 +203,6 @@ class GradingSession:
         if self.device is not None:
             self.device.close()
             self.device = None
-
-
-def _expectations(paths: Iterable[Path]) -> Expectations:
-    from pytest_gpulab.grading.expected import ExpectationError, Expectations
-
-    try:
-        return Expectations.load(paths)
-    except ExpectationError as error:
-        raise SettingsError(str(error)) from None
 
 
 def _says(is_there: Callable[[], bool]) -> bool:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_gpulab import UserError
+
 MAX_SEED = 2**32 - 1
 MAX_WORKERS = 1024  # a larger number is a typing error
 REPORT_FORMATS = (
@@ -33,7 +35,7 @@ MAX_POINTS = 100
 _DEVICES = "a device is auto, sim, cuda or cuda:N with the number of a GPU"
 
 
-class SettingsError(Exception):
+class SettingsError(UserError):
     """An invalid option or ini key, explained in one line."""
 
 
@@ -213,12 +215,9 @@ def _seed(text: str | None) -> int:
 def _weights(lines: Sequence[str]) -> Mapping[str, float]:
     if not lines:
         return {}
-    from pytest_gpulab.deployment.weights import WeightError, parsed
+    from pytest_gpulab.deployment.weights import parsed
 
-    try:
-        return parsed(lines)
-    except WeightError as error:
-        raise SettingsError(str(error)) from None
+    return parsed(lines)
 
 
 def _timeout_s(text: str | None) -> float | None:

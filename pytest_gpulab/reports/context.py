@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from pytest_gpulab import UserError
 
-class ReportError(Exception):
+
+class ReportError(UserError):
     """A report that cannot be written, explained in one line."""
 
 

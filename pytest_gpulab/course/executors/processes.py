@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pytest_gpulab import UserError
 from pytest_gpulab.course.jobs import Job, NotGraded, graded, graded_apart
 from pytest_gpulab.devices.system import processes
 from pytest_gpulab.grading.grade import Grade
@@ -52,7 +53,7 @@ class Executor(Protocol):
         """End all processes; unfinished jobs are cancelled."""
 
 
-class ExecutorUnavailable(Exception):
+class ExecutorUnavailable(UserError):
     """An executor that cannot be started; one line with what is missing and how to get it."""
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from pytest_gpulab import UserError
 from pytest_gpulab.grading.grade import Adjustment
 
 from .entries import printable
@@ -20,7 +21,7 @@ MAX_MISTAKES = 20  # a table in another format has one per line
 Adjustments = dict[tuple[str, str], Adjustment]
 
 
-class AdjustmentsError(Exception):
+class AdjustmentsError(UserError):
     """Adjustments that cannot be used; the message has a line per mistake, with its line in the file."""
 
 

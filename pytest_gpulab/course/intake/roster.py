@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_gpulab import UserError
 from pytest_gpulab.grading.grade import Student
 
 from .entries import fault_of_name, printable
@@ -55,7 +56,7 @@ _OF_BRIGHTSPACE = re.compile(
 )
 
 
-class RosterError(Exception):
+class RosterError(UserError):
     """A roster that cannot be used; the message has a line per mistake, with its line in the file."""
 
 

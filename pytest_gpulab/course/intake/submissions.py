@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from pytest_gpulab import UserError
 from pytest_gpulab.grading.grade import Finding
 
 from .archive import BadArchive, CannotUnpack, Unpacker
@@ -33,7 +34,7 @@ ONE_STUDENT = "submission"
 NO_STUDENT = Finding("no-student", "The file is in no student's folder.", hint=f"Move it: {LAYOUT}.")
 
 
-class SubmissionsError(Exception):
+class SubmissionsError(UserError):
     """A folder or ZIP of a class that cannot be read; the message is one line for the instructor."""
 
 

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_gpulab import UserError
 from pytest_gpulab.devices.protocol import DeviceInfo
 
 if sys.version_info >= (3, 11):
@@ -49,7 +50,7 @@ HEAD = """\
 Table = dict[str, Any]
 
 
-class CalibrationError(Exception):
+class CalibrationError(UserError):
     """An unusable calibration, explained in one line that names the file or the option."""
 
 

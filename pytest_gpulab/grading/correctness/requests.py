@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_gpulab import UserError
 from pytest_gpulab.exercise import Case, Exercise, Plan, Problem, Size
 from pytest_gpulab.grading.diagnosis.simple_inputs import parsed
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
@@ -17,7 +18,7 @@ from pytest_gpulab.grading.plans.prepare import Array, Prepared
 from .trials import Trials
 
 
-class RequestError(ValueError):
+class RequestError(UserError):
     """A request that does not fit the exercise: one line."""
 
 
