@@ -43,11 +43,8 @@ class Regraded:
 class Schedule:
     """The jobs of a run, started in the order in which they were added.
 
-    Args:
-        executor: runs the jobs; closed with the schedule.
-        model: the device, from `device_model`.
-        store: keeps grades; None if they need not survive the run.
-        clock: a function that returns seconds.
+    The executor is closed with the schedule. `model` is the device, from `device_model`. Without a store, grades do not
+    survive the run.
     """
 
     def __init__(

@@ -37,12 +37,9 @@ def stems_of(name: str) -> tuple[str, str]:
 
 
 class BrokenExercise(Exception):
-    """An exercise.py that cannot be loaded.
+    """An exercise.py that cannot be loaded: its problems, a sentence each, and the line that failed; 0 if unknown.
 
-    Attributes:
-        traceback_text: the traceback without this package's frames.
-        problems: what is wrong, a sentence each.
-        line: the line of exercise.py that failed; 0 if unknown.
+    `traceback_text` is the traceback without this package's frames.
     """
 
     def __init__(self, name: str, traceback_text: str, problems: tuple[str, ...] = (), line: int = 0) -> None:

@@ -69,11 +69,7 @@ DEFAULT_LIMITS = TimeLimits()
 
 
 class TimeBudget:
-    """The time left to a submission's kernels.
-
-    Args:
-        work: the work of all kernels together, as in `WorkLimit`; None for no limit.
-    """
+    """The time left to a submission's kernels, and their `work` together as in `WorkLimit`; None for no limit."""
 
     def __init__(self, limits: TimeLimits, work: int | None = None) -> None:
         self._limits, self._file_left_s = limits, limits.file_s

@@ -20,11 +20,7 @@ _HINT = re.compile(r"^( +)hint: ")
 
 
 class Painter:
-    """Adds colours to the report's lines, in their order.
-
-    Args:
-        markup: pytest's function: of a text and of attributes such as `red=True`.
-    """
+    """A painter of the report's lines, in their order; `markup` is pytest's function of a text and of attributes."""
 
     def __init__(self, markup: Markup) -> None:
         self._markup = markup

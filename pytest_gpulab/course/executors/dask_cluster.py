@@ -57,17 +57,9 @@ class _Sent:
 class ClusterExecutor:
     """The workers of a Dask cluster: as many jobs at a time as they have GPUs, or threads for simulated ones.
 
-    Args:
-        address: the scheduler's address, such as `tcp://login1:8786`.
-        device, architecture, gpu: as `open_device` takes them, on each worker.
-
-    Attributes:
-        info: the description of the workers' devices.
-        reason: the reason for these devices.
-
-    Raises:
-        ExecutorUnavailable: Dask is not installed, there is no scheduler at that address or no worker with a GPU, or
-            the workers have other versions of this package or different devices.
+    `info` is the description of the workers' devices, `reason` why they were chosen. The scheduler's address is such as
+    `tcp://login1:8786`. Raises ExecutorUnavailable if Dask is not installed, there is no scheduler at that address or
+    no worker with a GPU, or the workers have other versions of this package or different devices.
     """
 
     def __init__(

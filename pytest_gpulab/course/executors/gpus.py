@@ -36,9 +36,8 @@ def executor_on(devices: Sequence[str], workers: int, info: DeviceInfo | None = 
 class GpuExecutor:
     """An `Executor` on GPUs; a job starts as soon as a worker is free.
 
-    Args:
-        devices: the workers' devices in turn, such as `("cuda:0", "cuda:1")`; they replace the device of the job.
-        info: the first one's description, if known: many processes that query it at once take long.
+    The workers' devices, such as `("cuda:0", "cuda:1")`, replace that of the job. `info` is the first one's
+    description, if known: many processes that query it at once take long.
     """
 
     def __init__(self, workers: int, devices: Sequence[str], info: DeviceInfo | None = None) -> None:

@@ -47,19 +47,10 @@ _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
 class CompilerProcess:
     """A compiler process, restarted after it had to be killed.
 
-    Args:
-        limits: the limits of one compilation, and of all compilations of one text.
-        within: the sandbox; None means bubblewrap if it works, else none.
-        forks: whether a child compiles each text, so that no text affects the next one; it takes 10 ms.
-        cache: the cache of its answers; the user's if None.
-
-    Attributes:
-        version: NVRTC's version, such as `13.5`.
-        protection: the protection in words, with the reason if there is no sandbox.
-        is_shared: whether all devices of this process use it, so that none of them closes it.
-
-    Raises:
-        DeviceUnavailable: it cannot be started; the message says why.
+    `protection` says how it is protected, or why there is no sandbox. If `is_shared`, all devices of this process use
+    it, and none of them closes it. `within` is the sandbox; None means bubblewrap if it works, else none. With `forks`
+    a child compiles each text, so that no text affects the next one; it takes 10 ms. The cache is the user's by
+    default. Raises DeviceUnavailable with the reason if it cannot be started.
     """
 
     def __init__(

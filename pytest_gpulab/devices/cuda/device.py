@@ -30,17 +30,12 @@ _Answer = TypeVar("_Answer")
 
 
 class CudaDevice:
-    """One GPU through PyCUDA.
+    """One GPU through PyCUDA, by its number in CUDA's order; a kernel that exceeds the limit is reported as endless.
 
-    Args:
-        ordinal: the device's number in CUDA's order.
-        launch_limit_s: the time limit per kernel; a longer one is reported as endless.
-        known: the device's `info`, if known from another process. The GPU is then opened on first use, while nvcc runs:
-            both take a while, and longer beside other processes that do the same.
-
-    Raises:
-        DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing, nvcc compiles nothing for it, or GPU
-            memory is full. The message says how to install it. With `known`, it is raised on first use.
+    If its `info` is `known` from another process, the GPU is opened on first use, while nvcc runs: both take a while,
+    and longer beside other processes that do the same. Raises DeviceUnavailable (then on first use) if PyCUDA, the
+    driver, nvcc or the device is missing, nvcc compiles nothing for it, or GPU memory is full. The message says how to
+    install it.
     """
 
     def __init__(self, ordinal: int = 0, launch_limit_s: float = 10.0, known: DeviceInfo | None = None) -> None:
@@ -52,7 +47,8 @@ class CudaDevice:
         self._unusable = ""
         self._stopwatch: CudaStopwatch | None = None
         self._comparison: Comparison | None = None
-        self._info = known or self._describe()
+        self.info = known or self._describe()
+        """The device's description, for reports."""
 
     @property
     def _gpu(self) -> OpenGpu:
@@ -92,11 +88,6 @@ class CudaDevice:
         )
 
     @property
-    def info(self) -> DeviceInfo:
-        """The device's description, for reports."""
-        return self._info
-
-    @property
     def usable(self) -> bool:
         """True if no kernel has broken the device and it is not closed; see `BreakableDevice`."""
         return self._opened.context.usable if self._opened else not self._unusable
@@ -114,7 +105,7 @@ class CudaDevice:
             CompileError: with nvcc's own message, which names `filename`.
             DeviceUnavailable: nvcc compiles nothing at all, or the GPU cannot be opened.
         """
-        text = (source, filename, self._info.architecture, defines or {}, headers or {})
+        text = (source, filename, self.info.architecture, defines or {}, headers or {})
         cubin, log = self._run_nvcc(lambda: self._nvcc.cubin(*text))
         return CudaModule(self._gpu.context, cubin, log)
 
@@ -129,7 +120,7 @@ class CudaDevice:
         self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
     ) -> None:
         """Compile variants in parallel; see `PrefetchingDevice.compile_ahead`."""
-        self._nvcc.ahead(source, filename, self._info.architecture, variants, headers)
+        self._nvcc.ahead(source, filename, self.info.architecture, variants, headers)
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> CudaMemory:
         """Allocate and fill an array."""

@@ -16,19 +16,11 @@ LEAST_CAPABILITY = (7, 5)  # the target of the stopwatch's own PTX, and CUDA 13'
 
 
 class OpenGpu:
-    """An open GPU, through PyCUDA; its context is created on first use.
+    """An open GPU, through PyCUDA, by its number in CUDA's order; its context is created on first use.
 
-    Args:
-        ordinal: the device's number in CUDA's order.
-        launch_limit_s: the time limit per kernel; a longer one is reported as endless.
-
-    Attributes:
-        driver, gpu: PyCUDA's driver module and device.
-        conditions, gpu_lock, context, blocks: see their classes.
-
-    Raises:
-        DeviceAbsent: PyCUDA, the driver or the device is missing, or the device is too old; the message names it.
-        DeviceUnavailable: the driver does not work, or has no device of that number.
+    A kernel that exceeds the time limit is reported as endless. Raises DeviceAbsent if PyCUDA, the driver or the device
+    is missing, or the device is too old, and DeviceUnavailable if the driver does not work, or has no device of that
+    number.
     """
 
     def __init__(self, ordinal: int, launch_limit_s: float) -> None:

@@ -45,11 +45,9 @@ DRAIN_WAIT_S = 12.0  # for processes that work without the lock: a kernel is sto
 
 
 class GpuLock:
-    """The lock of one GPU, as one process holds it.
+    """The lock of one GPU, named by its UUID or PCI address, as one process holds it.
 
-    Args:
-        identity: the GPU's UUID, or its PCI address.
-        folder: the folder of the lock files. None takes the environment variable `LOCKS`, else the temporary folder.
+    The folder of the lock files is by default that of the environment variable `LOCKS`, else the temporary folder.
     """
 
     def __init__(self, identity: str, folder: Path | None = None) -> None:

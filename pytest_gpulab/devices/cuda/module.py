@@ -37,10 +37,14 @@ _Extents = tuple[int, int, int]
 class CudaModule:
     """The `Module` protocol on a GPU; created by `CudaDevice.compile`."""
 
+    has_state = True  # a kernel on a GPU may keep state anywhere
+
     def __init__(self, context: PrimaryContext, cubin: bytes, log: str) -> None:
         self._context = context
-        self._log, self._cubin = log, cubin
+        self.log, self._cubin = log, cubin
         self._names = read_names(cubin)
+        self.kernels, self.symbols = tuple(sorted(self._names.kernels)), tuple(sorted(self._names.variables))
+        """The `__global__` functions by their unmangled names; the `__device__` and `__constant__` variables."""
         self._symbols = dict(self._names.kernels)
         self._kernels: dict[str, _Kernel] = {}
         self._is_used = False  # True if variables may differ from their initial values
@@ -67,26 +71,6 @@ class CudaModule:
             if self._is_full(error):
                 raise LaunchError(f"the GPU cannot load the compiled file: {words}") from None
             raise not_loaded(words) from None
-
-    @property
-    def log(self) -> str:
-        """The compiler's warnings."""
-        return self._log
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """The `__global__` functions by their unmangled names."""
-        return tuple(sorted(self._names.kernels))
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The `__device__` and `__constant__` variables by their names."""
-        return tuple(sorted(self._names.variables))
-
-    @property
-    def has_state(self) -> bool:
-        """Always True: a kernel on a GPU may keep state anywhere."""
-        return True
 
     def read_symbol(self, name: str) -> bytes:
         """Return a variable's present contents; see `protocol.Module.read_symbol`."""

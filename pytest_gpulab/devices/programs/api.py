@@ -39,10 +39,8 @@ class Error(IntEnum):
 class CudaError(Exception):
     """An error that a call returns to the program.
 
-    Args:
-        code: the error.
-        why: the reason in a clause, for the report; empty if the code says it all.
-        is_expected: True if programs cause it on purpose; the report leaves it out.
+    `why` is the reason in a clause, for the report; empty if the code says it all. If programs cause it on purpose, it
+    `is_expected`, and the report leaves it out.
     """
 
     def __init__(self, code: int, why: str = "", is_expected: bool = False) -> None:

@@ -36,12 +36,9 @@ def _unconfined(folder: Path) -> Sequence[str]:
 
 
 class ProgramDevice(SimulatedDevice):
-    """The simulated GPU of a program.
+    """The simulated GPU of a program; ptxas, run `within` a sandbox (see `assemble`), gives registers and machine code.
 
-    Args:
-        toolchain: the compilers; ptxas gives registers and machine code.
-        capacity: bytes of device memory; None for no limit.
-        within: the beginning of the command line of ptxas; see `assemble`.
+    `capacity` is the bytes of device memory; None for no limit.
     """
 
     def __init__(

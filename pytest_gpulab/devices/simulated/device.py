@@ -29,15 +29,10 @@ if TYPE_CHECKING:  # NVRTC may run in this process instead
 class SimulatedDevice:
     """A GPU simulated with NumPy; see the package's docstring.
 
-    Args:
-        gpu: the GPU of the cost model; the H200 if None.
-        occupancy_architecture: the architecture of registers and occupancy, such as `sm_86`; the modelled GPU's if
-            None.
-        compiler: the process that runs NVRTC, which `close` ends unless it is for the user's own texts; NVRTC runs in
-            this process if None.
-
-    Raises:
-        DeviceUnavailable: NVRTC is not installed, or the architecture is unknown.
+    The GPU of the cost model is the H200 by default. Registers and occupancy are those of `occupancy_architecture`,
+    such as `sm_86`, or of the modelled GPU. NVRTC runs in the process `compiler`, which `close` ends unless it is for
+    the user's own texts, or in this process. Raises DeviceUnavailable if NVRTC is not installed, or the architecture is
+    unknown.
     """
 
     def __init__(

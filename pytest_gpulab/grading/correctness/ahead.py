@@ -17,11 +17,9 @@ Found = TypeVar("Found")
 
 
 class FoundAhead(Generic[Found]):
-    """The findings of a second process, by name.
+    """The findings of a second process, by name; this process takes the names in order.
 
-    Args:
-        names: the names in the order in which this process takes them.
-        find: the function that the second process calls with a name. It ends after None.
+    The second process calls `find` with a name. It ends after None.
     """
 
     def __init__(self, names: Sequence[str], find: Callable[[str], Found | None]) -> None:

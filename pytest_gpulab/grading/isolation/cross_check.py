@@ -54,8 +54,7 @@ LUCK = "correct on the GPU only by luck: the simulated GPU checks every access a
 class CrossCheck:
     """The grading of one submission on the simulated GPU, in its own process, in parallel with the real GPU.
 
-    Attributes:
-        architecture: that of the real GPU; the simulated one runs the code for it.
+    The simulated GPU runs the code for the real one's architecture.
     """
 
     architecture = ""

@@ -43,18 +43,11 @@ ADVICE = "use fewer processes (a smaller --gpulab-workers or -n)"
 class RemoteGrader(CheckGrader):
     """A `Grader` that works in a worker process, which the first check starts; it must be closed.
 
-    Args:
-        exercise: the exercise of the submission; the worker loads it again from its folder.
-        device: as `open_device` takes it, but never `auto`.
-        info: the device's description; if None, `begin` must be called to query it.
-        label: the submission's name in the grade; its path if None.
-        timeout_s: time limit of a check, without its wait for other processes that time on the GPU.
-        sanitize: whether to run failed `correct` checks once more under compute-sanitizer.
-        occupancy_architecture: as `open_device` takes it.
-        profiler: the session's profiler, to read the timed kernels' counters with Nsight Compute; None for none.
-        annotate: whether to list the counters of each source line.
-        gpu: as `open_device` takes it.
-        scope: the process scope of the job; once it has ended, all methods raise `CancelledError`.
+    The worker loads the exercise again from its folder. Devices are as `open_device` takes them, but never `auto`.
+    Without `info`, the device's description, `begin` must be called to query it. `timeout_s` limits a check, without
+    its wait for other processes that time on the GPU. With `sanitize`, failed `correct` checks run once more under
+    compute-sanitizer. With the session's `profiler`, Nsight Compute counts timed kernels; with `annotate`, the counters
+    of each source line are listed. Once the job's process scope has ended, all methods raise `CancelledError`.
     """
 
     def __init__(

@@ -70,9 +70,7 @@ class NeverBegan(Crashed):
 class ProcessScope:
     """The processes of one job: their folder for files, and a way for other threads to end them all.
 
-    Args:
-        folder: for temporary files and for buffer contents that the processes share; None for the default folder and
-            for separate contents.
+    The folder also has the buffer contents that the processes share; None for the default one and separate contents.
     """
 
     def __init__(self, folder: str | None = None) -> None:

@@ -31,10 +31,8 @@ MAX_PRINTED = 4000  # characters of the program's output in a report
 class ProgramGrader(CheckGrader):
     """A grader of one program, in this process: the program itself has a process and a sandbox of its own.
 
-    Args:
-        is_enabled: whether the instructor allows native code of submissions; else no check can be graded.
-        label: the submission's name in the grade; its path if None.
-        gpu: the modelled GPU, as `open_device` takes it.
+    Unless the instructor allows native code of submissions (`is_enabled`), no check can be graded. `gpu` is the
+    modelled GPU, as `open_device` takes it.
     """
 
     def __init__(

@@ -50,14 +50,9 @@ class ProgramRun:
 
 
 class ProgramRuns:
-    """The build and the runs of one submission.
+    """The build and the runs of one submission, if the instructor allows its native code (`is_enabled`).
 
-    Args:
-        gpu: the modelled GPU, as `open_device` takes it.
-        is_enabled: whether the instructor allows native code of submissions.
-
-    Attributes:
-        sha256: hash of the file's bytes; empty if it cannot be read.
+    `sha256` is the hash of the file's bytes; empty if it cannot be read. `gpu` is as `open_device` takes it.
     """
 
     def __init__(self, loaded: LoadedProgram, path: Path, gpu: str | None, seed: int, is_enabled: bool) -> None:

@@ -110,14 +110,11 @@ def _of_both(first: BenchmarkResult, both: BenchmarkResult, thresholds: Sequence
 
 
 class Benchmark:
-    """A benchmark of a submission against its baseline.
+    """A benchmark of a submission against its baseline, both with memory from the pool.
 
-    Args:
-        pool: the memory of both sides.
-        baseline, own: the sides.
-        thresholds: rounds are added while one of them is undecided; None for a calibration, which needs the ratio.
-        is_mixable: whether a range of an input may be replaced by the same range of another one.
-        rng: chooses checked runs, mixes and addresses, and seeds the bootstrap.
+    Rounds are added while one of the thresholds is undecided; None for a calibration, which needs the ratio.
+    `is_mixable` says whether a range of an input may be replaced by the same range of another one. `rng` chooses
+    checked runs, mixes and addresses, and seeds the bootstrap.
     """
 
     def __init__(

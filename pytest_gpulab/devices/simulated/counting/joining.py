@@ -31,8 +31,7 @@ class SharedAccess:
 class Joiner:
     """The accesses of one execution of a basic block.
 
-    Args:
-        widths: bytes of the widest machine access for a memory instruction, by `Site.index`.
+    `widths` has the bytes of the widest machine access for a memory instruction, by `Site.index`.
     """
 
     def __init__(self, widths: Mapping[int, int]) -> None:

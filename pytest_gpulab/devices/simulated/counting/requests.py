@@ -98,11 +98,7 @@ class Requests(NamedTuple):
 
 
 class Waiting:
-    """Accesses that are counted together later.
-
-    Args:
-        count: function that returns the increment of `Traffic.units` for each request.
-    """
+    """Accesses that are counted together later; `count` returns the increment of `Traffic.units` for each request."""
 
     def __init__(self, count: Callable[[Requests], npt.NDArray[np.intp]]) -> None:
         self._count_each = count

@@ -48,11 +48,9 @@ LOCKSTEP = ("lockstep", "blocks-reversed")
 
 
 class TimeIsUp(Exception):
-    """The launch exceeded its time limit.
+    """The launch exceeded its time limit, or that of a launch without progress if it `was_stalled`.
 
-    Attributes:
-        was_starved: True if other processes left this thread too little processor time.
-        was_stalled: True if it was the limit of a launch without progress.
+    It `was_starved` if other processes left this thread too little processor time.
     """
 
     def __init__(self, was_starved: bool = False, was_stalled: bool = False) -> None:
@@ -151,9 +149,8 @@ class Clock:
 class Surroundings:
     """The clocks and multiprocessors of a launch.
 
-    Args:
-        varied: data of the launch that determine `%gridid` and the first block's multiprocessor: a kernel that depends
-            on them is wrong in the same way each time it is graded.
+    `varied` is data of the launch that determines `%gridid` and the first block's multiprocessor: a kernel that depends
+    on them is wrong in the same way each time it is graded.
     """
 
     def __init__(self, sms: int, *varied: object) -> None:

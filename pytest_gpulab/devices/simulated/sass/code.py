@@ -41,17 +41,9 @@ class MachineBlock:
 
 
 class MachineCode:
-    """The machine code of a module.
+    """The machine code of a module, from a cubin with line information, for an architecture such as `sm_90`.
 
-    Args:
-        cubin: NVRTC's output, compiled with line information.
-        architecture: compute capability, such as `sm_90`.
-
-    Attributes:
-        ptx: the module in the cubin's copy of the PTX text.
-
-    Raises:
-        Exception: any exception if the file has an unexpected layout.
+    `ptx` is the module in the cubin's copy of the PTX text. Raises any exception if the file has an unexpected layout.
     """
 
     def __init__(self, cubin: bytes, architecture: str) -> None:

@@ -288,14 +288,8 @@ class TranslatedBlock:
 class Places:
     """Source lines in the order of files and lines; the last one is None, for statements without a line.
 
-    Args:
-        blocks: the statements of each basic block.
-
-    Attributes:
-        lines: the source lines, without repetitions.
-        row: row by line.
-        of_statement: row by the number of a statement.
-        statements: number of statements per line (row) and basic block (column).
+    `row` and `of_statement` map lines and numbers of statements to rows. `statements` has the number of statements per
+    row and basic block (column).
     """
 
     def __init__(self, blocks: Sequence[Sequence[Instruction | Call]]) -> None:
