@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.compiler.machine_code import MachineBinary, machine_binary
 from pytest_gpulab.devices.hardware.architectures import LIMITS
-from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable, Texts
 from pytest_gpulab.devices.simulated.device import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 from pytest_gpulab.devices.simulated.module import SimulatedModule
@@ -43,11 +43,7 @@ class SimulatedBesideGpu(SimulatedDevice):
         return replace(super().info, compiler=self._nvcc.version)
 
     def compile(
-        self,
-        source: str,
-        filename: str = "kernel.cu",
-        defines: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, source: str, filename: str = "kernel.cu", defines: Texts = None, headers: Texts = None
     ) -> SimulatedModule:
         """Compile CUDA C++ with nvcc to machine code and read its PTX; see `protocol.Device.compile`.
 

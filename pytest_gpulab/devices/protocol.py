@@ -50,6 +50,8 @@ from .launch import Schedule as Schedule
 from .launch import WorkLimit as WorkLimit
 
 Array = npt.NDArray[Any]
+Texts = Mapping[str, str] | None
+"""Texts by name: values of macros, or contents of files; None for none."""
 
 
 class Memory(Protocol):
@@ -214,13 +216,7 @@ class Device(Protocol):
     def info(self) -> DeviceInfo:
         """The device's description, for reports."""
 
-    def compile(
-        self,
-        source: str,
-        filename: str = "kernel.cu",
-        defines: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Module:
+    def compile(self, source: str, filename: str = "kernel.cu", defines: Texts = None, headers: Texts = None) -> Module:
         """Compile CUDA C++; `gpulab.cuh` and the toolkit's headers can be included.
 
         Args:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_gpulab.devices.protocol import KernelResources
+from pytest_gpulab.devices.protocol import KernelResources, Texts
 
 from .nvrtc import LINES, USAGE, Run, output_of, request_of
 from .nvrtc_program import compiled
@@ -22,12 +22,7 @@ class MachineBinary:
 
 
 def compile_machine_code(
-    source: str,
-    filename: str,
-    architecture: str,
-    defines: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
-    run: Run = compiled,
+    source: str, filename: str, architecture: str, defines: Texts = None, headers: Texts = None, run: Run = compiled
 ) -> MachineBinary:
     """Compile to machine code for an architecture such as `sm_90`; see `nvrtc.compile_ptx` for the rest.
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, Texts
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text, line_one, shown
 from pytest_gpulab.devices.source.tokens import in_ascii, words_of
 
@@ -130,12 +130,7 @@ def _shipped_headers() -> dict[str, str]:
 
 
 def compile_ptx(
-    source: str,
-    filename: str,
-    architecture: str,
-    defines: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
-    run: Run = compiled,
+    source: str, filename: str, architecture: str, defines: Texts = None, headers: Texts = None, run: Run = compiled
 ) -> tuple[str, str]:
     """Compile CUDA C++ for an architecture such as `compute_90`; return the PTX, with line information, and warnings.
 
@@ -169,25 +164,14 @@ def _check_constants(code: DeviceText, filename: str, request: Request, run: Run
         check_host_constants(unoptimised.decode(errors="replace"), filename, code.host_constants)
 
 
-def ptx_request(
-    source: str,
-    filename: str,
-    architecture: str,
-    defines: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Request:
+def ptx_request(source: str, filename: str, architecture: str, defines: Texts = None, headers: Texts = None) -> Request:
     """Return the request of `compile_ptx` to NVRTC."""
     options = [f"--gpu-architecture={architecture}", LINES]
     return request_of(source, filename, options, defines, headers, "ptx")
 
 
 def request_of(
-    source: str,
-    filename: str,
-    options: list[str],
-    defines: Mapping[str, str] | None,
-    headers: Mapping[str, str] | None,
-    output: Output,
+    source: str, filename: str, options: list[str], defines: Texts, headers: Texts, output: Output
 ) -> Request:
     """Return a request to NVRTC; see `compile_ptx`."""
     given = _shipped_headers() | dict(headers or {})

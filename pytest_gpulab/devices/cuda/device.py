@@ -15,7 +15,7 @@ from pytest_gpulab.devices.compiler.sandbox import PROTECTION
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.cuda.timing.comparison import Comparison
 from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
-from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable, Memory
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable, Memory, Texts
 from pytest_gpulab.devices.stopwatch import Copies
 from pytest_gpulab.devices.textures import DEFAULT_SAMPLING, Sampling, TexelArray
 
@@ -93,11 +93,7 @@ class CudaDevice:
         return self._opened.context.usable if self._opened else not self._unusable
 
     def compile(
-        self,
-        source: str,
-        filename: str = "kernel.cu",
-        defines: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, source: str, filename: str = "kernel.cu", defines: Texts = None, headers: Texts = None
     ) -> CudaModule:
         """Compile CUDA C++ for this GPU with nvcc; see `Device.compile`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
-from pytest_gpulab.devices.protocol import Array, DeviceInfo, LaunchError, Memory, Module
+from pytest_gpulab.devices.protocol import Array, DeviceInfo, LaunchError, Memory, Module, Texts
 from pytest_gpulab.devices.simulated.gpus import describe, known_architecture
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 
@@ -72,13 +72,7 @@ class SimulatedDevice:
             self.gpu.bandwidth_gb_s,
         )
 
-    def compile(
-        self,
-        source: str,
-        filename: str = "kernel.cu",
-        defines: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Module:
+    def compile(self, source: str, filename: str = "kernel.cu", defines: Texts = None, headers: Texts = None) -> Module:
         """Compile CUDA C++ to PTX and read it; see `protocol.Device.compile`."""
         run = nvrtc.CombinedRun(self._compiler.compiled if self._compiler else nvrtc_program.compiled)
         rest = (defines, headers, run)
