@@ -49,9 +49,12 @@ class GradingSession:
         Raises SettingsError if a file of expected verdicts or the weight of an exercise is wrong.
         """
         from pytest_gpulab.grading.catalogue import Catalogue
-        from pytest_gpulab.grading.expected import Expectations
 
-        expectations = Expectations.load(settings.expected) if settings.expected else None
+        expectations = None
+        if settings.expected:
+            from pytest_gpulab.grading.expected import Expectations
+
+            expectations = Expectations.load(settings.expected)
         catalogue = Catalogue(settings.exercises)
         if unknown := sorted(set(settings.weights) - set(catalogue.names)):
             there = ", ".join(catalogue.names)
