@@ -18,6 +18,9 @@ from .toolchain import Toolchain
 _FOR_SIMULATION = ("-no-compress", "-lineinfo", "-O1", "-Xcompiler", "-g1")
 AS_GRADED = ("--expt-relaxed-constexpr", "-I", str(Path(__file__).parents[2] / "include"))  # finds gpulab.cuh
 _COMPILED_ONLY = ("-dc", "--device-c")
+_SPECIAL_FUNCTION = re.compile(
+    r"(?:laguerre|legendre|\bhermite|ellint_[123]|\b(?:cyl|sph)_\w+|\bbeta|\bexpint|riemann_zeta|hyperg|\bairy_[ab]i)[fl]?\b"
+)
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
 _NAMED = (
     re.compile(r"fatal error: ([\w./+-]+): No such file"),
@@ -67,7 +70,23 @@ def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path
     program = replace(program, options=options)
     linked = stand_in(toolchain, headers_of(toolchain))
     words = ("-I", str(linked.headers), "-cudart", "shared", "-L", str(linked.library), *map(str, linked.objects))
-    return _built(program, toolchain, (*options_for(target), *words), say)
+    words = (*options_for(target), *words)
+    if fewer := fewer_headers((program.source, *_files(program.options))):
+        try:
+            return _built(program, toolchain, (*words, *fewer), say)
+        except CompileError as error:  # one of its headers may name a special function
+            if not _SPECIAL_FUNCTION.search(str(error)):
+                raise
+    return _built(program, toolchain, words, say)
+
+
+def fewer_headers(files: Iterable[Path]) -> tuple[str, ...]:
+    """Return nvcc's options for a <cmath> without special functions (Bessel and others), if no file names one.
+
+    nvcc includes <cmath> before every file, and three compilers read it.
+    """
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file())
+    return () if any(map(_SPECIAL_FUNCTION.search, texts)) else ("-I", str(Path(AS_GRADED[-1]) / "programs"))
 
 
 def options_for(target: str) -> tuple[str, ...]:

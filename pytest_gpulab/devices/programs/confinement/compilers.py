@@ -18,7 +18,7 @@ from pytest_gpulab.devices.compiler.sandbox import KIB, NOT_ENDED, Limits, Sandb
 from pytest_gpulab.devices.cuda.nvcc.limits import limited, said
 from pytest_gpulab.devices.cuda.nvcc.toolkit import nvcc_sandbox
 from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable
-from pytest_gpulab.devices.programs.build import AS_GRADED, headers_of, options_for, with_reason
+from pytest_gpulab.devices.programs.build import AS_GRADED, fewer_headers, headers_of, options_for, with_reason
 from pytest_gpulab.devices.programs.build_cache import built
 from pytest_gpulab.devices.programs.stand_in import stand_in
 from pytest_gpulab.devices.programs.toolchain import Toolchain, find_toolchain
@@ -49,7 +49,7 @@ class ConfinedCompilers:
             raise
 
     def _build(self, folder: Path, name: str, target: str) -> Path:
-        work = folder / "build"
+        fewer, work = fewer_headers(folder.iterdir()), folder / "build"
         work.mkdir()
         linked = stand_in(self.toolchain, headers_of(self.toolchain))
         objects = [shutil.copy(path, folder) for path in linked.objects]
@@ -58,7 +58,7 @@ class ConfinedCompilers:
         command = [nvcc, "-ccbin", str(self.toolchain.host_compiler), str(folder / name), *options_for(target)]
         included = [word for each in (headers, folder) for word in ("-I", str(each))]
         linking = ("-cudart", "none", *map(str, objects), "-o", "program")
-        code = _ended([*command, *AS_GRADED, *included, *linking], work)
+        code = _ended([*command, *AS_GRADED, *included, *fewer, *linking], work)
         messages = "\n".join(text.decode(errors="replace") for text in said(folder, LIMITS)).strip()
         if code is None:
             raise CompileError(f"{messages}\n{NOT_ENDED}; the limit is {BUILD_LIMIT_S:g} s.".lstrip())
