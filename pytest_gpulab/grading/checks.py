@@ -19,22 +19,14 @@ AnyCase = TypeVar("AnyCase", bound="Case | ProgramCase")
 
 @dataclass(frozen=True)
 class Check:
-    """A check before it is graded.
+    """A check before it is graded."""
 
-    Attributes:
-        name: as in the pytest id, such as `correct[n=1023]`; unique in the exercise.
-        max_points: points for passing.
-        required: False for a bonus, which is missed instead of failed.
-        extra_points: points for passing that are not among the possible ones.
-        subject: the instructor's description; None for `compile`.
-    """
-
-    name: str
+    name: str  # as in the pytest id, such as `correct[n=1023]`; unique in the exercise
     kind: CheckKind
-    max_points: float
-    required: bool
-    subject: Subject | None
-    extra_points: float = 0.0
+    max_points: float  # points for passing
+    required: bool  # False for a bonus, which is missed instead of failed
+    subject: Subject | None  # the instructor's description; None for `compile`
+    extra_points: float = 0.0  # points for passing that are not among the possible ones
 
     @property
     def hidden(self) -> bool:

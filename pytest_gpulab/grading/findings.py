@@ -281,17 +281,11 @@ def _sentence(text: str) -> str:
 
 
 class Problem(NamedTuple):
-    """A reason why a file cannot be graded.
+    """A reason why a file cannot be graded."""
 
-    Attributes:
-        finding: the finding if it is the only reason.
-        request: the change that would solve it, in the imperative: `add ...`.
-        is_complete: whether the request says all that the finding says, its evidence aside.
-    """
-
-    finding: Finding
-    request: str
-    is_complete: bool = False
+    finding: Finding  # the finding if it is the only reason
+    request: str  # the change that would solve it, in the imperative: `add ...`
+    is_complete: bool = False  # whether the request says all that the finding says, its evidence aside
 
 
 def joined(problems: Sequence[Problem]) -> Finding:

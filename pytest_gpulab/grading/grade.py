@@ -44,18 +44,13 @@ CheckKind = Literal["compile", "correct", "safe", "uses", "speedup"]
 
 @dataclass(frozen=True)
 class SmallestInput:
-    """The smallest input that was found to fail in the same way, on the simulated GPU.
+    """The smallest input that was found to fail in the same way, on the simulated GPU."""
 
-    Attributes:
-        what: the input and the failure, such as `n = 3, in = [0 0 1]: out should be [1], is [0]`.
-        rule: the sizes that fail, as far as sizes were tried, such as `fails for every n that is no multiple of 256;
-            right for all others tried`; empty if no rule holds.
-        command: the command that runs the submission on this input.
-    """
-
-    what: str
+    what: str  # the input and the failure, such as `n = 3, in = [0 0 1]: out should be [1], is [0]`
+    # the sizes that fail, as far as sizes were tried, such as `fails for every n that is no multiple of 256; right for
+    # all others tried`; empty if no rule holds
     rule: str
-    command: str
+    command: str  # the command that runs the submission on this input
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -66,33 +61,19 @@ class SmallestInput:
 
 @dataclass(frozen=True)
 class Finding:
-    """The reason why a check did not pass.
+    """The reason why a check did not pass."""
 
-    Attributes:
-        code: a stable word that instructors name in expected verdicts, such as `wrong-result` or `out-of-bounds`.
-        what: the problem, one sentence.
-        where: `file:line` where known.
-        evidence: lines such as the first wrong indices, the compiler's message, an interval.
-        hint: a next step or a question; never the solution.
-        because: the name of a failed check that this one needs; all other fields then describe that check.
-        by_luck: whether a wrong result changes with the order of warps or with leftovers in memory.
-        hidden: whether only an instructor's hidden case shows it, so that the texts may reveal that case.
-        line: the source line at `where`, trimmed; empty if it is not in the submission.
-        bits: for a wrong result, the strength of its pattern, at most 64: by chance it holds once in 2**bits.
-        smallest: the smallest failing input; None if none was looked for or found.
-    """
-
-    code: str
-    what: str
-    where: str = ""
-    evidence: tuple[str, ...] = ()
-    hint: str = ""
-    because: str = ""
-    by_luck: bool = False
-    hidden: bool = False
-    line: str = ""
-    bits: int = 0
-    smallest: SmallestInput | None = None
+    code: str  # a stable word that instructors name in expected verdicts, such as `wrong-result` or `out-of-bounds`
+    what: str  # the problem, one sentence
+    where: str = ""  # `file:line` where known
+    evidence: tuple[str, ...] = ()  # lines such as the first wrong indices, the compiler's message, an interval
+    hint: str = ""  # a next step or a question; never the solution
+    because: str = ""  # the name of a failed check that this one needs; all other fields then describe that check
+    by_luck: bool = False  # whether a wrong result changes with the order of warps or with leftovers in memory
+    hidden: bool = False  # whether only an instructor's hidden case shows it, so that the texts may reveal that case
+    line: str = ""  # the source line at `where`, trimmed; empty if it is not in the submission
+    bits: int = 0  # for a wrong result, the strength of its pattern, at most 64: by chance it holds once in 2**bits
+    smallest: SmallestInput | None = None  # the smallest failing input; None if none was looked for or found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
@@ -125,61 +106,39 @@ class Finding:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured or estimated speedup.
+    """A measured or estimated speedup."""
 
-    Attributes:
-        size: the size of both runs, in words.
-        elapsed_ms, baseline_ms: times of the submission and the baseline at `size`.
-        speedup: baseline over submission.
-        threshold: the required speedup.
-        calibrated: whether the threshold comes from the device's calibration; the check's name has the exercise's own.
-        estimated: whether the times come from a cost model, not from a clock.
-        bandwidth_gb_s: minimal bytes over time, in 1e9 bytes per second.
-        occupancy: theoretical, 0 to 1, of the launch with the longest estimate. A clock times all launches together;
-            then it is that of the launch with the most threads.
-        registers: per thread of that launch.
-        bottleneck: the limiting resource, in words, where known.
-        baseline: the file name of the baseline.
-        low, high: the speedup's confidence interval, of at least 95 %; None for estimates.
-        sampling_error_pct: standard error of an estimated speedup, because only a sample of the blocks ran; None if
-            unknown, and for measured times.
-        rounds: number of samples of each side; 0 for estimates.
-        dropped: rounds left out because of interference.
-        caches: `cold` (flushed before each run) or `warm`; empty for estimates.
-        shared_with: other processes seen on the GPU during the measurement.
-        held_down_by: reasons for throttling in rounds that count because there were too few others.
-        kernels: occupancy of each of the submission's kernels, in the order of their launches.
-        peak_bandwidth_gb_s: peak bandwidth of the GPU's memory, in 1e9 bytes per second.
-        reference_ms: time of the CPU reference at this size; None if unknown.
-        counters: hardware counters of each different launch, if requested.
-        counters_note: one line on why requested counters are missing.
-    """
-
-    size: str
-    elapsed_ms: float
-    baseline_ms: float
-    speedup: float
-    threshold: float
-    estimated: bool
-    bandwidth_gb_s: float | None = None
+    size: str  # the size of both runs, in words
+    elapsed_ms: float  # time of the submission at `size`
+    baseline_ms: float  # time of the baseline at `size`
+    speedup: float  # baseline over submission
+    threshold: float  # the required speedup
+    estimated: bool  # whether the times come from a cost model, not from a clock
+    bandwidth_gb_s: float | None = None  # minimal bytes over time, in 1e9 bytes per second
+    # theoretical, 0 to 1, of the launch with the longest estimate. A clock times all launches together; then it is that
+    # of the launch with the most threads
     occupancy: float | None = None
-    registers: int | None = None
-    bottleneck: str = ""
-    baseline: str = NAIVE
-    low: float | None = None
-    high: float | None = None
-    rounds: int = 0
-    dropped: int = 0
-    caches: Literal["cold", "warm", ""] = ""
-    shared_with: tuple[str, ...] = ()
+    registers: int | None = None  # per thread of that launch
+    bottleneck: str = ""  # the limiting resource, in words, where known
+    baseline: str = NAIVE  # the file name of the baseline
+    low: float | None = None  # lower end of the speedup's confidence interval, of at least 95 %; None for estimates
+    high: float | None = None  # upper end of this interval
+    rounds: int = 0  # number of samples of each side; 0 for estimates
+    dropped: int = 0  # rounds left out because of interference
+    caches: Literal["cold", "warm", ""] = ""  # `cold` (flushed before each run) or `warm`; empty for estimates
+    shared_with: tuple[str, ...] = ()  # other processes seen on the GPU during the measurement
+    # occupancy of each of the submission's kernels, in the order of their launches
     kernels: tuple[KernelOccupancy, ...] = ()
-    peak_bandwidth_gb_s: float | None = None
-    reference_ms: float | None = None
+    peak_bandwidth_gb_s: float | None = None  # peak bandwidth of the GPU's memory, in 1e9 bytes per second
+    reference_ms: float | None = None  # time of the CPU reference at this size; None if unknown
+    # whether the threshold comes from the device's calibration; the check's name has the exercise's own
     calibrated: bool = False
-    counters: tuple[KernelCounters, ...] = ()
-    counters_note: str = ""
+    counters: tuple[KernelCounters, ...] = ()  # hardware counters of each different launch, if requested
+    counters_note: str = ""  # one line on why requested counters are missing
+    # standard error of an estimated speedup, because only a sample of the blocks ran; None if unknown, and for measured
+    # times
     sampling_error_pct: float | None = None
-    held_down_by: tuple[str, ...] = ()
+    held_down_by: tuple[str, ...] = ()  # reasons for throttling in rounds that count because there were too few others
 
     @property
     def certainty(self) -> str:
@@ -196,30 +155,20 @@ class Measurement:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes:
-        name: as in the pytest id: `compile`, `correct[n=1023]`, `speedup[1.5x]`.
-        points, max_points: earned and possible. Extra points are earned where `max_points` is 0.
-        required: False for a bonus tier.
-        duration_s: wall time of grading it.
-        printed: output of printf in the kernel (capped).
-        listing: the annotated source, if requested and shown with this check.
-        hidden: whether it runs an instructor's hidden case; students learn only that the case exists.
-    """
-
-    name: str
+    name: str  # as in the pytest id: `compile`, `correct[n=1023]`, `speedup[1.5x]`
     kind: CheckKind
     verdict: Verdict
-    points: float
-    max_points: float
+    points: float  # earned
+    max_points: float  # possible; extra points are earned where it is 0
     findings: tuple[Finding, ...] = ()
     measurement: Measurement | None = None
-    required: bool = True
-    duration_s: float = 0.0
-    printed: str = ""
-    listing: Listing | None = None
-    hidden: bool = False
+    required: bool = True  # False for a bonus tier
+    duration_s: float = 0.0  # wall time of grading it
+    printed: str = ""  # output of printf in the kernel (capped)
+    listing: Listing | None = None  # the annotated source, if requested and shown with this check
+    hidden: bool = False  # whether it runs an instructor's hidden case; students learn only that the case exists
 
     @property
     def other_threshold(self) -> float | None:
@@ -290,21 +239,16 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class Grade:
-    """The result of one submission; `to_dict` and `from_dict` are each other's inverse.
-
-    Attributes:
-        student: the id of the student; empty if unknown.
-        swept: tunables with the values that a sweep gave them; empty for the file as it is.
-        adjustment: the instructor's; None without one.
-    """
+    """The result of one submission; `to_dict` and `from_dict` are each other's inverse."""
 
     submission: str
     exercise: str
     checks: tuple[CheckResult, ...]
     provenance: Provenance
-    student: str = ""
+    student: str = ""  # the id of the student; empty if unknown
+    # tunables with the values that a sweep gave them; empty for the file as it is
     swept: Mapping[str, int] = field(default_factory=dict)
-    adjustment: Adjustment | None = None
+    adjustment: Adjustment | None = None  # the instructor's; None without one
 
     @property
     def points(self) -> float:

@@ -193,20 +193,15 @@ def limited(module: Module, budget: TimeBudget) -> Module:
 
 @dataclass
 class OwnCodeLimit:
-    """The time limit of a call of an exercise's own function: a loop without an end there is not the student's.
+    """The time limit of a call of an exercise's own function: a loop without an end there is not the student's."""
 
-    Attributes:
-        limit_s: the limit; less than that of a check, so that a worker process reports the call before it is killed.
-        check_began_s: where a check has a limit, the `perf_counter` of its begin, from which on the limit counts; but
-            a call has a fourth of it in any case.
-        notice_s: time between two notices of a call that still runs.
-        notify: function that shows a notice: the function, its time so far, its line.
-    """
-
+    # the limit; less than that of a check, so that a worker process reports the call before it is killed
     limit_s: float = SHARE_OF_CHECK * CHECK_S
+    # where a check has a limit, the `perf_counter` of its begin, from which on the limit counts; but a call has a
+    # fourth of it in any case
     check_began_s: float | None = None
-    notice_s: float = 10.0
-    notify: Callable[[str], None] | None = None
+    notice_s: float = 10.0  # time between two notices of a call that still runs
+    notify: Callable[[str], None] | None = None  # function that shows a notice: the function, its time so far, its line
 
     @contextmanager
     def of(self, what: str) -> Iterator[None]:

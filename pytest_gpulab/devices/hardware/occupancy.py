@@ -22,51 +22,34 @@ PARTITIONS = 4  # of an SM, each with its own share of the registers
 
 @dataclass(frozen=True)
 class KernelOccupancy:
-    """Theoretical occupancy of a kernel at one launch.
-
-    Attributes:
-        architecture: such as `sm_90`.
-        block_threads: threads per block.
-        registers: registers per thread; None if unknown.
-        shared_bytes: static and dynamic shared memory per block.
-        active_blocks, active_warps: resident blocks and warps per SM.
-        occupancy: `active_warps` over the SM's limit of warps, 0 to 1.
-        limited_by: the limiting resources: `warps`, `blocks`, `registers`, `shared memory`; only `warps` at occupancy
-            1; empty if the rules do not explain the driver's figure.
-        suggested_block_threads: the largest block with the highest occupancy; None if unknown.
-        local_bytes: local memory (arrays, spilled registers) per thread, which is no limit; None if unknown.
-        constant_bytes: `__constant__` variables of the kernel's file; None if unknown.
-        achieved: estimated average of the resident warps over the SM's limit, 0 to 1; None if not estimated.
-    """
+    """Theoretical occupancy of a kernel at one launch."""
 
     kernel: str
-    architecture: str
-    block_threads: int
-    registers: int | None
-    shared_bytes: int
-    active_blocks: int
-    active_warps: int
-    occupancy: float
+    architecture: str  # such as `sm_90`
+    block_threads: int  # threads per block
+    registers: int | None  # registers per thread; None if unknown
+    shared_bytes: int  # static and dynamic shared memory per block
+    active_blocks: int  # resident blocks per SM
+    active_warps: int  # resident warps per SM
+    occupancy: float  # `active_warps` over the SM's limit of warps, 0 to 1
+    # the limiting resources: `warps`, `blocks`, `registers`, `shared memory`; only `warps` at occupancy 1; empty if the
+    # rules do not explain the driver's figure
     limited_by: tuple[str, ...]
-    suggested_block_threads: int | None
+    suggested_block_threads: int | None  # the largest block with the highest occupancy; None if unknown
+    # local memory (arrays, spilled registers) per thread, which is no limit; None if unknown
     local_bytes: int | None = None
-    constant_bytes: int | None = None
+    constant_bytes: int | None = None  # `__constant__` variables of the kernel's file; None if unknown
+    # estimated average of the resident warps over the SM's limit, 0 to 1; None if not estimated
     achieved: float | None = None
 
 
 @dataclass(frozen=True)
 class BlockNeeds:
-    """Resources of one block of a launch.
+    """Resources of one block of a launch."""
 
-    Attributes:
-        threads: threads per block.
-        registers: registers per thread; None if unknown, which counts as none.
-        shared_bytes: static and dynamic shared memory.
-    """
-
-    threads: int
-    registers: int | None
-    shared_bytes: int
+    threads: int  # threads per block
+    registers: int | None  # registers per thread; None if unknown, which counts as none
+    shared_bytes: int  # static and dynamic shared memory
 
     @property
     def warps(self) -> int:

@@ -20,48 +20,32 @@ class DeviceProperties:
 
     The limits per thread block and grid are the same for all architectures that CUDA 13 compiles for; source: the CUDA
     C++ Programming Guide, table "Technical Specifications per Compute Capability".
-
-    Attributes:
-        name: such as `NVIDIA H200`.
-        architecture: such as `sm_90`.
-        sms: number of multiprocessors (SMs).
-        global_bytes: size of the device memory.
-        constant_bytes: limit of the `__constant__` variables of a file.
-        block_shared_bytes, largest_block_shared_bytes: shared memory per block, by default and on request.
-        sm_shared_bytes, l2_bytes: shared memory per SM; size of the L2 cache.
-        block_registers, sm_registers: 32-bit registers.
-        block_threads, sm_threads, sm_blocks: resident at a time, the first per block, the others per SM.
-        max_block, max_grid: largest extents in x, y and z.
-        clock_mhz, memory_mhz, memory_bus_bits: highest clocks, and the width of the memory's bus.
-        peak_bandwidth_gb_s: 1e9 bytes per second; None if unknown.
-        concurrent_kernels: True if kernels of several streams can run at a time.
-        ecc, compute_mode: settings of a real GPU; None for a modelled one.
     """
 
-    name: str
-    architecture: str
-    sms: int
-    global_bytes: int
-    sm_shared_bytes: int
-    largest_block_shared_bytes: int
-    sm_registers: int
-    sm_threads: int
-    sm_blocks: int
-    clock_mhz: int
-    memory_mhz: int
-    memory_bus_bits: int
-    l2_bytes: int
-    peak_bandwidth_gb_s: float | None
-    constant_bytes: int = CONSTANT_BYTES
-    block_shared_bytes: int = SHARED_BYTES
-    block_registers: int = BLOCK_REGISTERS
+    name: str  # such as `NVIDIA H200`
+    architecture: str  # such as `sm_90`
+    sms: int  # number of multiprocessors (SMs)
+    global_bytes: int  # size of the device memory
+    sm_shared_bytes: int  # shared memory per SM
+    largest_block_shared_bytes: int  # shared memory per block, on request
+    sm_registers: int  # 32-bit registers per SM
+    sm_threads: int  # resident at a time, per SM
+    sm_blocks: int  # resident at a time, per SM
+    clock_mhz: int  # highest clock
+    memory_mhz: int  # highest clock of the memory
+    memory_bus_bits: int  # width of the memory's bus
+    l2_bytes: int  # size of the L2 cache
+    peak_bandwidth_gb_s: float | None  # 1e9 bytes per second; None if unknown
+    constant_bytes: int = CONSTANT_BYTES  # limit of the `__constant__` variables of a file
+    block_shared_bytes: int = SHARED_BYTES  # shared memory per block, by default
+    block_registers: int = BLOCK_REGISTERS  # 32-bit registers per block
     warp_size: int = WARP
-    block_threads: int = MAX_BLOCK_THREADS
-    max_block: tuple[int, int, int] = MAX_BLOCK
-    max_grid: tuple[int, int, int] = MAX_GRID
-    concurrent_kernels: bool = True
-    ecc: bool | None = None
-    compute_mode: str | None = None
+    block_threads: int = MAX_BLOCK_THREADS  # resident at a time, per block
+    max_block: tuple[int, int, int] = MAX_BLOCK  # largest extents in x, y and z
+    max_grid: tuple[int, int, int] = MAX_GRID  # largest extents in x, y and z
+    concurrent_kernels: bool = True  # True if kernels of several streams can run at a time
+    ecc: bool | None = None  # setting of a real GPU; None for a modelled one
+    compute_mode: str | None = None  # setting of a real GPU; None for a modelled one
 
     @property
     def compute_capability(self) -> str:

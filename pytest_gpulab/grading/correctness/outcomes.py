@@ -43,16 +43,12 @@ BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=Fa
 
 
 class Repeats(NamedTuple):
-    """The runs of an input pattern after the first one, in lockstep.
+    """The runs of an input pattern after the first one, in lockstep."""
 
-    Attributes:
-        orders: False to leave out other orders of warps and other garbage in memory; a right result is `inconclusive`
-            if these could change it.
-        luck: False to leave out the run that finds out whether a wrong result depends on luck.
-    """
-
+    # False to leave out other orders of warps and other garbage in memory; a right result is `inconclusive` if these
+    # could change it
     orders: bool = True
-    luck: bool = True
+    luck: bool = True  # False to leave out the run that finds out whether a wrong result depends on luck
 
 
 ALL_REPEATS = Repeats()

@@ -20,17 +20,12 @@ LONGEST_SHARE = 8  # a range is at most this fraction of the elements before it
 
 @dataclass(frozen=True)
 class Mix:
-    """One set of contents with two ranges of another.
+    """One set of contents with two ranges of another."""
 
-    Attributes:
-        base: the index of the set.
-        places: positions of the ranges, from 0 up to 1; empty for the set itself. The first is on a logarithmic scale:
-            tolerances of running sums are smaller near the beginning, and a kernel that samples a few elements of the
-            whole array hardly reads there. The second is a single element anywhere, so that mixes of short arrays
-            differ, too.
-    """
-
-    base: int
+    base: int  # the index of the set
+    # positions of the ranges, from 0 up to 1; empty for the set itself. The first is on a logarithmic scale: tolerances
+    # of running sums are smaller near the beginning, and a kernel that samples a few elements of the whole array hardly
+    # reads there. The second is a single element anywhere, so that mixes of short arrays differ, too
     places: tuple[float, ...] = ()
 
     @classmethod

@@ -142,10 +142,6 @@ def own_kernels_run() -> Iterator[None]:
 class CudaStopwatch:
     """The `Stopwatch` protocol on a GPU; one per device, used under the exclusive lock.
 
-    Attributes:
-        l2_bytes: the size of the level-2 cache.
-        peak_bandwidth_gb_s: peak bandwidth of device memory, in 1e9 bytes per second.
-
     Raises:
         DeviceUnavailable: GPU memory is full, or the driver does not compile the stopwatch's kernels.
     """
@@ -157,8 +153,9 @@ class CudaStopwatch:
         self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get(context.gpu.name())
         self._overhead = Overhead(self._empty_ms)
         # Queried now: the driver may be slow to answer, and others wait while the stopwatch is in use.
-        self.l2_bytes = self._attribute("L2_CACHE_SIZE")
+        self.l2_bytes = self._attribute("L2_CACHE_SIZE")  # the size of the level-2 cache
 
+        # peak bandwidth of device memory, in 1e9 bytes per second
         self.peak_bandwidth_gb_s = peak_bandwidth_gb_s(driver, context.gpu)
 
         self._vectors = np.uint32(max(FLUSH_SHARE * self.l2_bytes, LEAST_FLUSH_BYTES) // VECTOR_BYTES)
