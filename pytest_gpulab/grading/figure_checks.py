@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck, Variant
-from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.safety import wrong_order
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
 
 from .catalogue import LoadedExercise
-from .checks import Check
+from .checks import Check, checks_of
 from .findings import because_of
 from .grade import CheckResult, Finding, Verdict
 from .time_limits import TIME_LIMIT, TimeBudget
@@ -24,6 +24,7 @@ from .time_limits import TIME_LIMIT, TimeBudget
 if TYPE_CHECKING:  # a GPU's speedups need no counts, and counts on the simulated GPU no timing
     from pytest_gpulab.grading.speed.costs import Costs
     from pytest_gpulab.grading.usage.checks import Usages
+    from pytest_gpulab.grading.usage.figures_ahead import FiguresAhead
 
 
 class FigureChecks:
@@ -44,6 +45,7 @@ class FigureChecks:
         self._builds, self._cases, self._budget = builds, cases, budget
         self._is_beside_a_gpu = is_beside_a_gpu
         self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
+        self._ahead: FiguresAhead | None = None
 
     @cached_property
     def costs(self) -> Costs:
@@ -58,8 +60,33 @@ class FigureChecks:
 
         return EstimatedCosts(self._loaded, self._device, self._builds, self._seed)
 
+    def _look_ahead(self) -> None:
+        """Let a second process count and estimate at the same time, if there may be one; `close` ends it."""
+        if self._ahead is not None or not self._cases.may_look_ahead:
+            return
+        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
+        from pytest_gpulab.grading.usage.figures_ahead import FiguresAhead
+
+        assert isinstance(self.costs, EstimatedCosts)  # of a simulated GPU
+        checks = sorted(checks_of(self._loaded.exercise), key=lambda check: not check.required)
+        figures = [each.subject for each in checks if isinstance(each.subject, UsesCheck | SpeedTier)]
+        correct = [subject for subject in figures if self._is_correct(subject.variant)]
+        self._ahead = FiguresAhead(correct, self.costs, self._usages, self._budget.begin)
+
+    def _is_correct(self, variant: Variant) -> bool:
+        exercise = self._loaded.exercise
+        return all(map(self._cases.has_passed, cases_of(exercise, variant) or exercise.cases))
+
+    def close(self) -> None:
+        """End the second process, if there is one."""
+        if self._ahead is not None:
+            self._ahead.close()
+
     def count(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Grade a `uses` check by its counts only."""
+        self._look_ahead()
+        if self._ahead is not None:
+            self._ahead.learn(uses.name)
         try:
             unused = self._usages.unused(uses)
         except BuildFailed as blocked:
@@ -118,6 +145,7 @@ class FigureChecks:
         from pytest_gpulab.grading.speed.costs import pattern_of, timed_size
         from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
 
+        self._look_ahead()
         if (stopped := self._stopped_at_less(timed_size(tier, self._device), tier.variant)) is not None:
             return check.result("failed", (stopped,))
         try:

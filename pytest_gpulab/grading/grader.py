@@ -110,8 +110,10 @@ class Grader(CheckGrader):
         return self._guarded(check, lambda: self._figures.count(check, subject))
 
     def close(self) -> None:
-        """End the second process, if there is one. The caller owns the device."""
+        """End the second processes, if there are any. The caller owns the device."""
         self._cases.close()
+        if "_figures" in vars(self):
+            self._figures.close()
 
     def record_failure(self, check: Check, found: Finding) -> None:
         """Record that a case, a benchmark or the compilation ended another process abnormally: it counts as failed."""

@@ -1,9 +1,10 @@
-"""A second process that runs cases at the same time: its results are those of one process."""
+"""A second process that runs cases, counts and estimates at the same time: its results are those of one process."""
 
 from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Hashable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,10 @@ from pytest_gpulab.devices.errors import (
 )
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.correctness.ahead import FoundAhead
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
+from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 
@@ -74,9 +77,10 @@ def test_after_the_end_of_the_second_process_this_one_finds_the_rest(ending: str
         CannotSimulate("a cluster", SourceLine("a.cu", 3)),
         OutOfMemory("no memory"),
         KernelFault("barrier", "stuck", SourceLine("a.cu", 3), Lane((0, 0, 0), (1, 0, 0)), "said", launch="first"),
+        BuildFailed("failed", finding("time-limit", "it had not ended"), fits_others=True),
     ],
 )
-def test_errors_of_devices_pass_between_processes(error: DeviceError) -> None:
+def test_errors_pass_between_processes(error: DeviceError | BuildFailed) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error) and str(copy) == str(error) and vars(copy) == vars(error)
 
@@ -90,24 +94,31 @@ def results_of(path: Path, exercise: str, is_ahead: bool) -> list[CheckResult]:
 
 @pytest.mark.parametrize(
     "name",
-    ["transpose/missing_barrier.cu", "transpose/guard_of_the_read.cu", "scan/sums_by_all_threads.cu"],
+    [
+        "tests/wrong/transpose/missing_barrier.cu",
+        "tests/wrong/transpose/guard_of_the_read.cu",
+        "tests/wrong/scan/sums_by_all_threads.cu",
+        "solutions/transpose/01_shared_tile.cu",
+    ],
 )
-def test_outcomes_of_the_second_process_are_those_of_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_the_second_processes_are_those_of_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
 
-    def take(self: FoundAhead[object], name: str) -> object:
-        """Leave every case to the second process."""
+    def take(self: FoundAhead[Hashable, object], name: Hashable) -> object:
+        """Leave every case, count and estimate to a second process."""
         while name not in self._found:
             self._found.update([pickle.load(self._results)])
         taken.append(name)
         return self._found.pop(name)
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
-    path, exercise = ROOT / "tests/wrong" / name, name.partition("/")[0]
+    path = ROOT / name
+    exercise = path.parent.name
     alone = results_of(path, exercise, is_ahead=False)
     monkeypatch.setattr(FoundAhead, "take", take)
     assert results_of(path, exercise, is_ahead=True) == alone
-    assert len(taken) == sum(result.kind == "correct" for result in alone)
+    counts = 2 if alone[-1].measurement else 0  # the estimate of all tiers comes with the second one
+    assert len(taken) == counts + sum(result.kind == "correct" for result in alone)
 
 
 def test_one_core_has_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_gpulab.devices.protocol import (
     CompileError,
@@ -75,6 +75,9 @@ class BuildFailed(Exception):
         super().__init__(finding.what)
         self.verdict: Verdict = verdict
         self.finding, self.fits_others = finding, fits_others
+
+    def __reduce__(self) -> tuple[type[BuildFailed], tuple[Any, ...]]:
+        return BuildFailed, (self.verdict, self.finding, self.fits_others)  # it passes between processes
 
 
 def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], Made]) -> Made:

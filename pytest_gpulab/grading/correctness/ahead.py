@@ -1,4 +1,4 @@
-"""A forked process that runs cases of a submission at the same time, from the last one to the first.
+"""A forked process that runs cases of a submission at the same time, or estimates, from the last one to the first.
 
 Both processes claim a case in shared memory before they run it. If both claim it at the same moment, both run it.
 """
@@ -9,23 +9,24 @@ import mmap
 import os
 import pickle
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Generic, NoReturn, TypeVar
 
+Name = TypeVar("Name", bound=Hashable)
 Found = TypeVar("Found")
 
 
-class FoundAhead(Generic[Found]):
+class FoundAhead(Generic[Name, Found]):
     """The findings of a second process, by name; this process takes the names in order.
 
     The second process calls `find` with a name. It ends after None.
     """
 
-    def __init__(self, names: Sequence[str], find: Callable[[str], Found | None]) -> None:
+    def __init__(self, names: Sequence[Name], find: Callable[[Name], Found | None]) -> None:
         self._places = {name: place for place, name in enumerate(names)}
         self._claims = mmap.mmap(-1, max(len(names), 1))
-        self._found: dict[str, Found] = {}
+        self._found: dict[Name, Found] = {}
         receiving, sending = os.pipe()
         self._process = os.fork()
         if not self._process:
@@ -34,7 +35,7 @@ class FoundAhead(Generic[Found]):
         os.close(sending)
         self._results = os.fdopen(receiving, "rb")
 
-    def _find_all(self, sending: int, find: Callable[[str], Found | None]) -> NoReturn:
+    def _find_all(self, sending: int, find: Callable[[Name], Found | None]) -> NoReturn:
         try:
             with os.fdopen(sending, "wb") as results:
                 for name, place in reversed(self._places.items()):
@@ -48,7 +49,7 @@ class FoundAhead(Generic[Found]):
         finally:
             os._exit(0)  # whatever went wrong: the other process finds what is missing
 
-    def take(self, name: str) -> Found | None:
+    def take(self, name: Name) -> Found | None:
         """Return the finding under a name, once it is there; None if this process must find it itself."""
         place = self._places.pop(name, None)
         if place is None:

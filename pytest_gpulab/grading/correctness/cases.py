@@ -79,20 +79,25 @@ class CaseRuns:
         self._stopped: list[tuple[Case, Finding]] = []
         self._has_hung = False
         self._replayed: list[Replayed] = []  # of visible cases, per pattern
-        self._ahead: FoundAhead[_Ahead] | None = None
+        self._ahead: FoundAhead[str, _Ahead] | None = None
 
     def look_ahead(self, cases: Iterable[Case]) -> None:
-        """Let a second process run these cases from the last one to the first, if the limits and another core allow it.
+        """Let a second process run these cases from the last one to the first, if there may be one.
 
         All variants must be compiled. `close` ends the process.
         """
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        if not (self._limits.ahead and self._is_simulated and cores > 1):
+        if not self.may_look_ahead:
             return
         from .ahead import FoundAhead
 
         by_name = {case.name: case for case in cases if self._builds.has(case.variant)}
         self._ahead = FoundAhead(list(by_name), lambda name: self._as_second_process(by_name[name]))
+
+    @property
+    def may_look_ahead(self) -> bool:
+        """True if the limits and another core allow a second process."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        return self._limits.ahead and self._is_simulated and cores > 1
 
     def _as_second_process(self, case: Case) -> _Ahead | None:
         self._replayed.clear()

@@ -26,7 +26,7 @@ class CaseLimits:
         again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
         beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
         smallest: the smallest failing inputs to search: `all` with their rules, `later` on request, or `none`.
-        ahead: True to run cases in a second process at the same time, on the simulated GPU; the results are the same.
+        ahead: True to share the work with second processes, on the simulated GPU; the results are the same.
     """
 
     time: TimeLimits = DEFAULT_LIMITS

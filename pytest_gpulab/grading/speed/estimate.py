@@ -46,6 +46,7 @@ SECTOR_BYTES = 32
 SAMPLING_ERROR = "gpulab__sampling_error.pct"
 
 _Replayed = tuple[Build, Plan, Mapping[str, Array], int]
+CostKey = tuple[Size, VariantKey]
 _BaselineKey = tuple[str, str, str, Size, VariantKey, int]
 _baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDictionary()
 
@@ -76,12 +77,31 @@ class EstimatedCosts(Costs):
         """
         self._decides = decides
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
-        self._own: dict[tuple[Size, VariantKey], Timing | BuildFailed] = {}
-        self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # kept until their outputs are compared
-        self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...] | BuildFailed] = {}
-        self._raced: dict[tuple[Size, VariantKey], tuple[Finding, ...] | BuildFailed] = {}
-        self._failures: dict[tuple[Size, VariantKey], Finding] = {}
-        self._reference_ms: dict[tuple[Size, VariantKey], float | None] = {}
+        self._own: dict[CostKey, Timing | BuildFailed] = {}
+        self._costed: dict[CostKey, CostedRun] = {}  # kept until their outputs are compared
+        self._wrong: dict[CostKey, tuple[Finding, ...] | BuildFailed] = {}
+        self._raced: dict[CostKey, tuple[Finding, ...] | BuildFailed] = {}
+        self._failures: dict[CostKey, Finding] = {}
+        self._reference_ms: dict[CostKey, float | None] = {}
+        self.learn: Callable[[CostKey], None] = lambda key: None
+        """A function that adds what another process knows to `known`."""
+
+    def key(self, tier: SpeedTier) -> CostKey:
+        """Return the size and variant of a tier, which share one estimate."""
+        return timed_size(tier, self._device), variant_key(tier.variant)
+
+    @property
+    def known(self) -> tuple[dict[Any, Any], ...]:
+        """All that is known so far; other processes can learn it."""
+        return self._own, self._wrong, self._raced, _baselines.setdefault(self._device, {})
+
+    def estimate(self, tier: SpeedTier) -> None:
+        """Find all that `measure`, `wrong` and `races` return for a tier, and keep it in `known`."""
+        with suppress(BuildFailed):  # it is known, or found again
+            self.measure(tier)
+        with suppress(BuildFailed):
+            if self.key(tier) in self._costed:
+                self.wrong(tier)
 
     def record_failure(self, tier: SpeedTier, found: Finding) -> None:
         """Record that a size ended another process abnormally: it is not run again."""
@@ -120,7 +140,7 @@ class EstimatedCosts(Costs):
         key = (size, variant_key(variant))
         return made_once(self._wrong, key, partial(self._found_wrong, key, size, variant))
 
-    def _found_wrong(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> tuple[Finding, ...]:
+    def _found_wrong(self, key: CostKey, size: Size, variant: Variant) -> tuple[Finding, ...]:
         problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
         timing = self._own_timing(size, variant)
         found = wrong_outputs(self._loaded.exercise, problem, costed) or self._wrong_again(problem, costed)
@@ -228,10 +248,12 @@ class EstimatedCosts(Costs):
         key = (size, variant_key(variant))
         if key in self._failures:
             raise BuildFailed("failed", self._failures[key])
+        if key not in self._own:
+            self.learn(key)
         # cached also if it fails: a kernel that reaches the time limit does so once, not in each check
         return made_once(self._own, key, partial(self._costed_once, key, size, variant))
 
-    def _costed_once(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> Timing:
+    def _costed_once(self, key: CostKey, size: Size, variant: Variant) -> Timing:
         replayed = self._replayed(self._builds, size, variant)
         timing, _ = self._time(run_unread_sample, replayed)
         if self._decides and self._may_reach_a_threshold(size, variant, timing):  # then all blocks must run

@@ -64,6 +64,8 @@ class Usages:
         """
         self._loaded, self._device, self._builds, self._seed, self._costs = loaded, simulated, builds, seed, costs
         self._usages: dict[tuple[Size, VariantKey], _Counted | BuildFailed] = {}
+        self.known: dict[str, tuple[Usage, tuple[Finding, ...]] | BuildFailed] = {}
+        """The usage at the size of each check, by its name, and the findings without those of `costs`."""
 
     def unused(self, check: UsesCheck) -> tuple[Finding, ...]:
         """Return a finding for each bound that is broken, or for wrong outputs of the counted launches.
@@ -76,9 +78,17 @@ class Usages:
                 abnormally at this size.
             InstructorsMistake: the exercise's own code is wrong.
         """
+        own, found = self.count(check)
+        return found or self._broken_when_costed(check, own)
+
+    def count(self, check: UsesCheck) -> tuple[Usage, tuple[Finding, ...]]:
+        """Return what `known` holds of a check. Raises as `unused`."""
+        return made_once(self.known, check.name, partial(self._found_once, check))
+
+    def _found_once(self, check: UsesCheck) -> tuple[Usage, tuple[Finding, ...]]:
         counted = self._usage(check.size, check.variant)
         found = _at(check.size, counted.wrong) or _broken(check.all_bounds, counted.whole, counted.lines)
-        return found or self._broken_elsewhere(check, counted.whole) or self._broken_when_costed(check, counted.whole)
+        return counted.whole, found or self._broken_elsewhere(check, counted.whole)
 
     def _broken_elsewhere(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
         """Return the findings at a smaller size, or about unused reads at its own size if none can be derived."""
