@@ -106,8 +106,8 @@ DisturbedSpace = Literal["constant", "shared"]
 class DisturbedRead:
     """A fault injected into one read of constant or shared memory by a warp: the read returns changed values.
 
-    The fault may be in one write to shared memory instead: then all reads of its values return changed ones. If no
-    output changes, the kernel does not use the values.
+    The fault may be in one write to shared memory instead, also by an atomic: then all reads of its values return
+    changed ones. If no output changes, the kernel does not use the values.
 
     Attributes:
         nth: the index of the read, from 0, in the order of warps' reads; launches with the same object continue the
@@ -119,7 +119,7 @@ class DisturbedRead:
             memory, the values at `address`, whatever reads them.
         seen, written: the numbers of reads, and of writes to shared memory, so far.
         source: the index of the write to shared memory that a lane of the changed read got its value from; negative if
-            it was no plain write.
+            it was an asynchronous copy.
         address: the address that the changed read, or its first lane, reads.
         lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__`
             variables in any way.

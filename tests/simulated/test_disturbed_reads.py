@@ -127,20 +127,23 @@ def test_reads_of_constants_through_the_constant_cache_are_counted(read: str, la
     assert (counted.lanes, counted.proper) == (3 * lanes, 3 * proper)
 
 
-def test_a_disturbed_write_changes_all_reads_of_its_values() -> None:
+@pytest.mark.parametrize(
+    "store", ["words[t] = t;", "atomicExch((int *)words + t, t);", "atomicMin((int *)words + t, t);"]
+)
+def test_a_disturbed_write_changes_all_reads_of_its_values(store: str) -> None:
     source = """__global__ void twice(int *out) {
         __shared__ volatile int words[64];
         unsigned t = threadIdx.x;
-        words[t] = t;
+        STORE
         __syncthreads();
         out[t] = words[63 - t];
         out[64 + t] = words[t];
-    }"""
+    }""".replace("STORE", store)
     device = SimulatedDevice()
     module, out = device.compile(source), device.array(np.zeros(128, np.int32))
     found = []
     for disturbed in (DisturbedRead(-1, 1, "shared"), DisturbedRead(1, 1, "shared", is_write=True)):
-        module.launch("twice", (1,), (64,), (out,), options=LaunchOptions(disturbed=disturbed))
+        module.launch("twice", (1,), (64,), (out,), options=LaunchOptions(fill=0x7F, disturbed=disturbed))
         found.append(out.get())
     assert np.flatnonzero(found[0] != found[1]).tolist() == [*range(32), *range(96, 128)]
     read = DisturbedRead(0, 1, "shared")

@@ -84,14 +84,31 @@ class DisturbedWave(Wave):
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write to shared memory; the values of the chosen write are changed."""
-        before = self._read.written
-        self._read.written += lanes.warp_count
-        self._number = self._read.nth - before
-        if self._read.is_write and 0 <= self._number < lanes.warp_count:
+        first = self._read.written
+        if self._is_next_write(lanes):
             values = self._changed(lanes, values, address)
         super().store_shared(lanes, site, address, values)
         if self._needs_source:
-            self._note_source(lanes, site, address, 1 + before + lanes.warp_numbers)
+            self._note_source(lanes, site.nbytes, address, 1 + first + lanes.warp_numbers)
+
+    def _atomic_shared(
+        self, lanes: Lanes, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
+    ) -> Value:
+        """Execute an atomic, which is a write, too; the chosen one leaves changed values in memory."""
+        found = super()._atomic_shared(lanes, operation, address, dtype, values, wanted)
+        first = self._read.written
+        if self._is_next_write(lanes):
+            left = self._load_banked(self.shared, lanes.column, lanes, address, dtype, 1)
+            self._store_banked(self.shared, lanes.column, lanes, address, self._changed(lanes, left, address))
+        if self._needs_source:
+            self._note_source(lanes, dtype.itemsize, address, 1 + first + lanes.warp_numbers)
+        return found
+
+    def _is_next_write(self, lanes: Lanes) -> bool:
+        """Count a write per warp; return True if the chosen one is among them."""
+        self._number = self._read.nth - self._read.written
+        self._read.written += lanes.warp_count
+        return self._read.is_write and 0 <= self._number < lanes.warp_count
 
     def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory at the end of a copy."""
@@ -117,10 +134,10 @@ class DisturbedWave(Wave):
             threads = threads.view(f"u{min(site.nbytes, WORD)}")[:, :1]
             self._store_banked(self._writers, lanes.column, lanes, address, [threads] * (-(-site.nbytes // WORD)))
         if self._needs_source:
-            self._note_source(lanes, site, address, np.zeros((1, 1)))
+            self._note_source(lanes, site.nbytes, address, np.zeros((1, 1)))
 
-    def _note_source(self, lanes: Lanes, site: Site, address: Value, numbers: npt.NDArray[Any]) -> None:
-        words = [numbers.astype(np.uint32)] * (-(-site.nbytes // WORD))
+    def _note_source(self, lanes: Lanes, nbytes: int, address: Value, numbers: npt.NDArray[Any]) -> None:
+        words = [numbers.astype(np.uint32)] * (-(-nbytes // WORD))
         self._store_banked(self._sources, lanes.column, lanes, address - address % WORD, words)
 
     def _source(self, lanes: Lanes, address: Value) -> int:
