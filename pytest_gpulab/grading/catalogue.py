@@ -49,17 +49,11 @@ class BrokenExercise(Exception):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The thresholds of one exercise; builtins only, because they are sent to other processes.
+    """The thresholds of one exercise; builtins only, because they are sent to other processes."""
 
-    Attributes:
-        source: the origin of the thresholds, in words.
-        by_tier: thresholds by tier name that replace the tiers' own; the names stay.
-        measuring: whether the run makes a calibration: times are measured as precisely as possible, and no speed fails.
-    """
-
-    source: str = OWN
-    by_tier: Mapping[str, float] = field(default_factory=dict)
-    measuring: bool = False
+    source: str = OWN  # the origin of the thresholds, in words
+    by_tier: Mapping[str, float] = field(default_factory=dict)  # those that replace the tiers' own; the names stay
+    measuring: bool = False  # whether the run makes a calibration: times are as precise as possible, no speed fails
 
     def of(self, tier: SpeedTier) -> float:
         """Return the required speedup over the baseline."""

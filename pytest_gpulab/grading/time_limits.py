@@ -48,15 +48,11 @@ ITS_CLASSES = str(Path(__file__).parents[1] / "exercise.py")
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits of kernels: per input pattern of a case, count or cost estimate, and per file.
-
-    Attributes:
-        is_verdict: False for searches and figures, where a kernel that reaches a limit may still pass a grading.
-    """
+    """Time limits of kernels: per input pattern of a case, count or cost estimate, and per file."""
 
     case_s: float = CASE_S
     file_s: float = FILE_S
-    is_verdict: bool = True
+    is_verdict: bool = True  # False for searches and figures: a kernel that reaches a limit may still pass a grading
 
     @classmethod
     def within(cls, check_s: float) -> TimeLimits:

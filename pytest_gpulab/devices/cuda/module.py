@@ -289,13 +289,6 @@ class _Kernel:
     """A kernel with the driver's facts about it, queried once: other processes wait while a kernel is timed.
 
     The context must be current at creation.
-
-    Attributes:
-        function: PyCUDA's function object.
-        parameter_bytes: see `CudaModule.parameter_bytes`.
-        resources: the compiler's figures.
-        most_threads: the limit of threads per block.
-        allowed_bytes: the limit of dynamic shared memory last set; None before that.
     """
 
     def __init__(self, function: Any, parameter_bytes: tuple[int, ...] | None) -> None:
@@ -303,8 +296,8 @@ class _Kernel:
         self.resources = KernelResources(
             function.num_regs, function.shared_size_bytes, function.local_size_bytes, function.const_size_bytes
         )
-        self.most_threads = int(function.max_threads_per_block)
-        self.allowed_bytes: int | None = None
+        self.most_threads = int(function.max_threads_per_block)  # in a block
+        self.allowed_bytes: int | None = None  # the limit of dynamic shared memory last set
 
 
 class _Call(NamedTuple):

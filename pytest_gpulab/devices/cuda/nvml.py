@@ -44,48 +44,30 @@ class NvmlUnavailable(Exception):
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """The state of a GPU at one moment; None if unknown.
+    """The state of a GPU at one moment; None if unknown."""
 
-    Attributes:
-        uuid: the GPU's identity, the same on every machine and in every order.
-        driver_version: such as `580.159.04`.
-        cuda_version: the newest version that the driver supports, 1000 x major + 10 x minor.
-        memory_total_bytes, memory_used_bytes: memory of the GPU, and its part in use by all processes.
-        temperature_c: temperature of the GPU core.
-        power_w, power_limit_w: present power and its limit.
-        sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, max_memory_clock_mhz: present and highest clocks.
-        bus_width_bits: width of the memory interface.
-        busy_percent, memory_busy_percent: share of the last second or less in which a kernel ran, or memory was
-            accessed.
-        performance_state: 0 (fastest) to 15.
-        reasons_mask: NVML's clock event reasons, a bit mask.
-        ecc, mig, persistence: modes, 0 or 1.
-        compute_mode: an index of `_COMPUTE_MODES`.
-        pcie_generation, max_pcie_generation, pcie_lanes, max_pcie_lanes: present and highest; an idle link slows down.
-    """
-
-    uuid: str | None
-    driver_version: str | None
-    cuda_version: int | None
+    uuid: str | None  # the same on every machine and in every order
+    driver_version: str | None  # such as `580.159.04`
+    cuda_version: int | None  # the newest version that the driver supports, 1000 x major + 10 x minor
     memory_total_bytes: int | None
-    memory_used_bytes: int | None
-    temperature_c: int | None
+    memory_used_bytes: int | None  # by all processes
+    temperature_c: int | None  # of the GPU core
     power_w: float | None
     power_limit_w: float | None
     sm_clock_mhz: int | None
     max_sm_clock_mhz: int | None
     memory_clock_mhz: int | None
     max_memory_clock_mhz: int | None
-    bus_width_bits: int | None
-    busy_percent: int | None
-    memory_busy_percent: int | None
-    performance_state: int | None
-    reasons_mask: int | None
-    ecc: int | None
+    bus_width_bits: int | None  # of the memory interface
+    busy_percent: int | None  # share of the last second or less in which a kernel ran
+    memory_busy_percent: int | None  # share of the last second or less in which memory was accessed
+    performance_state: int | None  # 0 (fastest) to 15
+    reasons_mask: int | None  # NVML's clock event reasons, a bit mask
+    ecc: int | None  # 0 or 1, as the next two
     mig: int | None
     persistence: int | None
-    compute_mode: int | None
-    pcie_generation: int | None
+    compute_mode: int | None  # an index of `_COMPUTE_MODES`
+    pcie_generation: int | None  # at present; an idle link slows down
     max_pcie_generation: int | None
     pcie_lanes: int | None
     max_pcie_lanes: int | None

@@ -47,14 +47,11 @@ def whole_pages(nbytes: int) -> int:
 
 
 class SharedAllocation(Allocation):
-    """An allocation in the shared file.
-
-    Attributes:
-        accessed: per word, bits of `READ`, `WRITTEN` and `SIGNAL` by kernels; empty if the host has no access to it.
-    """
+    """An allocation in the shared file."""
 
     def __init__(self, base: int, nbytes: int) -> None:
         super().__init__(base, nbytes)
+        # per word, bits of `READ`, `WRITTEN` and `SIGNAL` by kernels; empty if the host has no access to it
         self.accessed: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def watch_use(self) -> None:

@@ -18,23 +18,15 @@ Searched = Literal["all", "later", "none"]
 
 @dataclass(frozen=True)
 class CaseLimits:
-    """Limits on the cases of a grading.
+    """Limits on the cases of a grading."""
 
-    Attributes:
-        time: time limits of kernels on the simulated GPU.
-        max_elements: the largest product of a case's extents; larger cases are not run. None: no limit.
-        again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
-        beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
-        smallest: the smallest failing inputs to search: `all` with their rules, `later` on request, or `none`.
-        ahead: True to share the work with second processes, on the simulated GPU; the results are the same.
-    """
-
-    time: TimeLimits = DEFAULT_LIMITS
-    max_elements: int | None = None
+    time: TimeLimits = DEFAULT_LIMITS  # of kernels on the simulated GPU
+    max_elements: int | None = None  # the largest product of a case's extents; larger cases are not run
+    # True to run every pattern twice; False to run again only one, and only if the order of warps may matter
     again: bool = True
-    beside_a_gpu: bool = False
-    smallest: Searched = "all"
-    ahead: bool = False
+    beside_a_gpu: bool = False  # True if a real GPU runs everything again; a timeout is then no verdict
+    smallest: Searched = "all"  # smallest failing inputs to search: `all` with rules, `later` on request, or `none`
+    ahead: bool = False  # True to share the work with second processes; the results are the same
 
 
 USUAL = CaseLimits()

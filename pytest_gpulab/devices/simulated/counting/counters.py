@@ -33,35 +33,24 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Joined:
-    """Accesses that the assembler may have joined.
+    """Accesses that the assembler may have joined; see `sass.joins`."""
 
-    Attributes:
-        widths: bytes of the widest machine access by `Site.index`; see `sass.joins.joined_widths`.
-        atomics: statements that one lane executes for its warp if all lanes have one address.
-    """
-
-    widths: Mapping[int, int] = field(default_factory=dict)
-    atomics: frozenset[int] = frozenset()
+    widths: Mapping[int, int] = field(default_factory=dict)  # bytes of the widest machine access by `Site.index`
+    atomics: frozenset[int] = frozenset()  # statements that one lane executes for its warp if all have one address
 
 
 class Counters:
-    """Counts of the blocks that ran.
-
-    Attributes:
-        warps, lanes: executions of each basic block, by warps and by lanes.
-        divergent: divergent warps at the branch at the end of each basic block.
-        traffic: traffic by memory instruction (`Site.index`) and memory space.
-        spread: the warps that pass barriers of the block, or arrive at them.
-    """
+    """Counts of the blocks that ran."""
 
     def __init__(self, program: Program, workload: Workload | None, joined: Joined) -> None:
         self.program, self.workload, self._joined_atomics = program, workload, joined.atomics
         self._sectors = Seen()
-        self.warps = [0] * len(program.steps)
-        self.lanes = [0] * len(program.steps)
-        self.divergent = [0] * len(program.steps)
-        self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
-        self.joiner, self.spread = Joiner(joined.widths), BarrierSpread()
+        self.warps = [0] * len(program.steps)  # executions of each basic block, by warps
+        self.lanes = [0] * len(program.steps)  # the same, by lanes
+        self.divergent = [0] * len(program.steps)  # divergent warps at the branch at its end
+        self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)  # by `Site.index` and memory space
+        self.joiner = Joiner(joined.widths)
+        self.spread = BarrierSpread()  # the warps that pass barriers of the block, or arrive at them
         self._barriers = Counter(block for block, _ in program.barrier_rows)
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
         self._waiting_constant = Waiting(_words_of)

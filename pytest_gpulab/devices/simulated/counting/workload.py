@@ -49,30 +49,23 @@ class LocalTraffic:
 
 
 class Workload:
-    """The cost model's input, collected while a launch runs.
-
-    Attributes:
-        passes: passes of global loads through L1.
-        uncached_sectors: sectors of loads that observe other threads' writes, so L1 does not keep them.
-        written_sectors: sectors of global stores and atomics.
-        stored_lines: lines of global stores.
-        local_traffic: traffic of local memory.
-        by_site: requests, sectors and bytes per memory instruction on global memory.
-        polled: addresses that waiting loops read, which other blocks write.
-        polled_together: largest number of them per request.
-        published: addresses of writes that are not plain, each with `SITE_BITS` bits of the instruction's number.
-    """
+    """The cost model's input, collected while a launch runs."""
 
     def __init__(self, program: Program, gpu: Gpu) -> None:
         self.program = program
         self.paths = Paths(program)
-        self.written_sectors = self.stored_lines = self.passes = self.uncached_sectors = 0
+        self.written_sectors = 0  # of global stores and atomics
+        self.stored_lines = 0  # of global stores
+        self.passes = 0  # of global loads through L1
+        self.uncached_sectors = 0  # of loads that observe other threads' writes, so L1 does not keep them
         self.local_traffic = LocalTraffic()
+        # requests, sectors and bytes per memory instruction on global memory
         self.by_site: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.footprint = Footprint()
         self.contention = Contention(gpu)
-        self.polled, self.polled_together = Seen(), 0
-        self.published = Seen()
+        self.polled = Seen()  # addresses that waiting loops read, which other blocks write
+        self.polled_together = 0  # largest number of them per request
+        self.published = Seen()  # addresses of writes that are not plain, with `SITE_BITS` bits of the site's number
         self._polling = polling_sites(program)
         self._depths = load_depths(program.steps)
         self._heads = frozenset(region[0] for region in regions(program.steps))

@@ -42,14 +42,7 @@ ITERATIONS_WITHOUT_END = 64  # of a loop without exit; further hazards in it sho
 
 
 class Scheduler:
-    """The groups of one wave; see the module's docstring.
-
-    Attributes:
-        stalled: groups that spin until other threads write.
-        left_waits: number of times that lanes left a loop with `TranslatedBlock.results`.
-        changes: count of steps that may have changed more than the registers of one group.
-        running, looping: the running group, and the last one that began an iteration, with their blocks.
-    """
+    """The groups of one wave; see the module's docstring."""
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool = True) -> None:
         self.wave = _wave(launch, block_ids, is_counted)
@@ -57,18 +50,21 @@ class Scheduler:
         self.launch, self.steps = launch, launch.program.steps
         self.ready: dict[Key, list[Group]] = {}
         self.heap: list[Key] = []
-        self.stalled = StalledGroups(in_turn=self.counters is None)  # else polls are counted
+        # groups that spin until other threads write; in turn, unless polls are counted
+        self.stalled = StalledGroups(in_turn=self.counters is None)
         self.phase_waits: list[tuple[Group, int]] = []  # groups that wait for a phase of an mbarrier, with their block
         self._changes = 0  # of mbarriers, when those groups last resumed
         self.barriers = Barriers(self.wave)
         self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
         self.cycles = CycleDetector(len(self.steps))
-        self.changes = self.left_waits = self._iterations_without_end = 0
+        self.changes = 0  # count of steps that may have changed more than the registers of one group
+        self.left_waits = 0  # number of times that lanes left a loop with `TranslatedBlock.results`
+        self._iterations_without_end = 0
         self._iterations = [0] * len(self.steps)  # per first block of a loop
         self._charged = 0  # steps of the wave, in the limit of work
         self._weight = launch.program.step_work * (1 + self.wave.shape.threads * self.wave.shape.columns // MORE_LANES)
-        self.running: tuple[Group, int] | None = None
-        self.looping: tuple[Group, int] | None = None
+        self.running: tuple[Group, int] | None = None  # with its block
+        self.looping: tuple[Group, int] | None = None  # the last group that began an iteration, with its block
         self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)
 
     def run(self) -> bool:

@@ -37,19 +37,15 @@ _WINDOW = np.uint64(1 << 40)  # bytes of each window of generic addresses: share
 
 
 class Wave:
-    """The memories and extents of some blocks; see the module's docstring.
-
-    Attributes:
-        steps: number of basic blocks executed, over all groups.
-        exchanges: number of lanes of atomics with a used result, over all executions.
-        length: number of statements in them: the longest path of a thread, or more if paths diverge.
-    """
+    """The memories and extents of some blocks; see the module's docstring."""
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:
         self.launch, self.program, self.arena = launch, launch.program, launch.arena
         self.shape = Shape(launch.grid, launch.block, block_ids)
         self.counters = launch.counters if is_counted else None
-        self.steps = self.length = self.exchanges = 0
+        self.steps = 0  # number of basic blocks executed, over all groups
+        self.length = 0  # number of statements in them: the longest path of a thread, or more if paths diverge
+        self.exchanges = 0  # number of lanes of atomics with a used result, over all executions
         self.clock = Clock()
         self._doubles: dict[int, tuple[Value, Value]] = {}
         fill = launch.options.fill

@@ -55,21 +55,15 @@ class AccessListener(Protocol):
 
 
 class Allocation:
-    """A range of addresses and its bytes.
+    """A range of addresses and its bytes."""
 
-    Attributes:
-        written: 1 per byte that was written, else 0; None if all count as written.
-        is_set: True for a variable that the host has set.
-        is_heap: True if threads allocate blocks from it.
-    """
-
-    is_heap = False
+    is_heap = False  # True if threads allocate blocks from it
 
     def __init__(self, base: int, nbytes: int) -> None:
         self.base, self.nbytes = base, nbytes
         self.data = np.zeros(-(-nbytes // 16) * 16, np.uint8)
-        self.written: npt.NDArray[np.uint8] | None = None
-        self.is_set = False
+        self.written: npt.NDArray[np.uint8] | None = None  # 1 per written byte, else 0; None if all count as written
+        self.is_set = False  # True for a variable that the host has set
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
 
     def admit(self, lanes: Lanes, site: Site, offset: Value) -> None:

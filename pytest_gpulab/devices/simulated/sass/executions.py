@@ -45,35 +45,26 @@ class Executions:
 
 
 class MachineKernel:
-    """A kernel's machine code, prepared for counting.
+    """A kernel's machine code, prepared for counting; its first basic block is the entry.
 
-    Args:
-        blocks: basic blocks, the entry first.
-        homes: basic block of the PTX of each statement, by number.
-        corrected: statements with guarded instructions for the rare correction of a first result.
-
-    Attributes:
-        blocks: basic blocks, the entry first.
-        code: all instructions.
-        numbers: statement number that each instruction is attributed to.
-        cached: results of `accounts` for earlier launches, by their counts.
-        operations, branches: per instruction, `MachineInstruction.operation` and a flag for conditional jumps.
-        tabled: per instruction, True for the first one of a block that a table of addresses leads to.
-        is_too_large: True if the kernel is too large to compute executions.
+    `homes` has the basic block of the PTX of each statement, by number. `corrected` are statements with guarded
+    instructions for the rare correction of a first result.
     """
 
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int], corrected: frozenset[int]) -> None:
         self.blocks, self._homes, self._corrected = blocks, homes, corrected
         self._flow = FlowModel(blocks, homes)
-        self.cached: dict[tuple[Any, ...], Any] = {}
-        self.is_too_large = self._flow.is_too_large
+        self.cached: dict[tuple[Any, ...], Any] = {}  # results of `accounts` for earlier launches, by their counts
+        self.is_too_large = self._flow.is_too_large  # to compute executions
         self.code = [instruction for block in blocks for instruction in block.instructions]
         self._block = np.repeat(np.arange(len(blocks)), [len(block.instructions) for block in blocks])
-        self.numbers = self._charged()
+        self.numbers = self._charged()  # statement number that each instruction is attributed to
         self.operations = np.array([instruction.operation for instruction in self.code])
+        # True for conditional jumps
         self.branches = np.array([instruction.jumps and instruction.conditional for instruction in self.code])
         tabled = {target for block in blocks if block.last.operation == instructions.BRX for target in block.targets}
         firsts = np.concatenate(([True], self._block[1:] != self._block[:-1]))
+        # True for the first instruction of a block that a table of addresses leads to
         self.tabled = firsts & np.isin(self._block, list(tabled))
         self._entering: dict[int, list[int]] = {i: [] for i in range(len(blocks))}
         for i, block in enumerate(blocks):
