@@ -69,7 +69,7 @@ class Deadline:
         self._stall_s = math.inf if stall_limit_s is None or stall_limit_s >= self.limit_s else stall_limit_s
         self._slow_s, self._progress_s = self._stall_s * SLOW_SHARE, 0.0
         self.charged_s = 0.0  # the time so far, at the last check
-        # is slow once it has used an eighth of its limit without progress; from then on, progress is noted
+        # A launch is slow once it has used an eighth of its limit without progress; from then on, progress is noted.
         self.is_slow = self._is_repeating = self._has_progressed = False
         self._begin_s, self._begin_cpu_s = time.perf_counter(), time.thread_time()
         self._next_check_s = self._begin_s + min(self.limit_s, self._slow_s)
