@@ -91,6 +91,7 @@ int main(int argc, char **argv)
 
 BETWEEN = (
     "int count = 0, *counts[3] = {nullptr};",
+    "using namespace std::chrono; using namespace std::literals::chrono_literals; using namespace thrust;",
     'static const char *const names[] = {"} __device__ int a;", "{"};',
     'std::map<std::string, std::vector<int>> table{{"a", {1, 2}}};',
     "template <typename T> static T total(const std::vector<T> &v) { T t{}; for (auto x : v) t += x; return t; }",

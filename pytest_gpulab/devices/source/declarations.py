@@ -302,6 +302,8 @@ class _Parser:
 def _type_or_directive(head: Head, first: str, tops: Sequence[str]) -> tuple[Kind, str] | None:
     """Classify a declaration that is neither a function nor a variable; return None for those."""
     is_function = head.parameters is not None
+    if first == "using" and _HOST_NAMESPACE.fullmatch("".join(tops[2:])):
+        return "host", "declaration"
     if first in ("static_assert", "asm", "__asm__") or (first == "using" and "namespace" in tops):
         return "device", "kept"
     if head.classes is not None:
@@ -312,6 +314,12 @@ def _type_or_directive(head: Head, first: str, tops: Sequence[str]) -> tuple[Kin
         return "neutral", "type"
     return None
 
+
+_HOST_NAMESPACE = re.compile(
+    r"(?:::)?(?:thrust(?:::.*)?|(?:std::)?(?:chrono|chrono_literals|string_literals|filesystem|this_thread)"
+    r"|std::(?:literals(?:::.*)?|string_view_literals|experimental::filesystem|placeholders|ranges|views|pmr|execution))"
+)
+"""Namespaces that only headers without device code declare."""
 
 _FORWARD = 2  # words of `struct A;`
 
