@@ -99,6 +99,8 @@ UNSET = (
 )
 
 _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
+    ("launch-error", "extents of at least 1", "Round the number of blocks up, so that a few elements have one, and "
+     "launch nothing for no elements."),
     ("out-of-bounds", re.escape(NO_DYNAMIC_SHARED), "The exercise chooses the launch. Declare a fixed size, such as "
      "`__shared__ float tile[BLOCK_SIZE];`, without `extern`."),
     ("out-of-bounds", "is a host pointer", "A kernel can use memory of cudaMalloc, cudaMallocManaged and "

@@ -20,6 +20,7 @@ TABLE = np.arange(24.0).reshape(4, 6) ** 2
 DOWN, ACROSS = np.array([3.0, 100, 41, 56]), np.array([1.0, 20, 333, 4000, 5, 6])
 
 
+COUNTS = np.arange(5, 5 + N, dtype=np.uint32)
 IN_BLOCK = np.arange(N) % 128
 PAST = {
     back: np.where(back > IN_BLOCK, 0, SUMS[INDEX - np.minimum(back, IN_BLOCK)] - BEFORE[INDEX - IN_BLOCK])
@@ -62,6 +63,9 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
             F,
             "each of them is nearly correct: the largest error is 0.3 %",
         ),
+        (COUNTS + (INDEX > 990) * INDEX.astype(np.uint32), COUNTS, "each of them is too large, by 8955 in all"),
+        (COUNTS - (INDEX % 4 + 1).astype(np.uint32), COUNTS, "each of them is too small, by 2500 in all"),
+        (np.where(INDEX > 900, np.uint32(1 << 31), COUNTS), COUNTS, "each of them is 2147483648"),
         (TABLE.T.reshape(TABLE.shape), TABLE, "rows and columns are swapped"),
         (np.add.outer(DOWN, ACROSS), np.add.outer(ACROSS[:4], np.append(DOWN, [7, 9])), SWAPPED),
     ],
@@ -99,6 +103,24 @@ def test_wrong_values_copied_from_an_input(actual: Any, expected: Any, words: st
     n = actual.size
     around = {"plan": plan(n, -(-n // 128), 128, np.float32), "inputs": {"in": F[:n]}}
     assert said(actual.astype(np.float32), expected, 1e-6 * np.maximum(SUMS[:n], 1), **around) == words
+
+
+def test_an_offset_of_the_last_block_alone_is_what_it_takes_from_others() -> None:
+    around = {"plan": plan(N, 8, 128, np.float32), "inputs": {"in": F}}
+    actual = (SUMS + 3 * (INDEX >= 896)).astype(np.float32)
+    pattern = values.pattern_of(mistake(actual, SUMS, 1e-6 * SUMS, **around))
+    assert pattern is not None and pattern.what.startswith("each of them is too large by ")
+    assert pattern.cause == values.PER_BLOCK
+
+
+@pytest.mark.parametrize("is_inclusive", [True, False])
+def test_a_scan_of_elements_that_are_no_neighbours_is_recognised(is_inclusive: bool) -> None:
+    order = np.argsort(INDEX // 512 * 512 + INDEX % 128 * 4 + INDEX % 512 // 128, kind="stable")
+    actual, expected = np.empty(N), SUMS if is_inclusive else BEFORE
+    actual[order] = np.cumsum(F[order], dtype=np.float64) - (0 if is_inclusive else F[order])
+    around = {"plan": plan(N, 2, 128, np.float32), "inputs": {"in": F}, "tunables": {"ITEMS": 4}}
+    words = said(actual.astype(np.float32), expected, 1e-6 * np.maximum(SUMS, 1), **around)
+    assert words.endswith("in another order: thread by thread, each with elements of `in` that are 128 apart")
 
 
 @pytest.mark.parametrize(

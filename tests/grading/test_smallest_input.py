@@ -83,6 +83,8 @@ def test_sizes_are_to_be_compared_only_if_some_are_right(rule: str, hint: str) -
         every = SmallestInput("n = 1", "fails for every size tried", "gpulab explain")
         assert shrinking.with_smallest(edge, every).hint == LAST_COLUMNS
         assert shrinking.with_smallest(edge, SmallestInput("n = 1", swapped, "gpulab explain")).hint == TRANSPOSED
+        unwritten = replace(edge, hint=HINTS["uninitialised"])
+        assert shrinking.with_smallest(unwritten, SmallestInput("n = 1", swapped, "gpulab explain")).hint == TRANSPOSED
     told = replace(found, hint="Usual cause: a lost sign.")
     assert shrinking.with_smallest(told, SmallestInput("n = 1", rule, "gpulab explain")).hint == told.hint
 

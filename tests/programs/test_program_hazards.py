@@ -99,4 +99,5 @@ def test_refused_launches_leave_an_error_that_is_read_once() -> None:
     assert ran.report.count("launch-error: ") == 5
     for line in (26, 29, 31, 33, 35):
         assert f"at bad_launch.cu:{line}\n" in ran.report
+    assert "hint: Round the number of blocks up" in ran.said
     assert "60,000 bytes of dynamic shared memory; 49,152 are allowed" in ran.said

@@ -100,7 +100,8 @@ def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
     """Return a finding with its smallest input; a general hint follows the rule of the sizes that fail."""
     failing = smallest.rule if smallest else ""
     for code, words, hint in RULE_HINTS:
-        general = (HINTS[code], *EDGES) if hint in (TRANSPOSED, PITCH) else (HINTS[code],)
+        swapped = (*EDGES, HINTS["uninitialised"]) if hint in (TRANSPOSED, PITCH) else ()
+        general = (HINTS[code], *swapped)
         if found.code == code and found.hint in general and re.search(words, failing):
             return replace(found, smallest=smallest, hint=hint)
     return replace(found, smallest=smallest)

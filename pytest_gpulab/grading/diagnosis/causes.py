@@ -65,6 +65,9 @@ FIRST_EDGES = (
     "Usual cause: an index below 0 at the left and the upper edge. Is it tested, and can its type be negative? An "
     "unsigned number wraps around."
 )
+CORNER = (
+    "Usual cause: a loop over the neighbours leaves some of them out. Only the elements in this corner have none there."
+)
 IN_X = (
     "Usual cause: the x part of an index or of the bounds check, or the y part if rows and columns change places. Look "
     "at blockIdx, blockDim, threadIdx and the bound."

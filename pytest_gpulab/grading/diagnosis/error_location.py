@@ -309,11 +309,23 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
         below, beside = _along(Axis(~good_rows, None, "row")), _along(Axis(~good_columns, None, "column"))
         if not below or not beside:
             return None
+        lengths = zip(of_one, right.shape, tiling, strict=True)
+        if all(2 * count < length and count < (tile or length) for count, length, tile in lengths):
+            ends = _end(good_columns, "column"), _end(good_rows, "row")
+            if all(ends):
+                return Pattern(f"all but {ends[0]} of {ends[1]}", causes.CORNER)
         corners = {(False, False): causes.LAST_COLUMNS, (True, True): causes.FIRST_EDGES}  # are the first ones wrong?
         cause = corners.get((not good_rows[0], not good_columns[0]), "")
         is_frame = below.cause == beside.cause == causes.BOTH_ENDS
         return Pattern(f"{beside.what}, and {below.what}", causes.BOTH_ENDS if is_frame else cause)
     return _diagonal(right, tiling)
+
+
+def _end(mask: Mask, noun: str) -> str:
+    """Return the words for a few rows or columns at one end."""
+    count = int(mask.sum())
+    which = "first" if mask[:count].all() else "last" if mask[-count:].all() else ""
+    return which and f"the {which} {f'{count} {noun}s' if count > 1 else noun}"
 
 
 def _in_a_line(wrong: Mask, tiling: Tiling) -> Pattern | None:

@@ -20,6 +20,11 @@ STEP = (
 )
 
 
+NOT_CONSECUTIVE = (
+    "Usual cause: a thread adds up elements that are no neighbours. Which consecutive ones should it take?"
+)
+
+
 def is_scan(output: WrongValue) -> bool:
     """Return True if each expected element is the sum of an input up to it, with or without its own element."""
     sums = output.expected.astype(np.float64)
@@ -61,4 +66,21 @@ def step_left_out(output: WrongValue) -> Pattern | None:
         sums = np.concatenate((values[:1] * 0, np.cumsum(values, dtype=values.dtype)))
         if output.is_explained_by(output.wanted - sums[output.at + 1 - step - is_exclusive] + sums[begin]):
             return Pattern(f"{output.them} lacks what lies {step} or more elements of `{name}` back in its block", STEP)
+    return None
+
+
+def strided_items(output: WrongValue) -> Pattern | None:
+    """Recognise a scan in the order of threads that each take elements one block of threads apart."""
+    threads, tile = output.context.block_threads, output.tile
+    if not threads or not tile or tile % threads or tile == threads:
+        return None
+    for name, values in output.like_output().items():
+        blocks = np.zeros((-(-values.size // tile), tile // threads, threads))
+        blocks.reshape(-1)[: values.size] = values
+        in_order = blocks.swapaxes(1, 2).reshape(-1)
+        sums = np.cumsum(in_order) - (in_order if output.expected[0] == 0 else 0)
+        found = sums.reshape(-1, threads, tile // threads).swapaxes(1, 2).reshape(-1)
+        if output.is_explained_by(found[output.at]):
+            order = f"thread by thread, each with elements of `{name}` that are {threads} apart"
+            return Pattern(f"{output.them} is the sum in another order: {order}", NOT_CONSECUTIVE)
     return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from .coincidence import CERTAIN, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
 from .patterns import Array, Pattern, WrongValue
-from .scan_patterns import SCAN_SHIFT, block_sums, is_scan, step_left_out
+from .scan_patterns import SCAN_SHIFT, block_sums, is_scan, step_left_out, strided_items
 
 _Way = Callable[[WrongValue], Pattern | None]
 
@@ -21,6 +21,7 @@ FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: 
 NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; a few elements may be near by chance
 RELATED = 0.3  # correlation; that of unrelated values is near 0, that of truncated ones near 1
 FEW = 3  # elements; with so few, a near value may be chance
+MOST_COUNTS = 1000  # times the largest expected counter; others hold garbage
 SMALL_TYPES = {"f": (np.float16,), "i": (np.int16, np.int8, np.uint16, np.uint8), "u": (np.uint16, np.uint8)}
 
 NAN = (
@@ -45,6 +46,10 @@ FIRST_INPUT = (
 )
 OFFSET = "Usual cause: the same value is added to all of them, or missing in all of them."
 PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
+TOO_MANY = "Usual cause: an element is counted more than once, by several threads or in several rounds of a loop."
+TOO_FEW = (
+    "Usual cause: elements that no thread counts, or a counter that is overwritten, where only an atomic adds to it."
+)
 REPEATED = "Usual cause: an index that leaves out the block's number."
 MIRRORED = "Usual cause: an index that counts from the wrong end."
 TRANSPOSED = "Usual cause: x and y, or width and height, are swapped in an index."
@@ -207,7 +212,8 @@ def _offset(output: WrongValue) -> Pattern | None:
     for name, values in output.like_output().items():
         if values.size > 2 and output.is_explained_by(output.wanted + np.sign(difference) * abs(values[0])):
             return Pattern(f"each of them is too {size} by the first element of `{name}`", FIRST_INPUT)
-    return Pattern(f"each of them is too {size} by {number(abs(difference))}", OFFSET)
+    is_carry = output.tile and output.at[0] >= output.tile
+    return Pattern(f"each of them is too {size} by {number(abs(difference))}", PER_BLOCK if is_carry else OFFSET)
 
 
 def _by_block(output: WrongValue) -> Pattern | None:
@@ -311,6 +317,18 @@ def _small_type(output: WrongValue) -> Pattern | None:
     return None
 
 
+def _counts(output: WrongValue) -> Pattern | None:
+    """Recognise counters that are all too large, or all too small."""
+    got, wanted = output.got.astype(np.float64), output.wanted.astype(np.float64)
+    if output.actual.dtype.kind != "u" or got.size <= FEW or got.max() > MOST_COUNTS * output.expected.max():
+        return None
+    if (got > wanted).all():
+        return Pattern(f"{output.them} is too large, by {(got - wanted).sum():.0f} in all", TOO_MANY)
+    if (got < wanted).all():
+        return Pattern(f"{output.them} is too small, by {(wanted - got).sum():.0f} in all", TOO_FEW)
+    return None
+
+
 def _nearly(output: WrongValue) -> Pattern | None:
     if output.is_exact or not np.isfinite(output.got).all() or not output.wanted.all():
         return None
@@ -334,6 +352,7 @@ _PREDICTIONS: tuple[_Way, ...] = (
     _shift,
     block_sums,
     step_left_out,
+    strided_items,
     _own_input,
     _two_inputs,
     _offset,
@@ -343,5 +362,5 @@ _PREDICTIONS: tuple[_Way, ...] = (
 )
 """Patterns that predict every wrong value."""
 
-_KINDS: tuple[_Way, ...] = (_whole_numbers, _small_type, _nearly)
+_KINDS: tuple[_Way, ...] = (_whole_numbers, _small_type, _counts, _nearly)
 """Patterns in the kind of all wrong values."""
