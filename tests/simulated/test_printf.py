@@ -12,6 +12,7 @@ from places import Run
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated.execution.wave import Wave
+from pytest_gpulab.devices.simulated.memory import printf
 from pytest_gpulab.devices.simulated.memory.printf import MAX_CHARACTERS, MAX_WIDTH, hexadecimal
 
 CASES: dict[str, tuple[Any, ...]] = {
@@ -53,6 +54,18 @@ def test_prints_as_the_host_does(run: Run, template: str) -> None:
     source = f"""#include <cstdio>
 __global__ void f() {{ printf("{template}\\n", {", ".join(map(in_cuda, values))}); }}"""
     assert run(source, block=(1,)).output == in_c(template, values) + "\n"
+
+
+def test_lanes_with_one_format_print_as_each_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = "%d/%5u/%-6lld|%+.2f %x %%\\n"
+    source = f"""#include <cstdio>
+__global__ void f() {{
+    int t = threadIdx.x, y = threadIdx.y;
+    if (t % 3) printf("{template}", -t, y, t * 10000000000ll, t / 8.0, blockIdx.x);
+}}"""
+    together = run(source, block=(8, 2), grid=(3,)).output
+    monkeypatch.setattr(printf, "_alike_lines", lambda *call: None)
+    assert together == run(source, block=(8, 2), grid=(3,)).output and together.count("\n") == 30
 
 
 @pytest.mark.parametrize("digits", [None, 0, 1, 5, 12, 13, 16])

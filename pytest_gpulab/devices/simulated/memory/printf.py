@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -95,28 +95,49 @@ class Printer:
         if self.is_full:
             self.dropped += lanes.n
             return
-        formats, pointers = (np.broadcast_to(value, lanes.shape).ravel() for value in (text, arguments))
-        order, lane_columns = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F").tolist(), columns_of(lanes)
-        strings: dict[int, str] = {}
-        for count, lane in enumerate(order):
+        call = memories, lanes, text, arguments
+        for count, line in enumerate(_alike_lines(*call) or _lines(*call)):
             if self.is_full:
                 self.dropped += lanes.n - count
                 return
-            address, columns = int(formats[lane]), lane_columns[lane]
-            if address not in strings:
-                strings[address] = string_at(memories, columns, address)
-            self._line(memories, columns, strings[address], int(pointers[lane]))
+            self.parts.append(line[: self.remaining])
+            self.remaining -= len(line)
 
-    def _line(self, memories: Memories, columns: ThreadColumns, template: str, pointer: int) -> None:
-        pieces, nbytes = _parsed(template)
-        arguments = (bytes_at(memories, columns, pointer, nbytes) or b"") if nbytes else b""
-        arguments += bytes(nbytes - len(arguments))
-        line = "".join(
-            piece if isinstance(piece, str) else piece.text(arguments, lambda at: string_at(memories, columns, at))
-            for piece in pieces
-        )
-        self.parts.append(line[: self.remaining])
-        self.remaining -= len(line)
+
+def _lines(memories: Memories, lanes: Lanes, text: Value, arguments: Value) -> Iterator[str]:
+    """Yield the output of each lane, block by block, thread by thread."""
+    formats, pointers = (np.broadcast_to(value, lanes.shape).ravel() for value in (text, arguments))
+    order, lane_columns = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F").tolist(), columns_of(lanes)
+    strings: dict[int, str] = {}
+    for lane in order:
+        address, columns = int(formats[lane]), lane_columns[lane]
+        if address not in strings:
+            strings[address] = string_at(memories, columns, address)
+        yield _line(memories, columns, strings[address], int(pointers[lane]))
+
+
+def _line(memories: Memories, columns: ThreadColumns, template: str, pointer: int) -> str:
+    pieces, nbytes = _parsed(template)
+    arguments = (bytes_at(memories, columns, pointer, nbytes) or b"") if nbytes else b""
+    arguments += bytes(nbytes - len(arguments))
+    return "".join(
+        piece if isinstance(piece, str) else piece.text(arguments, lambda at: string_at(memories, columns, at))
+        for piece in pieces
+    )
+
+
+def _alike_lines(memories: Memories, lanes: Lanes, text: Value, arguments: Value) -> Iterator[str] | None:
+    """Return what `_lines` does in a tenth of the time; None if formats, addresses or kinds of arguments differ."""
+    local, start = memories.local, int(arguments.flat[0]) - LOCAL_WINDOW
+    if np.ptp(text) or np.ptp(arguments) or start % 4 or not 0 <= start < local.nbytes:
+        return None
+    position, column = (np.broadcast_to(x, lanes.shape).ravel(order="F") for x in (lanes.position, lanes.column))
+    template = string_at(memories, ThreadColumns(int(position[0]), int(column[0])), int(text.flat[0]))
+    whole = _whole(template)
+    if whole is None or not 0 < whole.arguments.size <= local.nbytes - start:
+        return None
+    words = local.words_of(start // 4, (start + whole.arguments.size) // 4, position)
+    return (whole.format % values for values in whole.arguments.iter_unpack(words))
 
 
 class _Argument(NamedTuple):
@@ -152,6 +173,23 @@ class _Conversion(NamedTuple):
         value = self.value.read(arguments)
         return _formatted(self.kind, self.length, flags, width, precision, string(value) if self.kind == "s" else value)
 
+    @property
+    def plain(self) -> str | None:
+        """The same conversion for Python's `%`; None if Python writes it in another way, or needs more than a value."""
+        if isinstance(self.width, _Argument) or isinstance(self.precision, _Argument) or "#" in self.flags:
+            return None
+        if self.kind not in "diuxXfFeEgG" or self.length in ("h", "hh"):
+            return None
+        precision = "" if self.precision is None else f".{_capped(self.precision) or 0}"
+        return f"%{self.flags}{_capped(self.width)}{precision}{'d' if self.kind == 'u' else self.kind}"
+
+
+class _Whole(NamedTuple):
+    """A format for Python's `%`, and the layout of its arguments."""
+
+    format: str
+    arguments: struct.Struct
+
 
 def _capped(digits: str) -> str:
     return digits if len(digits) < 4 else str(min(int(digits[:9]), MAX_WIDTH))
@@ -181,6 +219,22 @@ def _parsed(template: str) -> tuple[tuple[str | _Conversion, ...], int]:
         at_precision: str | _Argument | None = argument("<i") if precision == "*" else precision
         pieces.append(_Conversion(flags, at_width, at_precision, length or "", kind, argument(_code(kind, length))))
     return (*pieces, template[end:]), offset
+
+
+@lru_cache(maxsize=256)
+def _whole(template: str) -> _Whole | None:
+    """Return a format for all pieces of another one; None if one of them has none."""
+    formats, layout, end = [], "<", 0
+    for piece in _parsed(template)[0]:
+        plain = piece.replace("%", "%%") if isinstance(piece, str) else piece.plain
+        if plain is None:
+            return None
+        formats.append(plain)
+        if isinstance(piece, _Conversion):
+            code, offset = piece.value
+            layout += "x" * (offset - end) + code[1:]
+            end = offset + struct.calcsize(code)
+    return _Whole("".join(formats), struct.Struct(layout))
 
 
 def _code(kind: str, length: str | None) -> str:

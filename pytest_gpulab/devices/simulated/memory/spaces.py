@@ -340,6 +340,10 @@ class Banked:
         raw: bytes = self._decoded(self.words[start // 4 : -(-end // 4), column]).tobytes()
         return raw[start % 4 :][: end - start]
 
+    def words_of(self, start: int, end: int, columns: npt.NDArray[np.intp]) -> bytes:
+        """Return the words in a range of several columns, column by column."""
+        return bytes(self._decoded(self.words[start:end, columns]).T.tobytes())
+
     def _load(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, dtype: np.dtype[Any]) -> Value:
         size = dtype.itemsize
         if self._rows(lanes, address, size):
