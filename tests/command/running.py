@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from forked_gpulab import run_gpulab
 
 PROGRAMS = Path(__file__).parent / "programs"
 ENDINGS = PROGRAMS / "endings.cu"
@@ -31,8 +31,5 @@ def command(*words: str) -> list[str]:
 
 
 def gpulab(folder: Path, *words: str, stdin: str = "", env: dict[str, str] | None = None) -> Ran:
-    env = dict(os.environ) if env is None else env  # without COLUMNS, which readline adds to the environment in C
-    done = subprocess.run(
-        command(*words), cwd=folder, input=stdin, env=env, capture_output=True, text=True, check=False
-    )
+    done = run_gpulab(["run", *words], folder, stdin, env)
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from forked_gpulab import run_gpulab
+
 PROGRAMS = Path(__file__).parent
 
 
@@ -45,12 +47,12 @@ def run(
         address_space: limit of each process's memory, in bytes.
     """
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (address_space, resource.RLIM_INFINITY))
-
-    command = [sys.executable, "-m", "pytest_gpulab", "run", *options, str(PROGRAMS / f"{name}.cu"), *arguments]
-    env = dict(os.environ)  # without COLUMNS, which readline adds to the environment in C
-    done = subprocess.run(
-        command, cwd=folder, env=env, input=stdin, capture_output=True, text=True, check=False, preexec_fn=limit
-    )
+    words = ["run", *options, str(PROGRAMS / f"{name}.cu"), *arguments]
+    if address_space == resource.RLIM_INFINITY:
+        done = run_gpulab(words, folder, stdin)
+    else:
+        limited = f'ulimit -v {address_space // 1024}; exec "$@"'
+        command = ["sh", "-c", limited, "sh", sys.executable, "-m", "pytest_gpulab", *words]
+        env = dict(os.environ)  # without COLUMNS, which readline adds to the environment in C
+        done = subprocess.run(command, cwd=folder, env=env, input=stdin, capture_output=True, text=True, check=False)
     return Run(done.returncode, done.stdout, done.stderr)
