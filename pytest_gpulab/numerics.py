@@ -240,9 +240,8 @@ def _sums_at(terms: Array, counts: Array, of_magnitudes: bool = False) -> Array:
     ends, which = np.unique(counts, return_inverse=True)
     sums, total = np.zeros(ends.size), 0.0
     for begin in range(0, terms.size, _PIECE):
-        piece = np.append(terms[begin : begin + _PIECE], 0).astype(
-            np.float64
-        )  # the 0 allows a cut at the end of the piece
+        # The 0 allows a cut at the end of the piece.
+        piece = np.append(terms[begin : begin + _PIECE], 0).astype(np.float64)
         if of_magnitudes:
             np.abs(piece, out=piece)
         first, end = np.searchsorted(ends, (begin, begin + piece.size - 1), side="right")

@@ -108,9 +108,8 @@ class ClassRun:
         is_explained = False
         for problem in self.collection.problems:
             is_misnamed = problem.finding.code == "no-exercise"
-            hint = (
-                f" {problem.finding.hint}" if is_misnamed and not is_explained else ""
-            )  # once: it names all exercises
+            # Once: it names all exercises.
+            hint = f" {problem.finding.hint}" if is_misnamed and not is_explained else ""
             is_explained |= is_misnamed
             yield f"{problem.label}: {problem.finding.what}{hint}"
 

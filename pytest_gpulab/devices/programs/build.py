@@ -121,9 +121,10 @@ def _built(program: Program, toolchain: Toolchain, options: Iterable[str], say: 
     def produce(folder: Path) -> Iterable[Path]:
         command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), str(source), *words]
         command += ["-MD", "-MF", str(folder / "read.d"), "-o", str(folder / "program")]
+        # Messages quote the source, which may have any encoding.
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-        )  # messages quote the source, which may have any encoding
+        )
         if done.returncode:
             raise CompileError(with_reason(done.stderr + done.stdout))
         say(done.stderr)

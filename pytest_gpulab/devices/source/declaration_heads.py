@@ -64,10 +64,8 @@ class Head:
         found = self._found
         while at < len(found):
             token = found[at]
-            if token.kind == "sign" and token.text in (
-                ";",
-                "}",
-            ):  # the end of the declaration or of the enclosing block
+            # The end of the declaration or of the enclosing block.
+            if token.kind == "sign" and token.text in (";", "}"):
                 return at + (token.text == ";")
             if token.text == "template" and found[at + 1 : at + 2] and found[at + 1].text == "<":
                 at = after_angles(found, at + 1)

@@ -11,10 +11,11 @@ from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
 
 MAX_LINE = 90  # most characters of a quoted line
 MAX_WARNINGS = 4
+# The second form is that of the compiler's later stages.
 _WARNING = re.compile(
     r"^(?:warning: )?(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:warning #(?P<number>\d+)-D|Warning): (?P<text>.*)$",
     re.M,
-)  # the second form is that of the compiler's later stages
+)
 _INDEXED = re.compile(r"(?<![\w.>])([A-Za-z_]\w*)\s*\[")
 _LOCAL_ARRAY = r"^\s*(?!return\b)[A-Za-z_][\w:<>,\s]*\s{0}\s*\[[^\]]*\]\s*[\[;={{,]"
 _MINOR = ("177", "550")  # an unused variable explains little

@@ -282,9 +282,8 @@ class CaseRuns:
                     return judged(Run(error=error), prepared, FIRST)
             if decoy is not None:
                 run = replayed(decoy, DECOY, read_back=False)
-                if (
-                    isinstance(run.error, KernelFault) and not self._is_simulated
-                ):  # after a fault, a GPU runs nothing more
+                # After a fault, a GPU runs nothing more.
+                if isinstance(run.error, KernelFault) and not self._is_simulated:
                     runs.append(run)
                     return judged(run, prepared, FIRST)
             again = partial(replayed, prepared.inputs)

@@ -138,10 +138,8 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
     """Recognise the sum without some terms, or with some counted twice; not certain if different terms fit."""
     tile = _tile(output, name, values)
     fitting: list[tuple[Terms, Pattern]] = []
-    for operation in (
-        np.add,
-        np.multiply,
-    ):  # a maximum is ambiguous: without most parts, it is the second largest element
+    # A maximum is ambiguous: without most parts, it is the second largest element.
+    for operation in (np.add, np.multiply):
         if not _is_expected(output, operation, values) or output.got[0] in (0, operation.identity):
             continue
         for part in _candidate_terms(values.size, tile, output.context.block_threads):

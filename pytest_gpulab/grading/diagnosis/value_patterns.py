@@ -122,9 +122,8 @@ def _known(output: WrongValue) -> Pattern | None:
     """Recognise the exercise's known mistakes; different elements may have different ones."""
     known = [each for each in output.context.known() if output.name in each.values]
     fits = [_fits(output, np.asarray(each.values[output.name]).reshape(-1)) for each in known]
-    order = sorted(
-        range(len(known)), key=lambda at: not fits[at].all()
-    )  # one that explains all elements needs no combination
+    # One that explains all elements needs no combination.
+    order = sorted(range(len(known)), key=lambda at: not fits[at].all())
     left, parts = np.ones(output.at.size, bool), []
     for each, mine in ((known[at], fits[at] & left) for at in order):
         if mine.any():

@@ -56,9 +56,8 @@ def timed_inputs(
     with suppress(OSError), shared.alone():
         inputs = shared.get()
         if inputs is None:
-            with suppress(
-                InstructorsMistake
-            ):  # raised again without sharing, if it is not because of `_RecordedTunables`
+            # Raised again without sharing, if it is not because of `_RecordedTunables`.
+            with suppress(InstructorsMistake):
                 inputs = made(recorded)
             if inputs is None or recorded.was_read:
                 shared.stay_apart()

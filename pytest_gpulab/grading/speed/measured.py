@@ -107,10 +107,8 @@ class TimedCosts(Costs):
         """Return the errors of timed runs: wrong outputs, an impossible time, or both; see `Costs`."""
         key, measured = _key(tier), self._benchmark(tier)
         if key not in self._wrong:
-            found = (
-                *self._wrong_runs(measured),
-                *self._impossible(measured),
-            )  # wrong outputs may explain an impossible time
+            # Wrong outputs may explain an impossible time.
+            found = (*self._wrong_runs(measured), *self._impossible(measured))
             at = f"At the timed size {size_text(tier.size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]

@@ -17,11 +17,8 @@ def is_there() -> bool:
 
 def command(log: Path) -> tuple[str, ...]:
     """Return the command line that precedes a command, runs it under memcheck and writes the report to a file."""
-    options = (
-        "--tool=memcheck",
-        "--show-backtrace=no",
-        "--report-api-errors=no",
-    )  # PyCUDA makes calls that fail by design
+    # PyCUDA makes calls that fail by design.
+    options = ("--tool=memcheck", "--show-backtrace=no", "--report-api-errors=no")
     return (PROGRAM, *options, f"--log-file={log}")
 
 

@@ -54,9 +54,8 @@ class Contention:
         of_set = np.bincount(np.unique(of_warps & 0xFFFF_FFFF) % sets, minlength=sets)
         needed_bytes = sets * line_bytes * (of_set * of_set).sum() / of_set.sum()
         missed = max(0.0, 1 - self._gpu.constant_cache_bytes / needed_bytes) ** (3 if known > _MOSTLY else 1)
-        further = np.count_nonzero(fresh(np.sort(rows, axis=1))) - len(
-            rows
-        )  # other warps hide the first miss of a warp
+        # Other warps hide the first miss of a warp.
+        further = np.count_nonzero(fresh(np.sort(rows, axis=1))) - len(rows)
         self.missed_constants += missed * further * repeat
 
 

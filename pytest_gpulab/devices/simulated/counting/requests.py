@@ -59,9 +59,8 @@ class Requests(NamedTuple):
         falls[self.starts[1:] - 1] = False
         if falls.any():
             lowest, highest = self.span(pieces)
-            spread = (highest - lowest).sum(
-                dtype=np.float64
-            )  # float, because unchecked addresses may have a huge range
+            # Float, because unchecked addresses may have a huge range.
+            spread = (highest - lowest).sum(dtype=np.float64)
             if spread < _SPREAD * len(pieces):
                 return self._marked(pieces, lowest, highest)
             # NumPy is fast at sorting many short rows

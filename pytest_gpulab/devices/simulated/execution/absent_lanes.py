@@ -19,10 +19,8 @@ from .launch_state import LaunchState
 from .launching import run_blocks
 
 MAX_BYTES = 256 << 20  # of global memory that is copied for another run
-_OTHERS = (
-    np.uint32(0x7F7FFFFF),
-    np.uint32(0xFF7FFFFF),
-)  # the largest float and the smallest one, which are extreme as integers, too
+# The largest float and the smallest one, which are extreme as integers, too.
+_OTHERS = (np.uint32(0x7F7FFFFF), np.uint32(0xFF7FFFFF))
 
 
 class Snapshot:

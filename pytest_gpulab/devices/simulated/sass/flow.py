@@ -201,9 +201,10 @@ class Copies:
 
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> None:
         self._homes = homes
+        # Statement -> operation -> block -> instructions.
         self.by_statement: dict[int, dict[int, dict[int, list[MachineInstruction]]]] = defaultdict(
             lambda: defaultdict(lambda: defaultdict(list))
-        )  # statement -> operation -> block -> instructions
+        )
         for i, instruction in _numbered(blocks, homes):
             self.by_statement[instruction.number][instruction.operation][i].append(instruction)
         self._unrolled: dict[tuple[int, int], int] = defaultdict(lambda: 1)  # (block, block of the PTX) -> copies

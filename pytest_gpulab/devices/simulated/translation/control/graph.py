@@ -90,9 +90,8 @@ def needs_cluster(statement: Statement) -> bool:
     return is_named or statement.op[0] in ("mapa", "getctarank") or statement.op[:2] == ("barrier", "cluster")
 
 
-_FEATURES = {
-    r"\.bulk": "bulk asynchronous copies (TMA)"
-}  # by a pattern in the message about the instruction or the register
+# By a pattern in the message about the instruction or the register.
+_FEATURES = {r"\.bulk": "bulk asynchronous copies (TMA)"}
 
 
 def with_feature(error: CannotSimulate) -> CannotSimulate:

@@ -27,10 +27,11 @@ from .block import CODES, BlockWriter, emits, refuse_others, type_code
 _SPACES = ("global", "shared", "local", "const", "param")
 
 
+# Hints for caches change no result.
 _CACHING = (
     "ca cg cs lu cv nc wb wt L1__evict_normal L1__evict_unchanged L1__evict_first L1__evict_last L1__no_allocate "
     "L2__evict_normal L2__evict_first L2__evict_last L2__cache_hint L2__64B L2__128B L2__256B"
-)  # hints for caches change no result
+)
 _ORDER = "weak volatile relaxed acquire release acq_rel mmio cta cluster gpu sys"
 _PLACES = "const global local param shared param__entry param__func shared__cta shared__cluster"
 
