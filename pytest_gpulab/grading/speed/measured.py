@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,7 +16,7 @@ from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, a
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, variant_key
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, made_once, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.diagnosis.compare import wrong_with
 from pytest_gpulab.grading.findings import finding, of_error
@@ -150,16 +151,7 @@ class TimedCosts(Costs):
         return next(filter(None, found), ())
 
     def _benchmark(self, tier: SpeedTier) -> _Benchmarked:
-        key = _key(tier)
-        if key not in self._benchmarked:
-            try:
-                self._benchmarked[key] = self._run_benchmark(tier)
-            except BuildFailed as blocked:
-                self._benchmarked[key] = blocked
-        measured = self._benchmarked[key]
-        if isinstance(measured, BuildFailed):
-            raise BuildFailed(measured.verdict, measured.finding)
-        return measured
+        return made_once(self._benchmarked, _key(tier), partial(self._run_benchmark, tier))
 
     def _run_benchmark(self, tier: SpeedTier) -> _Benchmarked:
         own = self._side(self._builds, tier, ())
