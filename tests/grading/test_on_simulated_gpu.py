@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from block_sums import EXERCISE, NAIVE, TREE, changed, graded, line_of
 from doubling import codes
 
 from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Buffer, Launch, Plan
+from pytest_gpulab.grading.correctness.checked_launches import races
 
 pytestmark = pytest.mark.unmeasured
 
@@ -52,6 +56,27 @@ def test_a_speedup_from_sampled_blocks_says_how_far_it_may_err(gpu: Device, tmp_
     assert 1 < result.measurement.sampling_error_pct < 30
     said = f"with a standard error of {result.measurement.sampling_error_pct:.1f} %"
     assert result.findings[0].evidence[1] == f"estimated from a sample of the blocks, {said}"
+
+
+@pytest.mark.parametrize("last", [5000, 9])
+def test_a_barrier_left_out_in_a_later_large_launch_is_a_race(gpu: Device, last: int) -> None:
+    """The later launch may fault instead, because most blocks of the first one did not run."""
+    source = """
+    __global__ void f(const int *in, int *out, int n) {
+        __shared__ int part[64];
+        part[threadIdx.x] = in[blockIdx.x * 64 + threadIdx.x];
+        if (n < 1000) __syncthreads();
+        out[blockIdx.x * 64 + threadIdx.x] = part[63 - threadIdx.x];
+        if (n == 9) __trap();
+    }"""
+    buffers = [
+        Buffer(name, role, np.int32, (640,)) for name, role in (("a", "input"), ("b", "scratch"), ("c", "output"))
+    ]
+    args = ("a", "b", np.int32(7)), ("b", "c", np.int32(last))
+    plan = Plan(buffers, [Launch("f", (10,), (64,), each) for each in args])
+    build = SimpleNamespace(module=gpu.compile(source), scene=None)
+    found = races(gpu, build, plan, {"a": np.ones(640, np.int32)}, seed=1)
+    assert {finding.code for finding in found} == ({"race"} if last == 5000 else set())
 
 
 @pytest.mark.parametrize("linkage", ["", 'extern "C" '])

@@ -25,7 +25,7 @@ from pytest_gpulab.grading.diagnosis.compare import compare, overwritten, wrong_
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of
-from pytest_gpulab.grading.plans.replay import FIRST, Run, replay
+from pytest_gpulab.grading.plans.replay import FIRST, Poison, Run, replay
 
 from .safety import wrong_order
 
@@ -38,6 +38,8 @@ COMPLETE_WORK = 60_000_000
 # The limit where a sample does not show all outputs: sums over all blocks, or later launches without complete input.
 LONG_WORK = 4 * COMPLETE_WORK
 CHECKED_BLOCKS = 2  # of a large launch, for races
+CHECKED_S = 5.0  # time limit of such a launch, which may wait for blocks that do not run
+ZEROS = Poison({}, byte=0)
 WRITTEN_SHARE = 0.75  # part of its share of an output that a sample must write
 SHOWN_WORK = 0.8  # part of a limit that a sample, scaled up, must reach if all blocks exceed the limit
 
@@ -139,13 +141,13 @@ def run_again(
 
 
 def races(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> tuple[Finding, ...]:
-    """Return the races and the errors at barriers in some blocks of a plan's first launch.
+    """Return the races and the errors at barriers in some blocks of each of a plan's launches.
 
-    Cases are small: a kernel may leave out its barriers in larger launches, where nothing else finds that. Later
-    launches are left out, because they would read what the other blocks have not written.
+    Cases are small: a kernel may leave out its barriers in larger launches, where nothing else finds that. A later
+    launch reads zeros where the other blocks have not written; a fault of it is ignored.
     """
-    options = replace(FIRST.options, sample_blocks=CHECKED_BLOCKS, sample_seed=seed)
-    run = run_fresh(device, build, replace(plan, launches=plan.launches[:1]), inputs, options, read_back=False)
+    options = replace(FIRST.options, sample_blocks=CHECKED_BLOCKS, sample_seed=seed, time_limit_s=CHECKED_S)
+    run = run_fresh(device, build, plan, inputs, options, read_back=False, poison=ZEROS)
     return wrong_order(hazard for profile in run.profiles for hazard in profile.hazards)
 
 
@@ -165,13 +167,15 @@ def run_fresh(
     inputs: Mapping[str, Array],
     options: LaunchOptions,
     read_back: bool = True,
+    poison: Poison = FIRST.poison,
 ) -> Run:
     """Replay after a reset of the module's variables."""
     try:
         build.module.reset_variables()
     except DeviceError as error:
         return Run(error=error)
-    return replay(device, build.module, plan, inputs, replace(FIRST, options=options), read_back, scene=build.scene)
+    repetition = replace(FIRST, options=options, poison=poison)
+    return replay(device, build.module, plan, inputs, repetition, read_back, scene=build.scene)
 
 
 def _sample(seed: int, complete_within: int | None = None) -> LaunchOptions:
