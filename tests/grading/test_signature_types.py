@@ -13,6 +13,7 @@ from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.compilation.compile_errors import strange_sign
+from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 
@@ -149,6 +150,21 @@ def test_a_letter_of_another_alphabet_is_strange_only_where_it_looks_like_a_lati
     found = strange_sign(f"int {name} = 1", "reduction.cu")
     assert (found is None) == (not strange)
     assert found is None or strange in found.what
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "hint"), [("    __syncthreads", "    _syncthreads", "Is `__syncthreads` meant?"),
+                                 ("tile[t] = i", "tlie[t] = i", None),
+                                 ("tile[t + stride]", "tile[t + stirde]", "Is `stride` meant?"),
+                                 ("t = threadIdx.x", "t = threadIdx", "have three parts, such as `threadIdx.x`."),
+                                 ("blockIdx.x * ", "blockIdx * ", "have three parts, such as `threadIdx.x`.")],
+)  # fmt: skip
+def test_a_name_that_is_nearly_right_has_a_hint(
+    gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str, hint: str | None
+) -> None:
+    monkeypatch.setitem(globals(), "BODY", BODY.replace(right, wrong, 1))
+    _, (finding,) = compiled(gpu, tmp_path, "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)")
+    assert finding.hint.endswith(hint or HINTS["compile-error"])
 
 
 def test_an_array_beyond_the_constant_memory_has_a_line(gpu: Device, tmp_path: Path) -> None:

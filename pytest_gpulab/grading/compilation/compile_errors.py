@@ -79,6 +79,22 @@ _PASTED = (
     (re.compile(r"^ *{\\rtf", re.M), "that of an RTF file. Save the file as plain text."),
 )
 _UNDEFINED = re.compile(r'error: identifier "(\w+)" is undefined')
+_EXPLAINED = (
+    ("is called, but not defined", "The grader compiles this file alone: define the function in it, marked "
+     "`__device__`."),
+    (r"\A.*dynamic initialization is not supported", "A kernel can use only a constant of known value: write it as a "
+     "number, or pass it to the kernel."),
+    (r"\A.*Universal character is not allowed in device entity name", "Names of kernels, device functions and global "
+     "variables may have only the letters a to z, without accents."),
+    (_LARGE_CONSTANTS, "A `__device__` array is in global memory, where there is room for a larger table."),
+    (r"\A[^^]*error: [^^]*\b(?:uint3|dim3)\b", "`threadIdx`, `blockIdx`, `blockDim` and `gridDim` have three parts, "
+     "such as `threadIdx.x`."),
+)  # fmt: skip
+"""A pattern in the messages, up to the first mark of a column for the last one, and the hint for it."""
+_BUILT_IN = (
+    "__syncthreads", "__syncwarp", "threadIdx", "blockIdx", "blockDim", "gridDim", "atomicAdd", "__threadfence",
+    "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync",
+)  # fmt: skip
 _WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl|shfl_up|shfl_down|shfl_xor|any|all|ballot))" is undefined')
 _UNOPENED = re.compile(r'(?:could not|cannot) open source file "([^"\n]+)"|fatal error: ([^:\n]+): No such file')
 _UNCLOSED = re.compile(
@@ -91,16 +107,8 @@ def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | No
     for sign, words in _PASTED:
         if pasted := sign.search(source):
             return f"Line {_place(source, pasted.start())[0]} is {words}"
-    if "is called, but not defined" in diagnostics:
-        return "The grader compiles this file alone: define the function in it, marked `__device__`."
-    if _LARGE_CONSTANTS.search(diagnostics):
-        return "A `__device__` array is in global memory, where there is room for a larger table."
-    if "dynamic initialization is not supported" in diagnostics.partition("\n")[0]:
-        return "A kernel can use only a constant of known value: write it as a number, or pass it to the kernel."
-    if "Universal character is not allowed in device entity name" in diagnostics.partition("\n")[0]:
-        return (
-            "Names of kernels, device functions and global variables may have only the letters a to z, without accents."
-        )
+    if explained := next((hint for message, hint in _EXPLAINED if re.search(message, diagnostics)), None):
+        return explained
     if old := _WITHOUT_MASK.search(diagnostics):
         new = f"{old[1]}_sync"
         return f"`{old[1]}` is now `{new}`. Its first argument is the mask of the lanes, 0xffffffff for a whole warp."
@@ -112,7 +120,19 @@ def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | No
         return f"The grader compiles this file alone: move the code of `{name}` that the kernels need into it."
     undefined = set(_UNDEFINED.findall(diagnostics))
     needed = (name for name, text in headers.items() if f'"{name}"' not in source and undefined & words_of(text))
-    return next((f'Include the exercise\'s header: #include "{name}"' for name in needed), None)
+    if header := next(needed, None):
+        return f'Include the exercise\'s header: #include "{header}"'
+    return _meant(diagnostics, source)
+
+
+def _meant(diagnostics: str, source: str) -> str | None:
+    """Return a question about the name that is meant if the first undefined one is nearly a known one."""
+    from difflib import get_close_matches
+
+    first = _UNDEFINED.search(diagnostics)
+    known = (*_BUILT_IN, *sorted(word for word in words_of(source) if len(word) > 3))
+    near = get_close_matches(first[1], [word for word in known if word != first[1]], 1, 0.8) if first else ()
+    return f"Is `{near[0]}` meant?" if near else None
 
 
 def strange_sign(source: str, filename: str) -> Finding | None:
