@@ -107,18 +107,17 @@ def _with_chain(without_s: float, chain_s: float, rounds: float) -> float:
 def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int) -> dict[str, float]:
     """Return the time of each pipe of the busiest SM in seconds."""
     share = ceil(blocks / gpu.sms) / blocks  # of the work on the SM with most blocks
-    read, written, updated = (
-        counters[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"] for op in ("ld", "st", "atom")
-    )
+    wavefronts = sum(counters[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"] for op in ("ld", "st", "atom"))
     by_table = max(needs.pipes.get(TABLE_JUMP, 0.0), counters["gpulab__table_jumps.sum"])
-    shared = read + written * gpu.shared_store_cycles + updated
     cycles = {
         "instruction issue": counters["smsp__inst_executed.sum"] / SCHEDULERS,
         "floating-point units": needs.pipes.get(FLOAT, 0.0) * WARP / gpu.fp32_lanes,
         "double-precision units": needs.pipes.get(DOUBLE, 0.0) * WARP / gpu.fp64_lanes,
         "integer multipliers": needs.pipes.get(MULTIPLY, 0.0) * WARP / gpu.int_multiply_lanes,
         "special function units": needs.pipes.get(SPECIAL, 0.0) * WARP / gpu.special_lanes,
-        "load/store unit": shared
+        "load/store unit": wavefronts
+        + _without_lanes(counters)
+        + counters["gpulab__barriers.sum"] * gpu.barrier_slots
         + needs.loop_cycles
         + needs.global_passes
         + needs.stored_lines * gpu.store_cycles
@@ -130,6 +129,15 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         "barriers": counters["gpulab__barriers.sum"] * gpu.barrier_cycles,
     }
     return {part: count * share / (gpu.clock_ghz * 1e9) for part, count in cycles.items()}
+
+
+def _without_lanes(counters: Mapping[str, float]) -> float:
+    """Return the accesses to shared memory whose guard is false for all lanes: the load/store unit drops them."""
+    issued = (
+        counters[f"smsp__inst_executed_op_shared_{op}.sum"] - counters[f"gpulab__shared_requests_op_{op}.sum"]
+        for op in ("ld", "st")
+    )
+    return sum(max(count, 0.0) for count in issued)
 
 
 def _shared_by_all(gpu: Gpu, needs: Demands) -> dict[str, float]:
