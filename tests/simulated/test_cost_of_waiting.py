@@ -54,8 +54,6 @@ def ratio(row: str, estimated_ms: dict[str, float]) -> float:
     return estimated_ms[row] / TIMES[row]["median_ms"]
 
 
-WRONG_ORDER = {("vector_count_uniform", "vector_store_few"), ("vector_add_uniform", "vector_store_few")}
-"""Stores to shared memory with bank conflicts are estimated up to 1.8 times too slow, see docs/cost-model.md."""
 
 
 @pytest.mark.parametrize("family", ["chain", "look_back", "reduce", "alone", "call", "ticket", "byte", "vector"])
@@ -63,4 +61,4 @@ def test_kernels_that_wait_longer_are_estimated_to_do_so(family: str, estimated_
     rows = [row for row in estimated_ms if row.startswith(family)]
     pairs = [(a, b) for a, b in permutations(rows, 2) if TIMES[a]["median_ms"] > 1.3 * TIMES[b]["median_ms"]]
     assert len(pairs) >= 10
-    assert {(a, b) for a, b in pairs if estimated_ms[a] <= estimated_ms[b]} == WRONG_ORDER & set(pairs)
+    assert not [(a, b) for a, b in pairs if estimated_ms[a] <= estimated_ms[b]]

@@ -38,7 +38,6 @@ class Gpu:
         l2_bytes, l2_gb_s: size and bandwidth of the L2 cache.
         l1_bytes: size of L1 and shared memory together, per SM.
         fp32_lanes, int_multiply_lanes, fp64_lanes, special_lanes: results per cycle and SM.
-        barrier_slots: cycles that a warp's arrival at a barrier takes from the load/store unit.
         store_cycles: SM cycles per 128-byte line that a warp writes to.
         constant_cycles: cycles of the constant cache per distinct address that a warp reads.
         constant_miss_cycles: additional cycles per miss of the constant cache.
@@ -76,7 +75,6 @@ class Gpu:
     int_multiply_lanes: int
     fp64_lanes: int
     special_lanes: int
-    barrier_slots: float
     store_cycles: float
     constant_cycles: float
     constant_miss_cycles: float

@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.translation.control.graph import defined_an
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
-from .pipes import JUMP, TABLE_JUMP, pipes
+from .pipes import JUMP, SPECIAL, TABLE_JUMP, pipes
 
 _FREE = {"mov", "cvta"}
 _WARP_WIDE = {"shfl", "vote", "match", "redux"}
@@ -135,4 +135,5 @@ def latency(statement: Statement, gpu: Gpu) -> float:
         return gpu.shuffle_latency
     if "approx" in statement.op and name not in ("div",):
         return gpu.special_latency
-    return gpu.alu_latency * max(weight(statement), 1.0)
+    specials = pipes(statement).get(SPECIAL, 0.0)  # of a division, one after the other
+    return gpu.alu_latency * max(weight(statement), 1.0) + specials * (gpu.special_latency - gpu.alu_latency)

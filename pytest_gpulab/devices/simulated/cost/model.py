@@ -117,7 +117,6 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         "special function units": needs.pipes.get(SPECIAL, 0.0) * WARP / gpu.special_lanes,
         "load/store unit": wavefronts
         + _without_lanes(counters)
-        + counters["gpulab__barriers.sum"] * gpu.barrier_slots
         + needs.loop_cycles
         + needs.global_passes
         + needs.stored_lines * gpu.store_cycles
