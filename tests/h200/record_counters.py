@@ -3,10 +3,11 @@
 Run it on a machine with an NVIDIA GPU, nvcc, PyCUDA and ncu, with the package importable:
 
     python tests/h200/record_counters.py FOLDER
-    python tests/h200/record_counters.py FOLDER atomic
+    python tests/h200/record_counters.py FOLDER atomic|student
 
 `FOLDER/counters.json` is the record; `counters_source.csv` (the same by machine instruction) and `kernels.cubin` are
-for looking into a difference. The second form records the small launches of atomic_launches.py.
+for looking into a difference. The second form records the small launches of atomic_launches.py or student_launches.py;
+of the latter, the record holds the compared counters that are not 0.
 """
 
 import csv
@@ -19,12 +20,14 @@ from pathlib import Path
 import atomic_launches
 import counter_launches
 import numpy as np
+import student_launches
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 
-ATOMIC = "atomic" in sys.argv
-SOURCE = Path(__file__).parent / ("atomic_kernels.cu" if ATOMIC else "counter_kernels.cu")
+SMALL = {"atomic": atomic_launches, "student": student_launches}
+WHICH = next((which for which in SMALL if which in sys.argv), "counter")
+SOURCE = Path(__file__).parent / f"{WHICH}_kernels.cu"
 # named in measured.json, so they exist; the others are asked for if this ncu knows them
 CERTAIN = sorted(json.loads((Path(__file__).parent / "measured.json").read_text())["copy_strided_1"]["counters"])
 METRICS = [
@@ -49,7 +52,7 @@ METRICS += [f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op
 
 
 def launches():
-    return atomic_launches.launches("small") if ATOMIC else counter_launches.launches()
+    return SMALL[WHICH].launches("small") if WHICH in SMALL else counter_launches.launches()
 
 
 def run(folder):

@@ -54,8 +54,6 @@ def ratio(row: str, estimated_ms: dict[str, float]) -> float:
     return estimated_ms[row] / TIMES[row]["median_ms"]
 
 
-
-
 @pytest.mark.parametrize("family", ["chain", "look_back", "reduce", "alone", "call", "ticket", "byte", "vector"])
 def test_kernels_that_wait_longer_are_estimated_to_do_so(family: str, estimated_ms: dict[str, float]) -> None:
     rows = [row for row in estimated_ms if row.startswith(family)]

@@ -17,11 +17,13 @@ from pytest_gpulab.devices.simulated.memory.spaces import Arena
 from .chains import Chain, chain
 from .critical_path import step_cycles
 from .fences import Fences, fences
-from .pipes import TABLE_JUMP, pipes
+from .pipes import SHUFFLE, SPECIAL, TABLE_JUMP, pipes
 
 L1_SHARE = 0.5  # share of L1 and shared memory together, for data that all blocks read
 LONG = 2.0  # critical path over that of the average block, from which a block has work of others
 FETCH_BYTES = 64  # size of a request of L2 to memory
+_SHARED_OUT: Mapping[str, float] = {SHUFFLE: 1.0, SPECIAL: 1.0}
+"""Pipes by which a lane that acts for its warp tells the others their results: it counts those before each."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +210,11 @@ def _wait_cycles(gpu: Gpu, far: float) -> float:
 
 def _pipes(counters: Counters, scale: float) -> dict[str, float]:
     result: dict[str, float] = {}
+    shared_out = {site.number for site in counters.program.sites if site.returns} & counters.joined_atomics
     for i, (step, warps) in enumerate(zip(counters.program.steps, counters.warps, strict=True)):
         for statement in step.statements if warps else ():
-            for pipe, count in pipes(statement).items():
+            needed = _SHARED_OUT if statement.number in shared_out else pipes(statement)
+            for pipe, count in needed.items():
                 result[pipe] = result.get(pipe, 0.0) + warps * count * scale
         if step.end == "switch":  # a warp jumps once to each of its lanes' targets
             result[TABLE_JUMP] = result.get(TABLE_JUMP, 0.0) + counters.divergent[i] * scale

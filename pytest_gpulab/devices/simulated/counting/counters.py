@@ -43,7 +43,7 @@ class Counters:
     """Counts of the blocks that ran."""
 
     def __init__(self, program: Program, workload: Workload | None, joined: Joined) -> None:
-        self.program, self.workload, self._joined_atomics = program, workload, joined.atomics
+        self.program, self.workload, self.joined_atomics = program, workload, joined.atomics
         self._sectors = Seen()
         self.warps = [0] * len(program.steps)  # executions of each basic block, by warps
         self.lanes = [0] * len(program.steps)  # the same, by lanes
@@ -134,7 +134,7 @@ class Counters:
     def _requests(self, lanes: Lanes, site: Site, address: Value) -> tuple[Rows, int]:
         """Return `_rows` of an access; of an atomic that one lane executes for its warp, only that lane's address."""
         rows, repeat = _rows(lanes, address)
-        if site.number not in self._joined_atomics:
+        if site.number not in self.joined_atomics:
             return rows, repeat
         alone = np.full_like(rows, -1)
         alone[:, 0] = rows.max(axis=1)

@@ -49,11 +49,14 @@ def ordering(access: str, words: Iterable[str]) -> tuple[str, Release]:
 def atomic_kind(operation: str, nbytes: int, floating: bool, adds_one: bool) -> str:
     """Return the kind of an atomic, which decides its cost where several lanes access one address.
 
-    It is `swap` for operations with results that depend on the order (exch, cas, inc, dec), `float` for floats, `long`
-    for integers of 8 bytes, `count` for adding the constant 1 to 4 bytes, `integer` for other operations on 4 bytes.
+    It is `swap` for exch and cas and `wrap` for inc and dec, with results that depend on the order; `float` for floats,
+    `long` for integers of 8 bytes, `count` for adding the constant 1 to 4 bytes, `integer` for other operations on 4
+    bytes.
     """
-    if operation in ("exch", "cas", "inc", "dec"):
+    if operation in ("exch", "cas"):
         return "swap"
+    if operation in ("inc", "dec"):
+        return "wrap"
     if floating:
         return "float"
     if nbytes == 8:
@@ -92,9 +95,12 @@ class Site:
 
     @property
     def op(self) -> str:
-        """The hardware's name: `ld`, `st`, `atom`, or `red` for an atomic without use of the old value."""
+        """The hardware's name: `ld`, `st`, `atom`, or `red` for an atomic without use of the old value.
+
+        The machine code has no reduction that exchanges.
+        """
         if self.access == "atomic":
-            return "atom" if self.returns or self.space == "shared" else "red"
+            return "atom" if self.returns or self.space == "shared" or self.kind == "swap" else "red"
         return "ld" if self.access == "read" else "st"
 
     @property
