@@ -131,7 +131,7 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
 
 
 def _without_lanes(counters: Mapping[str, float]) -> float:
-    """Return the accesses to shared memory whose guard is false for all lanes: the load/store unit drops them."""
+    """Return the accesses to shared memory with a false guard in all lanes: they pass the load/store unit, too."""
     issued = (
         counters[f"smsp__inst_executed_op_shared_{op}.sum"] - counters[f"gpulab__shared_requests_op_{op}.sum"]
         for op in ("ld", "st")
