@@ -39,7 +39,7 @@ WORK_WAIT_S = 1.0  # for the holders of the work lock; then timing begins all th
 CONTEXT_WAIT_S = 3.0  # for the holders of the context lock; many contexts at once take longer
 SHARED_WAIT_S = 60.0  # per process, for all its shared phases together; then it works without the lock
 GATE_KEPT_S = 1.0  # a process that waits longer to time opens the gates, so that others work in between
-HOLD_S = 0.01  # of the work lock, for a series of operations; then a process that waits to time goes first
+HOLD_S = 0.01  # a process that works for longer releases the work lock between operations if another one waits to time
 YIELD_AFTER_S = 0.25  # a kernel that runs longer, and is not timed, does not delay the timing of others
 DRAIN_WAIT_S = 12.0  # for processes that work without the lock: a kernel is stopped after ten seconds
 
