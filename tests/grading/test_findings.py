@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.diagnosis import causes, missing_terms, value_patterns
-from pytest_gpulab.grading.findings import HINTS, NO_VALUE, hint_of, of_error
+from pytest_gpulab.grading.diagnosis.explain import with_best_explanation
+from pytest_gpulab.grading.findings import HINTS, NO_VALUE, finding, hint_of, of_error
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult
 from pytest_gpulab.grading.grader import Grader
 
@@ -294,6 +296,15 @@ def test_the_first_failure_shows_the_case_that_tells_most_if_it_tells_nothing_it
     found = graded(gpu, catalogue, kernel, check, first=True).findings[0]
     at = next(i for i, line in enumerate(found.evidence) if " shows more: `out`: " in line)
     assert any(told in line for line in found.evidence[at:]) and hint in found.hint
+
+
+@pytest.mark.unit
+def test_no_further_case_runs_after_one_that_is_certain() -> None:
+    first = finding("wrong-result", "wrong")
+    weights = {"a": 20, "b": 64, "c": 64}
+    others = iter([(name, (replace(first, what=name, bits=bits),)) for name, bits in weights.items()])
+    assert with_best_explanation((first,), others)[0].evidence == ("b shows more: b",)
+    assert [name for name, _ in others] == ["c"]
 
 
 def test_a_passing_kernel_gets_no_finding(gpu: Device, catalogue: Catalogue) -> None:

@@ -23,11 +23,18 @@ SAME_RUN = "in the same run: "
 def with_best_explanation(
     findings: tuple[Finding, ...], others: Iterable[tuple[str, tuple[Finding, ...]]]
 ) -> tuple[Finding, ...]:
-    """Add the most informative of the findings of other checks, and its hint, to a wrong result."""
+    """Add the most informative of the findings of other checks, and its hint, to a wrong result.
+
+    The first certain one ends the search: it takes time, and none is more informative.
+    """
     first, *rest = findings
-    wrong = [(name, found[0]) for name, found in others if found and found[0].code in WRONG_RESULTS]
-    name, best = max(wrong, key=lambda other: other[1].bits, default=("", first))
-    if best.bits <= first.bits:
+    name, best = "", first
+    for other, found in others:
+        if found and found[0].code in WRONG_RESULTS and found[0].bits > best.bits:
+            name, best = other, found[0]
+            if best.bits >= CERTAIN:
+                break
+    if best is first:
         return findings
     lines = (f"{name} shows more: {best.what}", *best.evidence)
     return (replace(first, evidence=(*first.evidence, *lines), hint=best.hint), *rest)
