@@ -16,7 +16,7 @@ from pytest_gpulab.exercise import Case, Exercise, Plan, Problem, SpeedTier, Use
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variants_of
-from pytest_gpulab.grading.compilation.tunables import declarations
+from pytest_gpulab.grading.compilation.signature import declarations
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
 
 from .defects import Defect, of_finding

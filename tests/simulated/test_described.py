@@ -8,7 +8,7 @@ import pytest
 from pytest_gpulab.devices.hardware.architectures import LIMITS
 from pytest_gpulab.devices.protocol import DeviceUnavailable, LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.resource_limits import launch_bounds
+from pytest_gpulab.devices.simulated.variables import launch_bounds
 
 SOURCE = """
 __global__ void plain(float *x) { x[threadIdx.x] *= 2; }

@@ -12,8 +12,8 @@ from places import Run, marked
 from searches import examples
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault
-from pytest_gpulab.devices.simulated.ptx.lexer import pieces, without_comments
 from pytest_gpulab.devices.simulated.ptx.reader import parse
+from pytest_gpulab.devices.simulated.ptx.syntax import pieces, without_comments
 
 SEEDS = range(150, 150 + examples(100))
 

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from pytest_gpulab.devices.simulated import runtime_builtins
+from pytest_gpulab.devices.simulated.translation import translator
 from pytest_gpulab.devices.simulated.translation.emission import block
 
 pytestmark = pytest.mark.unit
@@ -19,7 +19,7 @@ def test_the_table_of_rare_opcodes_names_all_opcodes_of_a_module(name: str) -> N
     assert registered == {opcode for opcode, rare in block.RARE.items() if rare == name}
 
 
-@pytest.mark.parametrize("name", sorted({*runtime_builtins.MODULES.values()} - {"execution.launch_state"}))
+@pytest.mark.parametrize("name", sorted({*translator.BUILTINS_IN.values()} - {"execution.launch_state"}))
 def test_the_table_of_builtins_names_all_public_functions_of_a_module(name: str) -> None:
     module = import_module(f"pytest_gpulab.devices.simulated.{name}")
     public = {
@@ -27,4 +27,4 @@ def test_the_table_of_builtins_names_all_public_functions_of_a_module(name: str)
         for function, value in vars(module).items()
         if callable(value) and function[0].islower() and getattr(value, "__module__", "") == module.__name__
     }
-    assert public == {function for function, of in runtime_builtins.MODULES.items() if of == name}
+    assert public == {function for function, of in translator.BUILTINS_IN.items() if of == name}

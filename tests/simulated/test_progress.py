@@ -10,8 +10,8 @@ from places import Run
 
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated.execution.wave import Wave
+from pytest_gpulab.devices.simulated.groups.group import SPIN_LIMIT
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes
-from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT
 
 SCHEDULES = pytest.mark.parametrize("schedule", ["lockstep", "warps", "warps-reversed"])
 

@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.memory.heap import Heap
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.memory.textures import Textures
 from pytest_gpulab.devices.simulated.module import SimulatedModule
-from pytest_gpulab.devices.simulated.resource_limits import static_shared_bytes
+from pytest_gpulab.devices.simulated.variables import static_shared_bytes
 
 from .build_cache import built
 from .shared_memory import SharedArena

@@ -40,7 +40,8 @@ from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.translator import translate
 from pytest_gpulab.devices.source.names import signature, unique_names
 
-from .resource_limits import (
+from .variables import (
+    Variables,
     check_registers,
     clustered_kernels,
     launch_bounds,
@@ -48,8 +49,6 @@ from .resource_limits import (
     oversized,
     static_shared_bytes,
 )
-from .runtime_builtins import runtime_builtins
-from .variables import Variables
 
 if TYPE_CHECKING:  # counting and costs are imported when first needed; correctness checks need none of them
     from pytest_gpulab.devices.compiler.machine_code import MachineBinary
@@ -228,9 +227,7 @@ class SimulatedModule:
         """Return the translated kernel, or raise LaunchError if there is none, or CannotSimulate."""
         entry = self._entry(kernel)
         if kernel not in self._programs:
-            self._programs[kernel] = translate(
-                self._module, entry, self._variables.addresses, runtime_builtins, self._frame_bytes
-            )
+            self._programs[kernel] = translate(self._module, entry, self._variables.addresses, self._frame_bytes)
         return self._programs[kernel]
 
     def launch(

@@ -1,19 +1,160 @@
-"""The `__device__` and `__constant__` variables of a compiled module, in the simulated GPU's global memory."""
+"""The variables of a compiled module: their contents in the simulated GPU's memory, and the limits of their sizes.
+
+Limits are those of memory spaces, of registers, and of blocks by `__launch_bounds__`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import prod
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import Array, CannotSimulate, CompileError, KernelFault, LaunchError
+from pytest_gpulab.devices.hardware.architectures import CONSTANT_BYTES, LOCAL_BYTES, SHARED_BYTES, SmLimits
+from pytest_gpulab.devices.protocol import Array, CannotSimulate, CompileError, KernelFault, LaunchError, SourceLine
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value, first_lane
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena, invalid
-from pytest_gpulab.devices.simulated.ptx.syntax import PtxModule, Variable
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    Address,
+    Call,
+    Function,
+    Instruction,
+    Operand,
+    PtxModule,
+    Sym,
+    Variable,
+)
 from pytest_gpulab.devices.simulated.translation.sites import Site
-from pytest_gpulab.devices.source.names import unmangle
+from pytest_gpulab.devices.source.names import unmangle, unmangle_local
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{;]*)\{")
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+([\d,\s]+)")
+_BOUND = re.compile(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)")
+
+
+def oversized(module: PtxModule, filename: str) -> str | None:
+    """Return the compiler's error message if a memory space is too small, else None."""
+    constants = [variable for variable in module.variables.values() if variable.space == "const"]
+    if (needed := _total(constants)) > CONSTANT_BYTES:
+        return _too_much(filename, _largest_first(constants), "global constant", needed, CONSTANT_BYTES)
+    kernels = (function for function in module.functions.values() if function.entry)
+    if _total(_declared(module, "shared")) <= SHARED_BYTES and _total(_declared(module, "local")) <= LOCAL_BYTES:
+        return None
+    return next((message for kernel in kernels if (message := _of_kernel(module, kernel, filename))), None)
+
+
+def static_shared_bytes(module: PtxModule, kernel: Function) -> int:
+    """Return the static shared memory of a kernel and its functions, in bytes."""
+    return _total(_used(module, _reachable(module, kernel), "shared"))
+
+
+def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: SmLimits) -> bool:
+    """Return whether a block may need too many registers, so that only the machine code can answer.
+
+    ptxas needs fewer than half as many registers as PTX names.
+    """
+    functions = [function for function in module.functions.values() if not function.entry]
+    kinds = [kind for function in (kernel, *functions) for kind in function.registers.values()]
+    return threads * sum(2 if kind.endswith("64") else kind != "pred" for kind in kinds) > 2 * limits.registers
+
+
+def launch_bounds(ptx: str) -> dict[str, int]:
+    """Return the largest block that `__launch_bounds__` allows, in threads, for the kernels that have it."""
+    bounds = {}
+    for entry in _ENTRY.finditer(ptx):
+        if bound := _BOUND.search(entry[3]):
+            bounds[entry[1]] = prod(map(int, bound[1].split(",")))
+    return bounds
+
+
+def clustered_kernels(ptx: str) -> frozenset[str]:
+    """Return the kernels with `__cluster_dims__` of several blocks."""
+    found = ((entry[1], _CLUSTER.search(entry[3])) for entry in _ENTRY.finditer(ptx))
+    return frozenset(name for name, bound in found if bound and prod(map(int, bound[1].split(","))) > 1)
+
+
+def check_registers(kernel: str, threads: int, registers: int, limits: SmLimits) -> None:
+    """Raise LaunchError if a multiprocessor has too few registers for one block."""
+    from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_resource
+
+    if not blocks_by_resource(limits, BlockNeeds(threads, registers, 0))["registers"]:
+        needed = f"{registers} registers per thread, {registers * threads:,} for a block of {threads} threads"
+        raise LaunchError(f"{kernel} needs {needed}; a block may have {limits.registers:,}")
+
+
+def _of_kernel(module: PtxModule, kernel: Function, filename: str) -> str | None:
+    functions = _reachable(module, kernel)
+    arrays = _used(module, functions, "shared")
+    if (needed := _total(arrays)) > SHARED_BYTES:
+        where = next((line for line in _mentions(functions, max(arrays, key=lambda array: array.nbytes).name)), None)
+        place = filename if where is None else f"{where.file}({where.line})"
+        return _too_much(place, _largest_first(arrays), "shared", needed, SHARED_BYTES)
+    if (needed := _total(_used(module, functions, "local"))) > LOCAL_BYTES:
+        return _too_much(filename, [f"`{unmangle(kernel.name)}`"], "local", needed, LOCAL_BYTES)
+    return None
+
+
+def _too_much(place: str, names: Iterable[str], kind: str, needed: int, most: int) -> str:
+    from pytest_gpulab.devices.compiler.static_limits import too_much
+
+    return f"{place}: error: {too_much(names, kind, needed, most)}"
+
+
+def _declared(module: PtxModule, space: str) -> list[Variable]:
+    places = [module.variables, *(function.variables for function in module.functions.values())]
+    return [variable for place in places for variable in place.values() if variable.space == space]
+
+
+def _reachable(module: PtxModule, kernel: Function) -> list[Function]:
+    """Return a kernel and the functions that it may call. A function pointer may point to any function."""
+    found, waiting = {kernel.name: kernel}, [kernel]
+    while waiting:
+        calls = [statement for statement in waiting.pop().body if isinstance(statement, Call)]
+        names = [call.callee.name for call in calls if isinstance(call.callee, Sym)]
+        if len(names) < len(calls):
+            names += [function.name for function in module.functions.values() if not function.entry]
+        for name in names:
+            if name in module.functions and name not in found:
+                found[name] = module.functions[name]
+                waiting.append(found[name])
+    return list(found.values())
+
+
+def _used(module: PtxModule, functions: list[Function], space: str) -> list[Variable]:
+    """Return the variables of a memory space that functions declare, and the file's variables that they name."""
+    own = [variable for function in functions for variable in function.variables.values() if variable.space == space]
+    shared = {name: variable for name, variable in module.variables.items() if variable.space == space}
+    return own + [shared[name] for name in shared if any(True for _ in _mentions(functions, name))]
+
+
+def _mentions(functions: Iterable[Function], name: str) -> Iterator[SourceLine | None]:
+    """Yield the lines of the instructions that name a variable."""
+    for function in functions:
+        for statement in function.body:
+            if isinstance(statement, Instruction) and any(_names(operand, name) for operand in statement.operands):
+                yield statement.where
+
+
+def _names(operand: Operand, name: str) -> bool:
+    if isinstance(operand, Address):
+        operand = operand.base
+    return isinstance(operand, Sym) and operand.name == name
+
+
+def _total(variables: Iterable[Variable]) -> int:
+    """Return the size of consecutive variables in bytes, with padding."""
+    end = 0
+    for variable in variables:
+        end = -(-end // variable.align) * variable.align + variable.nbytes
+    return end
+
+
+def _largest_first(variables: list[Variable]) -> list[str]:
+    ordered = sorted((variable for variable in variables if variable.nbytes), key=lambda variable: -variable.nbytes)
+    return [f"`{unmangle_local(variable.name) or variable.name}`" for variable in ordered][:3]
+
 
 MAX_VARIABLE_BYTES = 128 << 20  # per module; an exercise may have a dozen variants of its module
 _WORD = re.compile(r"[\w$]+")

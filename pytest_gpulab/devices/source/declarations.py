@@ -12,8 +12,20 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from .declaration_heads import CLASSES, Head, Signature, signature_of
-from .tokens import ATTRIBUTE_FORM, DEVICE_MARKS, Macro, Token, closing, define, marking, tokens
+from .tokens import (
+    ATTRIBUTE_FORM,
+    CLASSES,
+    DEVICE_MARKS,
+    Head,
+    Macro,
+    Signature,
+    Token,
+    closing,
+    define,
+    marking,
+    signature_of,
+    tokens,
+)
 
 Kind = Literal["device", "neutral", "host"]
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from .declaration_heads import Head, after_angles, signature_of
 from .declarations import Declaration
-from .tokens import Token, tokens
+from .tokens import Head, Token, after_angles, signature_of, tokens
 
 _KNOWN_TYPE = re.compile(
     r"u?(?:char|short|int|long|longlong|float|double)[1-4]|(?:u|u_)?(?:char|short|int|long)|u?int(?:8|16|32|64)_t"

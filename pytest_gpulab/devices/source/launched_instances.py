@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from .declaration_heads import after_angles
 from .declarations import Declaration, Parsed
-from .tokens import Token, closing, tokens
+from .tokens import Token, after_angles, closing, tokens
 
 _BUILT_IN = re.compile(
     r"u?(?:char|short|int|long|longlong|float|double)[1-4]|char|short|int|long|float|double|bool|signed|unsigned|const"

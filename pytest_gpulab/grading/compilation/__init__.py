@@ -2,9 +2,8 @@
 
 - `builds`: compiles each variant once.
 - `includes`: the text of a submission, and the headers that it may include.
-- `signature`, `parameter_types`: compares kernels with the plan's launches.
+- `signature`, `parameter_types`: compares kernels and tunables with the plan's launches.
 - `deduced_instances`: instances of kernel templates for the launches.
-- `tunables`: tunables, also those that are given as `#define`.
 - `swept_source`: a file with other values of its tunables.
 - `missing_headers`: CUDA headers that the machine lacks.
 - `compile_errors`, `host_uses`: explanations of compiler messages.

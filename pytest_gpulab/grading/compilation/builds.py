@@ -23,8 +23,7 @@ from pytest_gpulab.devices.source.host_code import DeviceText, device_text
 from pytest_gpulab.exercise import BlockTooLarge, Case, Exercise, Plan, SpeedTier, Variant
 from pytest_gpulab.exercise_rules import MAX_BLOCK_THREADS
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.signature import check_limits, compare, named_kernels
-from pytest_gpulab.grading.compilation.tunables import with_defined_tunables
+from pytest_gpulab.grading.compilation.signature import check_limits, compare, named_kernels, with_defined_tunables
 from pytest_gpulab.grading.findings import finding, joined, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
@@ -32,7 +31,7 @@ from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
 from .includes import accepted_text, read_source
 from .parameter_types import with_type_macros
-from .tunables import TUNABLE_BYTES, read_tunables
+from .signature import TUNABLE_BYTES, read_tunables
 
 if TYPE_CHECKING:
     from pytest_gpulab.grading.plans.parameter_names import Names, Scene

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from pytest_gpulab.devices.source.declaration_heads import Head, after_angles, parameters_of
 from pytest_gpulab.devices.source.declarations import Declaration
 from pytest_gpulab.devices.source.host_code import kernel_templates
-from pytest_gpulab.devices.source.tokens import Token, closing, tokens
+from pytest_gpulab.devices.source.tokens import Head, Token, after_angles, closing, parameters_of, tokens
 from pytest_gpulab.exercise import Launch, Plan
 
 from .parameter_types import C_NAMES

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pytest_gpulab.devices.source.host_code import encoding_of, file_constants
 from pytest_gpulab.devices.source.tokens import Token, tokens, words_of
 
-from .tunables import READ_BACK, declarations
+from .signature import READ_BACK, declarations
 
 Edit = tuple[int, int, str]
 _OPENERS = ("=", "{", "(")  # of a constant's value

@@ -1,4 +1,4 @@
-"""Launches that do not end: the state of a wave, which an endless loop repeats (`groups.stalled`), and the faults."""
+"""Launches that do not end: the state of a wave, which an endless loop repeats (`groups.cycles`), and the faults."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
+from pytest_gpulab.devices.simulated.groups.cycles import Rest, Threads, hashed
 from pytest_gpulab.devices.simulated.groups.group import Group, bits
 from pytest_gpulab.devices.simulated.groups.lanes import Value, lane_at
-from pytest_gpulab.devices.simulated.groups.stalled import Rest, Threads, hashed
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .launch_state import MAX_STRETCH, TimeIsUp

@@ -2,7 +2,7 @@
 
 The group at the lowest basic block runs first, so diverged lanes reconverge at the end of a branch. Lanes that wait for
 each other make progress for two reasons. A group that spins on other threads' writes is set aside (stalled) until the
-others have run, and so is a group in a loop that changes nothing (`groups.stalled`). If all groups of a wave are
+others have run, and so is a group in a loop that changes nothing (`groups.cycles`). If all groups of a wave are
 stalled and no lane has left its loop, `run` returns False and other waves run. Other loops are limited by the
 launch's deadline. If the number of iterations that are left is known and too large for it, the launch ends at once.
 """
@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
-from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
+from pytest_gpulab.devices.simulated.groups.group import SPIN_LIMIT, Group, StalledGroups, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, lane_at
-from pytest_gpulab.devices.simulated.groups.stalled import SPIN_LIMIT, CycleDetector, StalledGroups
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .barriers import Barriers
@@ -29,6 +28,7 @@ from .launch_state import LOCKSTEP, LaunchState
 from .wave import Wave
 
 if TYPE_CHECKING:  # imported by the kernels that need them
+    from pytest_gpulab.devices.simulated.groups.cycles import CycleDetector
     from pytest_gpulab.devices.simulated.groups.progress import Progress
 
     from .convergence import PartialWarps
@@ -38,6 +38,7 @@ Key = tuple[int, int]
 """The tag of a group and its basic block; the scheduler runs the lowest key first."""
 MORE_LANES = 1024  # of a wave: they take about as long as the overhead of a basic block
 CHECKED_ITERATIONS = 1 << 10  # of a loop, before the first look at the number that is left: faults show up until then
+FIRST_COMPARISON = 16  # iterations of a loop before its states are compared: most loops have fewer
 ITERATIONS_WITHOUT_END = 64  # of a loop without exit; further hazards in it show up until then
 
 
@@ -56,7 +57,7 @@ class Scheduler:
         self._changes = 0  # of mbarriers, when those groups last resumed
         self.barriers = Barriers(self.wave)
         self.partial_warps: dict[Key, list[Group]] = {}  # groups that wait for other lanes of their warps
-        self.cycles = CycleDetector(len(self.steps))
+        self._forget_states()
         self.changes = 0  # count of steps that may have changed more than the registers of one group
         self.left_waits = 0  # number of times that lanes left a loop with `TranslatedBlock.results`
         self._iterations_without_end = 0
@@ -75,7 +76,7 @@ class Scheduler:
             DeviceUnavailable: the process got too little processor time.
         """
         self.stalled.begin()
-        self.cycles.reset()
+        self._forget_states()
         try:
             while True:
                 while self.heap:
@@ -109,7 +110,7 @@ class Scheduler:
         """Wake the stalled groups at once if the last ones that were woken went on: the next may follow them."""
         woken = self.stalled.next()
         if woken:
-            self.cycles.reset()
+            self._forget_states()
             self._wake(woken)
         return bool(woken)
 
@@ -225,7 +226,7 @@ class Scheduler:
         """Note that lanes leave a loop that may wait, so that its results (`TranslatedBlock.results`) matter again."""
         if self.steps[min(step.targets)].results:
             self.left_waits += 1
-            self.cycles.reset()
+            self._forget_states()
 
     def _switch(self, group: Group, step: TranslatedBlock, index: Any) -> int | None:
         values = [int(value) for value in np.unique(index)]
@@ -258,7 +259,7 @@ class Scheduler:
         self._iterations[block] += 1
         if self._iterations[block] % CHECKED_ITERATIONS == 0:
             self.faults.check_iterations_left(group, block, self._iterations[block])
-        if step.loops and self.cycles.is_seen_at(group, block, self.state):
+        if step.loops and self._is_repeated(group, block):
             others = self.heap or self.stalled or self.partial_warps or self.phase_waits
             self.stalled.add_endless(is_alone=not others)
             return True
@@ -296,6 +297,22 @@ class Scheduler:
         from .endless import EndlessFaults
 
         return EndlessFaults(self)
+
+    def _forget_states(self) -> None:
+        """Discard the states of loops, because others may have changed memory."""
+        self._repetitions = [0] * len(self.steps)  # iterations since, per first block of a loop
+        self._cycles: CycleDetector | None = None
+
+    def _is_repeated(self, group: Group, block: int) -> bool:
+        """Count an iteration of a loop; return True if the wave was in this state before."""
+        self._repetitions[block] += 1
+        if self._repetitions[block] < FIRST_COMPARISON:
+            return False
+        if self._cycles is None:
+            from pytest_gpulab.devices.simulated.groups.cycles import CycleDetector
+
+            self._cycles = CycleDetector(self._repetitions, self.state())
+        return self._cycles.is_seen_at(group, block)
 
     def state(self) -> WaveState:
         """Return the state of the wave, for the detection of endless loops."""

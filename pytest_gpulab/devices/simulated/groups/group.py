@@ -4,10 +4,18 @@ A group that diverges is kept as the `DivergedGroup` of its children. A child st
 written since (its dirty registers). It fetches others from the diverged group on the first read. When all lanes that
 have not exited reconverge, the values of the diverged group are restored. So values that were uniform stay uniform.
 Other groups that meet become the `Union` of their lanes and values.
+
+Groups that spin on other threads' writes are set aside (stalled) until other groups have run. Blocks may wait for each
+other in a chain: each goes on when its predecessor has. So the groups are woken again as long as lanes leave their
+loops, to poll once. Otherwise each link of the chain would cost a round of all waves.
+
+If only one lane can go on at a time, as at a lock, it is mostly the first one, and the others would poll in vain. So
+only the first lane is woken once this has been seen a few times, until it does not go on.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -17,6 +25,11 @@ import numpy.typing as npt
 
 from .lanes import IndexArray, Lanes, Subset, Value
 
+SPIN_LIMIT = 64  # iterations of a spinning loop before other groups run
+MAX_WAKES = 1024  # in a row; threads that pass a token around may need another wave to stop them
+FIRST_TURNS = 4  # wakes in a row of which one lane went on each, before only one is woken
+MAX_TURNS = 16  # the same, if another lane than the woken one should have gone on; it doubles each time
+NEVER = 1 << 62
 Registers = list[Any]
 
 
@@ -224,3 +237,105 @@ def unwritten(codes: Iterable[str], fill: int) -> Registers:
 @cache
 def _filled(code: str, fill: int) -> Value:
     return np.bool_(fill & 1) if code == "?" else np.frombuffer(bytes([fill]) * int(code[1]), np.dtype(code))[0]
+
+
+class StalledGroups:
+    """The stalled groups of a wave.
+
+    Args:
+        in_turn: True if lanes that wait for their turn may be woken one by one, which saves polls.
+
+    Attributes:
+        groups: the groups, with the basic blocks where they go on.
+        is_endless: True if, when the wave last stopped, all groups were in loops that change nothing; only other waves
+            could end them.
+        is_alone: True if such a loop is the only remaining group, so that no other thread of the wave can end it.
+    """
+
+    def __init__(self, in_turn: bool = True) -> None:
+        self.groups: list[tuple[Group, int]] = []
+        self.is_endless = self.is_alone = False
+        self._endless = self._wakes = 0
+        self._is_released = False
+        self._woken = Counter[int]()  # lanes per basic block
+        # wakes in a row of which one lane went on each, how many there must be, whether the last one was for one lane
+        self._turns, self._needed_turns, self._is_turn = 0, FIRST_TURNS if in_turn else NEVER, False
+        self._by_block = True  # the order of turns: blocks, then threads, or threads, then blocks
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def takes_turns(self) -> bool:
+        """True if the lanes that wait may go on in a known order."""
+        return self._needed_turns <= MAX_TURNS
+
+    def begin(self) -> None:
+        """Begin a run of the wave."""
+        self.is_endless = self.is_alone = False
+        self._endless = self._wakes = 0
+        self._is_released = False
+
+    def add(self, group: Group, block: int) -> None:
+        """Add a group that goes on at a basic block."""
+        self.groups.append((group, block))
+
+    def add_endless(self, is_alone: bool) -> None:
+        """Record that the next group is in a loop that changes nothing."""
+        self._endless += 1
+        self.is_alone = is_alone
+
+    def note_release(self) -> None:
+        """Record that a barrier has released threads, which may write what the groups wait for."""
+        self._is_released = True
+
+    def next(self) -> list[tuple[Group, int]]:
+        """Return the groups to wake, to poll once, if other threads went on since the last wake; else none."""
+        lanes = self._lanes()
+        left = {block: count - lanes[block] for block, count in self._woken.items() if lanes[block] < count}
+        if self._wakes == MAX_WAKES or not (left or self._is_released or self._is_turn):
+            return []
+        turn = None if self._is_released else self._turn(left)
+        wakes = self._wakes + 1
+        self.begin()
+        self._wakes, self._is_turn = wakes, turn is not None
+        if turn is not None:
+            self._woken = lanes
+            return [self._first(turn)]
+        return self._take(lanes, SPIN_LIMIT - 1)
+
+    def _turn(self, left: dict[int, int]) -> int | None:
+        """Return the basic block of the group of which to wake one lane, given the lanes that left; None for all."""
+        if self._is_turn and not left:
+            self._needed_turns, self._by_block = self._needed_turns * 2, not self._by_block
+        self._turns = self._turns + 1 if list(left.values()) == [1] else 0
+        is_next = self._turns >= self._needed_turns and any(block in left for _, block in self.groups)
+        return next(iter(left)) if is_next else None
+
+    def _first(self, block: int) -> tuple[Group, int]:
+        """Remove the first lane that goes on at a basic block."""
+        at = next(at for at, (_, its) in enumerate(self.groups) if its == block)
+        group, _ = self.groups.pop(at)
+        if group.lanes.n > 1:
+            group, rest = group.split(group.lanes.first(self._by_block))
+            self.groups.insert(at, (rest, block))
+        group.loops = SPIN_LIMIT - 1
+        return group, block
+
+    def end(self) -> list[tuple[Group, int]]:
+        """Return all groups, for the wave's next run."""
+        self.is_endless = self._endless == len(self.groups)
+        self._is_turn = False
+        return self._take(self._lanes(), 0)
+
+    def _lanes(self) -> Counter[int]:
+        lanes = Counter[int]()
+        for group, block in self.groups:
+            lanes[block] += group.lanes.n
+        return lanes
+
+    def _take(self, lanes: Counter[int], loops: int) -> list[tuple[Group, int]]:
+        self._woken, taken, self.groups = lanes, self.groups, []
+        for group, _ in taken:
+            group.loops = loops
+        return taken

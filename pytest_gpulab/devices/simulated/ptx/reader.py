@@ -11,12 +11,29 @@ from dataclasses import dataclass, field, replace
 from string import digits
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.ptx.lexer import VARIABLE, immediate, variable_of
+from pytest_gpulab.devices.simulated.ptx.syntax import VARIABLE, immediate, variable_of
 from pytest_gpulab.devices.system.processes import without_collector
 
-from .lexer import parts, pieces, split, without_comments
 from .source_lines import Unplaced
-from .syntax import Address, Call, Function, Imm, Instruction, Label, Not, Operand, Pair, PtxModule, Reg, Sym, Vector
+from .syntax import (
+    Address,
+    Call,
+    Function,
+    Imm,
+    Instruction,
+    Label,
+    Not,
+    Operand,
+    Pair,
+    PtxModule,
+    Reg,
+    Sym,
+    Vector,
+    parts,
+    pieces,
+    split,
+    without_comments,
+)
 
 _LABEL = re.compile(r"\s*([\w$%.]+)\s*:(?!:)\s*")
 _GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+")

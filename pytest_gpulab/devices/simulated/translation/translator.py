@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from types import CodeType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
@@ -40,24 +43,41 @@ if TYPE_CHECKING:
 
 # Each takes 50 us of processor time to translate, which no time limit of kernels covers. A 512-point FFT has 10,000.
 MAX_STATEMENTS = 1 << 16
+BUILTINS_IN = {
+    name: module
+    for module, names in {
+        "arithmetic.integers": "select widen mul_wide mul_hi div_int rem_int shl shr funnel bit_length clz bfind brev "
+        "popc fns bfe bfi bmsk prmt lop3 dot4 parts saturated carry_add carry_sub",
+        "arithmetic.rounding": "fma_f32 rounded_f32 flushed odd narrow fma_f64 sum_error rounded_f64",
+        "arithmetic.floats": "canonical ftz saturate min_float max_float or_nan xor_sign div_approx sin_approx "
+        "cos_approx has_class",
+        "arithmetic.conversions": "compare round_integral float_to_int int_to_float int_to_int to_tf32",
+        "arithmetic.halves": "unpack pack halves fma_half compare_halves set_pairs",
+        "arithmetic.float8": "float8_to_half to_float8",
+        "execution.launch_state": "low high",
+        "warps.collectives": "lanemask shuffle ballot activemask vote match_any match_all redux elect",
+        "warps.tensor_cores": "load_matrix store_matrix multiply load_tiles store_tiles transpose_tile",
+    }.items()
+    for name in names.split()
+}
+"""The module of each function; a module is imported with the first kernel that calls one of its functions."""
 
 
 def translate(
     module: PtxModule,
     kernel: Function,
     addresses: dict[str, int],
-    runtime_builtins: Callable[[CodeType], Mapping[str, Any]],
     frame_bytes: Callable[[], Mapping[str, int]],
 ) -> Program:
     """Translate a kernel; `addresses` are those of the module's global and constant variables.
 
-    `runtime_builtins` returns the functions that generated code calls, by name. `frame_bytes` returns the stack frame
-    of each function in machine code, by symbol, in bytes; it is called only for kernels with recursion. Raises
-    CannotSimulate with the opcode, file and line if an opcode, type or modifier is not supported.
+    `frame_bytes` returns the stack frame of each function in machine code, by symbol, in bytes; it is called only for
+    kernels with recursion. Raises CannotSimulate with the opcode, file and line if an opcode, type or modifier is not
+    supported.
     """
     with without_collector():
         try:
-            return _translated(module, kernel, addresses, runtime_builtins, frame_bytes)
+            return _translated(module, kernel, addresses, frame_bytes)
         except CannotSimulate as error:
             raise with_feature(error) from None
 
@@ -66,7 +86,6 @@ def _translated(
     module: PtxModule,
     kernel: Function,
     addresses: dict[str, int],
-    runtime_builtins: Callable[[CodeType], Mapping[str, Any]],
     frame_bytes: Callable[[], Mapping[str, int]],
 ) -> Program:
     flat, calls = _inlined(module, kernel, frame_bytes)
@@ -79,7 +98,7 @@ def _translated(
     source = write(graph, names)
     namespace = names.namespace
     code = compile(source, f"<{kernel.name}>", "exec")  # generated text; it contains no text of the submission
-    namespace.update(runtime_builtins(code))
+    namespace.update(_builtins(code))
     namespace.update({f"c{number}": call for number, call in enumerate(calls)})
     exec(code, namespace)
     waits, results = _phase_waits(graph), _results_of_waits(graph, names)
@@ -93,6 +112,23 @@ def _translated(
         layout.banked, addresses, frozenset() if calls else _unset(graph, names), names.fences, names.sees_order,
         names.shuffles, names.grid_syncs, layout.reserved, names.allocates, layout.stack,
     )  # fmt: skip
+
+
+def _builtins(code: CodeType) -> Mapping[str, Any]:
+    """Return the functions of `BUILTINS_IN` that generated code names."""
+    simulated = __package__.rpartition(".")[0]
+    return {"np": np} | {
+        name: getattr(import_module(f"{simulated}.{BUILTINS_IN[name]}"), name)
+        for name in _names_in(code)
+        if name in BUILTINS_IN
+    }
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
 
 
 # The modules of calls, loops that wait and compare-and-swap are imported for kernels that have them.
