@@ -93,7 +93,7 @@ def reference_at(problem: Problem, arrays: Mapping[str, Array], places: Mapping[
 def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
     """Return the results of every path for all elements, and of their own paths for whole numbers."""
     start, ways = arrays["in"], problem.variant.facts["ways"]
-    taken = "Usual cause: the condition that chooses the path. Does the element's index decide, or something else?"
+    taken = "Usual cause: the condition or the table that chooses the path. Which path belongs to the element's index?"
     with np.errstate(all="ignore"):  # a path may not lead far from 0
         paths = [KnownMistake(f"the result of path {k}", {"out": follow(k, start)}, taken) for k in range(ways)]
         whole = reference(problem, {"in": np.trunc(start)}).values

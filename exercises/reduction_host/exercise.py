@@ -14,6 +14,7 @@ from pytest_gpulab.program_exercise import (
 
 LARGEST = 1000  # the sum of 2**20 such numbers still fits an int
 SIZES = (0, 1, 2, 255, 256, 257, 1025, 70_000)
+WRONG_SUM = "Which array does each launch read? Which result is printed? Which block sizes does reduce.cuh allow?"
 MANY, FEW_LAUNCHES = 40_000, 4  # with blocks of 32 threads: 1250, 40, 2 and 1 values are left
 
 
@@ -29,7 +30,7 @@ def text(values: np.ndarray) -> str:
 def sums(n: int) -> MakeProgram:
     def program(rng: np.random.Generator) -> Program:
         values = numbers(n, rng)
-        return Program(expected=f"{values.sum()}\n", stdin=text(values))
+        return Program(expected=f"{values.sum()}\n", stdin=text(values), hint=WRONG_SUM)
 
     return program
 

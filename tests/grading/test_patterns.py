@@ -15,6 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 TABLE = np.arange(24.0).reshape(4, 6) ** 2
+INDEXES = np.indices(TABLE.shape)
 
 
 DOWN, ACROSS = np.array([3.0, 100, 41, 56]), np.array([1.0, 20, 333, 4000, 5, 6])
@@ -30,6 +31,9 @@ PAST = {
 LACKS = "each of them lacks what lies {} or more elements of `in` back in its block"
 
 
+WARPS_BACK = np.append(SUMS[31::32], SUMS[-1])[INDEX // 32] - BEFORE + INDEX // 32
+"""The sum of the elements to the right in each warp, and a value of the warp."""
+BACK = "each of them is its left neighbour minus an element of `in`, within 32 at least"
 SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
 
 
@@ -46,6 +50,21 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
         (2 * X, X, "each of them is twice the expected value"),
         (X, 4 * X, "each of them is a quarter of the expected value"),
         (32 * F, F, "each of them is 32 times the expected value"),
+        (F / 121, F, "each of them is 0.00826446 times the expected value"),
+        (7 * X, X, "each of them is 7 times the expected value"),
+        (np.trunc(X / 9).astype(np.int32)[X != 0], X[X != 0], "each of them is the expected value divided by 9"),
+        (np.minimum(np.abs(X) // 300, 2), np.abs(X) + 1, ""),
+        (
+            TABLE + 3 * INDEXES[0] - 2.5 * INDEXES[1],
+            TABLE,
+            "each of them differs from the expected value by -2.5 * x +3 * y",
+        ),
+        (
+            TABLE.reshape(1, 24) + 3 * np.arange(24),
+            TABLE.reshape(1, 24),
+            "each of them differs from the expected value by +3 * x",
+        ),
+        (TABLE + INDEXES[0] ** 2, TABLE, ""),
         (X + 7, X, "each of them is too large by 7"),
         (F - 3, F, "each of them is too small by 3"),
         (X[::-1], X, "the order is reversed"),
@@ -85,6 +104,9 @@ def test_patterns_of_wrong_values(actual: Any, expected: Any, words: str) -> Non
             "each of them is too small by its own element of `in`",
         ),
         (F, SUMS, "each of them is its own element of `in`, unchanged"),
+        (SUMS[-1] - BEFORE, SUMS, BACK),
+        (WARPS_BACK, SUMS, BACK),
+        (np.where(INDEX == 600, 7, WARPS_BACK), SUMS, ""),
         (SUMS - F[0], SUMS, "each of them is too small by the first element of `in`"),
         (
             SUMS - (SUMS - F)[INDEX // 128 * 128],
@@ -242,12 +264,28 @@ KNOWN = (
          "750 of them are the result of path 0, 250 of them are the result of path 1",
          "Which path?"),
         (np.where(INDEX == 5, 77, F * 3), "", ""),
-        (F * 5, "", ""),
+        (np.sin(F), "", ""),
     ],
 )  # fmt: skip
 def test_known_mistakes_of_the_exercise_are_named_in_its_words(actual: Any, words: str, cause: str) -> None:
     pattern = values.pattern_of(mistake(actual.astype(np.float32), F, 1e-6, known=lambda: KNOWN))
     assert (pattern.what, pattern.cause) == (words, cause) if pattern else words == ""
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "is_recognised"),
+    [
+        ([1, 0, 0], [0, 0, 1], True),
+        ([3, 0, 0, 2], [1, 2, 1, 1], True),
+        ([3, 0], [1, 3], False),
+        ([2, 0], [0, 2], False),
+    ],
+)
+def test_counters_of_the_right_sum_count_elements_elsewhere(got: Any, wanted: Any, is_recognised: bool) -> None:
+    counters = np.array(got, np.uint32)
+    elements = np.zeros(min(sum(got), sum(wanted)) + (got == [2, 0]), np.uint8)
+    pattern = values.pattern_of(mistake(counters, np.array(wanted), inputs={"in": elements}))
+    assert (pattern is not None and pattern.cause == values.OTHER_COUNTER) == is_recognised
 
 
 def test_wrap_around_is_named_only_if_intermediate_sums_overflow() -> None:

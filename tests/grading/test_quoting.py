@@ -12,6 +12,7 @@ from block_sums import TREE, changed, graded, line_of
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.compilation.source_quotes import (
     CONSTANT_WRITTEN,
+    EMPTY_HINT,
     LOCK_HINT,
     MAX_LINE,
     MAX_WARNINGS,
@@ -76,6 +77,29 @@ def test_warnings_of_the_files_own_lines_stand_beside_a_failure_the_telling_ones
     ]
     assert warnings[0].what == 'Use of "=" where "==" may have been intended (#187-D).'
     assert warnings[1].quote == "1 | int a;"
+
+
+@pytest.mark.parametrize(
+    ("code", "at"),
+    [
+        ("if (i < n); // ends here\n    f();", 1),
+        ("else if ((i) < (n)) ;\n{", 1),
+        ("for (int i = 0; i < n; ++i);\n    f();", 1),
+        ("for (;;); {\n}", 1),
+        ("\nwhile (i < n);\n{", 2),
+        ("while (flag[i] == 0);\ng();", 0),
+        ("for (m = 1; m < n; m *= 2);\n\ng();", 0),
+        ("if (i < n) f();\ng();", 0),
+        ("if (i < n);\nelse\n  f();", 0),
+        ("} while (i < n);\n  f();", 0),
+        ("iff (i);", 0),
+    ],
+)
+@pytest.mark.parametrize("code_of_finding", ["race", "compile-error"])
+def test_an_empty_body_stands_beside_a_failure(code: str, at: int, code_of_finding: str) -> None:
+    (found, *_) = Quotes("x.cu", code).added_to(failed(code=code_of_finding), ()).findings
+    lines = [line for line in found.evidence if line.startswith(f"line {at} has nothing to execute: ")]
+    assert (len(lines), found.hint == EMPTY_HINT) == (bool(at), bool(at))
 
 
 def test_many_warnings_are_capped() -> None:

@@ -74,9 +74,9 @@ def test_quiet_is_shorter_than_the_default_and_verbose_is_longer(course: Course)
     assert quiet < default < verbose
 
 
-def test_quiet_shows_the_first_finding(course: Course) -> None:
-    course.write("twice.cu", WRONG)
+def test_quiet_shows_the_first_finding_and_the_first_warning(course: Course) -> None:
+    course.write("twice.cu", WRONG.replace("int i", "int a, b, i"))
     result = course.grade("twice.cu", "-q")
     result.stdout.fnmatch_lines(["*gpulab: findings*", "twice.cu", "  FAILED correct*"])
-    assert result.stdout.str().count("FAILED") == 1
+    assert result.stdout.str().count("FAILED") == result.stdout.str().count("compiler-warning") == 1
     result.stdout.no_fnmatch_line("*= FAILURES =*")

@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "launch"))
-            work<<<1, 1>>>();
+            work<<<1, dim3(1, (i + 1) / 2)>>>();
         else if (!strcmp(argv[i], "fail"))
             return fprintf(stderr, "the reason\\n"), 3;
         else if (!strcmp(argv[i], "abort"))
@@ -111,6 +111,17 @@ def test_output_files_exit_codes_and_launches_are_compared(tmp_path: Path) -> No
     assert [result.verdict for result in results].count("passed") == 4
     (exit_code,) = (result.findings[0] for result in results if "exit code" in str(result.findings))
     assert exit_code.evidence == ("the reason",)
+
+
+def test_wrong_output_is_shown_with_the_launches(tmp_path: Path) -> None:
+    programs = [Program("more", ("launch",) * count) for count in (0, 3, 9)]
+    found = [result.findings[0] for result in graded(tmp_path, exercise_with(*programs))[1:]]
+    few = "work<<<1, 1>>> (2 times), work<<<1, (1, 2, 1)>>>"
+    assert [each.evidence[0].removeprefix("the program launched ") for each in found] == [
+        "no kernel",
+        few,
+        f"{few} (2 times), work<<<1, (1, 3, 1)>>> (2 times), work<<<1, (1, 4, 1)>>> (2 times), ...",
+    ]
 
 
 def test_without_a_given_kernel_a_use_is_a_further_run(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Source lines and compiler warnings, added to a submission's findings."""
+"""Source lines, empty bodies and compiler warnings, added to a submission's findings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pytest_gpulab.grading.findings import HINTS, finding, plain
@@ -49,12 +49,18 @@ WARP_HINT = (
 )
 
 
+_HEAD = re.compile(r"\s*(?:(?:\}\s*)?else\s+)?(if|for|while)\s*(?=\()")
+_NOTHING = re.compile(r"\s*;\s*(\{)?\s*(?://.*|/\*.*)?$")
+EMPTY_HINT = "A semicolon behind an `if`, `for` or `while` is its whole body: the code below it runs in any case."
+
+
 class Quotes:
     """The lines of a submission, to quote in its findings."""
 
     def __init__(self, filename: str, source: str) -> None:
         """Split the source; empty if there is none."""
         self._filename, self._lines = filename, source.splitlines()
+        self._empty = tuple(_empty_bodies(self._lines))
 
     def added_to(self, result: CheckResult, logs: Iterable[str]) -> CheckResult:
         """Return a check's result with the lines that its findings name and, if it failed, the compiler's warnings.
@@ -64,6 +70,9 @@ class Quotes:
         logs = tuple(logs)
         findings = tuple(self._with_line(self._with_cause(found, logs)) for found in result.findings)
         has_failed = result.verdict == "failed" and not any(found.because for found in findings)
+        if has_failed and self._empty and result.kind in ("compile", "correct", "safe"):
+            lines = tuple(f"line {at} has nothing to execute: {self._line(at)}" for at in self._empty[:MAX_WARNINGS])
+            findings = tuple(replace(each, evidence=(*each.evidence, *lines), hint=EMPTY_HINT) for each in findings)
         if has_failed and result.kind != "compile" and not result.hidden:
             findings += self.warnings(logs)
         return replace(result, findings=findings)
@@ -124,3 +133,33 @@ class Quotes:
             return ""
         text = " ".join(plain(self._lines[number - 1]).split())
         return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} ..."
+
+
+def _empty_bodies(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the numbers of lines such as `if (i < n);`.
+
+    A loop may do all its work in its head: it counts only if the next line looks like its body.
+    """
+    for at, line in enumerate(lines):
+        head = _HEAD.match(line)
+        nothing = head and _NOTHING.match(line, _after_brackets(line, head.end()))
+        if not head or not nothing:
+            continue
+        below = next((text for text in lines[at + 1 :] if text.strip()), "")
+        is_body = nothing[1] or below.lstrip().startswith("{") or _indent(below) > _indent(line)
+        if is_body or (head[1] == "if" and not below.lstrip().startswith("else")):
+            yield at + 1
+
+
+def _after_brackets(line: str, start: int) -> int:
+    """Return the index behind the bracket that closes the one at `start`; the end of the line without one."""
+    depth = 0
+    for at, sign in enumerate(line[start:], start):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0:
+            return at + 1
+    return len(line)
+
+
+def _indent(line: str) -> int:
+    return len(line.expandtabs()) - len(line.expandtabs().lstrip())

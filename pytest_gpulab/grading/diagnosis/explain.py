@@ -14,6 +14,7 @@ from pytest_gpulab.grading.plans.replay import Run
 from .causes import PITCH
 from .coincidence import CERTAIN
 from .compare import WRONG_RESULTS
+from .value_patterns import PER_BLOCK
 
 MAX_HAZARDS = 3  # reported with a wrong result
 WORD_BYTES = 4
@@ -75,7 +76,7 @@ def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> 
     """Add lines that may read a variable without a value to results that vary without any hazard in memory."""
     lines = list(dict.fromkeys(line for run in runs for profile in run.profiles for line in profile.unset))
     if not lines:
-        return tuple(replace(found, hint=UNSET) for found in findings)
+        return tuple(found if found.hint == PER_BLOCK else replace(found, hint=UNSET) for found in findings)
     names = list(dict.fromkeys(name for line in lines for name in unset_variables(source, line.line)))
     which = " or ".join(f"`{name}`" for name in names[:MAX_HAZARDS]) or "a variable"
     clause, place = f"{SAME_RUN}{lines[0]}: {which} may be read before it has a value", str(lines[0])

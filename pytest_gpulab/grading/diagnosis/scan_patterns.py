@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from .error_location import WARP
 from .patterns import Pattern, WrongValue
 
 NEARLY = 0.001  # relative, of sums in another order
@@ -22,6 +25,12 @@ STEP = (
 
 NOT_CONSECUTIVE = (
     "Usual cause: a thread adds up elements that are no neighbours. Which consecutive ones should it take?"
+)
+
+
+BACKWARDS = (
+    "Usual cause: the elements after it are added in place of those before it. From which side does each step take its "
+    "value?"
 )
 
 
@@ -49,6 +58,21 @@ def block_sums(output: WrongValue) -> Pattern | None:
             return Pattern(f"{output.them} lacks all of `{name}` that lies in the blocks before its own", CARRY)
         if output.is_explained_by(output.wanted + sums[block]):
             return Pattern(f"{output.them} is too large by the sum of its own block's part of `{name}`", OWN_BLOCK)
+    return None
+
+
+def backwards(output: WrongValue) -> Pattern | None:
+    """Recognise sums of the elements to the right, of a warp at least, whatever is added to them."""
+    if output.actual.ndim != 1:
+        return None
+    has_left = np.arange(output.actual.size) % WARP > 0
+    inner = replace(output, wrong=output.wrong & has_left & np.roll(output.wrong, 1))
+    before = output.actual[inner.at - 1]
+    for name, values in output.like_output().items() if inner.at.size > 2 else ():
+        for own in (values[inner.at - 1], values[inner.at]):
+            if inner.is_explained_by(before - own):
+                what = f"each of them is its left neighbour minus an element of `{name}`, within {WARP} at least"
+                return Pattern(what, BACKWARDS)
     return None
 
 

@@ -13,12 +13,14 @@ import numpy as np
 
 from .coincidence import CERTAIN, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
 from .patterns import Array, Pattern, WrongValue
-from .scan_patterns import SCAN_SHIFT, block_sums, is_scan, step_left_out, strided_items
+from .scan_patterns import SCAN_SHIFT, backwards, block_sums, is_scan, step_left_out, strided_items
 
 _Way = Callable[[WrongValue], Pattern | None]
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
 NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; a few elements may be near by chance
+LEAST_QUOTIENT = 8  # smaller results of a division by an unknown number may be chance
+NO_TERM = 1e-3  # relative to the largest term of a sum
 RELATED = 0.3  # correlation; that of unrelated values is near 0, that of truncated ones near 1
 FEW = 3  # elements; with so few, a near value may be chance
 MOST_COUNTS = 1000  # times the largest expected counter; others hold garbage
@@ -40,12 +42,18 @@ FACTOR = (
     "Usual cause: the same part is counted more than once, or only a part of it. Which thread adds which part, and how "
     "often?"
 )
+SCALE = "Usual cause: a factor or a division that the exercise does not ask for, such as a mean in place of a sum."
+TERM = (
+    "Usual cause: a term with x or y in it that has another factor or operand than the formula. Compare each term with "
+    "the exercise's."
+)
 UNCHANGED = "Usual cause: a condition that is never true here, so that nothing is computed; or the input is stored."
 FIRST_INPUT = (
     "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
 )
 OFFSET = "Usual cause: the same value is added to all of them, or missing in all of them."
 PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
+OTHER_COUNTER = "Usual cause: an element is counted by another counter than its own. How is the counter's index made?"
 TOO_MANY = "Usual cause: an element is counted more than once, by several threads or in several rounds of a loop."
 TOO_FEW = (
     "Usual cause: elements that no thread counts, or a counter that is overwritten, where only an atomic adds to it."
@@ -71,7 +79,7 @@ def pattern_of(output: WrongValue) -> Pattern | None:
         or is_likely(bits)
         or (are_zeros_and_ones(output.context.inputs) and distinct(output).size <= FEW)
     )
-    ways = _FACTS if is_chance else (*_FACTS, *_PREDICTIONS, *_KINDS)
+    ways = (*_FACTS, _total) if is_chance else (*_FACTS, *_PREDICTIONS, *_KINDS)
     for way in ways:
         if (pattern := way(output)) is not None:
             return _weighed(pattern, way, bits)
@@ -160,6 +168,33 @@ def _factor(output: WrongValue) -> Pattern | None:
     return None
 
 
+def _other_factor(output: WrongValue) -> Pattern | None:
+    """Recognise the expected values times, or divided by, any number."""
+    if distinct(output).size <= FEW:
+        return None
+    if output.is_exact:
+        return _quotient(output)
+    largest = np.abs(output.wanted).argmax()
+    factor = float(output.got[largest] / output.wanted[largest])
+    if not output.is_explained_by(output.wanted * factor, max(1.0, abs(factor))):
+        return None
+    is_multiple = abs(factor - round(factor)) < NEARLY_ALONE and factor > 1
+    return Pattern(f"{output.them} is {factor:.6g} times the expected value", FACTOR if is_multiple else SCALE)
+
+
+def _quotient(output: WrongValue) -> Pattern | None:
+    got, wanted = np.abs(output.got.astype(np.float64)), np.abs(output.wanted.astype(np.float64))
+    if got.max() < LEAST_QUOTIENT or not wanted.all():
+        return None
+    factor = got[0] // wanted[0]
+    if factor and output.is_explained_by(output.wanted * output.wanted.dtype.type(factor)):
+        return Pattern(f"{output.them} is {factor:.0f} times the expected value", FACTOR)
+    divisor = np.floor((wanted[got > 0] / got[got > 0]).min())
+    if divisor and (output.got == np.trunc(output.wanted / divisor)).all():
+        return Pattern(f"{output.them} is the expected value divided by {divisor:.0f}", SCALE)
+    return None
+
+
 def _shift(output: WrongValue) -> Pattern | None:
     """Recognise values one position too far to the right or left."""
     if output.actual.ndim != 1:
@@ -226,6 +261,25 @@ def _by_block(output: WrongValue) -> Pattern | None:
     if counts.max() > 1 and present.size < output.at.size / 2 and output.is_explained_by(output.wanted + offsets):
         return Pattern("within a block each is off by the same amount", PER_BLOCK)
     return None
+
+
+def _linear(output: WrongValue) -> Pattern | None:
+    """Recognise a difference that is a sum of multiples of the coordinates in a plane."""
+    if output.actual.ndim != 2 or distinct(output).size <= 2 * FEW:
+        return None
+    y, x = np.array(np.divmod(output.at, output.actual.shape[1]), np.float64)
+    terms = {f"* {name}": values for name, values in (("x", x), ("y", y)) if np.ptp(values)} | {"": np.ones(x.shape)}
+    factors, *_ = np.linalg.lstsq(np.stack(list(terms.values()), axis=1), output.difference, rcond=None)
+    parts = {words: factor * values for (words, values), factor in zip(terms.items(), factors, strict=True)}
+    size = max(np.abs(part).max() for part in parts.values())
+    words = [
+        f"{factor:+.6g} {name}".strip()
+        for (name, part), factor in zip(parts.items(), factors, strict=True)
+        if np.abs(part).max() > NO_TERM * size
+    ]
+    if not words or words[0][-1] not in "xy" or not output.is_explained_by(output.wanted + sum(parts.values())):
+        return None
+    return Pattern(f"each of them differs from the expected value by {' '.join(words)}", TERM)
 
 
 def _repeated_block(output: WrongValue) -> Pattern | None:
@@ -316,6 +370,17 @@ def _small_type(output: WrongValue) -> Pattern | None:
     return None
 
 
+def _total(output: WrongValue) -> Pattern | None:
+    """Recognise counters that are wrong, but add up to the correct number of elements."""
+    total = int(output.expected.sum())
+    is_counter = output.actual.dtype.kind == "u" and any(x.size == total for x in output.context.inputs.values())
+    if not is_counter or int(output.actual.sum(dtype=np.uint64)) != total:
+        return None
+    return Pattern(
+        f"all elements of `{output.name}` together add up to the correct {total}", OTHER_COUNTER, bits=GENERAL
+    )
+
+
 def _counts(output: WrongValue) -> Pattern | None:
     """Recognise counters that are all too large, or all too small."""
     got, wanted = output.got.astype(np.float64), output.wanted.astype(np.float64)
@@ -350,6 +415,7 @@ _PREDICTIONS: tuple[_Way, ...] = (
     _factor,
     _shift,
     block_sums,
+    backwards,
     step_left_out,
     strided_items,
     _own_input,
@@ -358,8 +424,10 @@ _PREDICTIONS: tuple[_Way, ...] = (
     _by_block,
     _repeated_block,
     _moved,
+    _other_factor,
+    _linear,
 )
 """Patterns that predict every wrong value."""
 
-_KINDS: tuple[_Way, ...] = (_whole_numbers, _small_type, _counts, _nearly)
+_KINDS: tuple[_Way, ...] = (_total, _whole_numbers, _small_type, _counts, _nearly)
 """Patterns in the kind of all wrong values."""

@@ -15,6 +15,7 @@ from pytest_gpulab.program_exercise import Output, Program
 
 from .runs import ProgramRun
 
+MAX_LAUNCHES = 4  # distinct ones to show with a wrong output
 MAX_SHOWN = 80  # characters of a line of output
 CONCEPT = "concept"
 CODES_OF_KIND: Mapping[str, Sequence[str]] = {
@@ -106,7 +107,7 @@ def _wrong_output(program: Program, run: ProgramRun) -> Iterator[Finding]:
             if not isinstance(what, str):
                 raise TypeError(f"it returned {what!r} instead of a text")
     if what:
-        yield finding("wrong-result", what, hint=program.hint or HINTS["wrong-result"])
+        yield finding("wrong-result", what, evidence=_launches(run), hint=program.hint or HINTS["wrong-result"])
 
 
 def _difference(printed: str, expected: str) -> str:
@@ -125,6 +126,23 @@ def _lines(text: str) -> list[str]:
 
 def _cut(line: str) -> str:
     return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}..."
+
+
+def _launches(run: ProgramRun) -> Iterator[str]:
+    """Yield a line on the kernels that the program launched, as in its source."""
+    groups = list(run.outcome.launches.values())
+    shown = [
+        f"{group.kernel}<<<{_extents(group.grid)}, {_extents(group.block)}>>>"
+        + (f" ({group.count} times)" if group.count > 1 else "")
+        for group in groups[:MAX_LAUNCHES]
+    ]
+    more = ", ..." if len(groups) > MAX_LAUNCHES else ""
+    yield f"the program launched {', '.join(shown) or 'no kernel'}{more}"
+
+
+def _extents(extents: Sequence[int]) -> str:
+    """Return the extents as in a launch: `256`, or `(16, 16, 1)`."""
+    return str(extents[0]) if tuple(extents[1:]) in ((), (1,), (1, 1)) else str(tuple(extents))
 
 
 def _wrong_launches(run: ProgramRun) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, SmallestInput
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade, SmallestInput
 from pytest_gpulab.reports.gradebook import Gradebook
 
 from .bandwidth import bandwidth_lines
@@ -197,7 +197,9 @@ def _submission_findings(grade: Grade, gradebook: Gradebook, verbosity: int) -> 
     file = None if gradebook.root is None else gradebook.root / grade.submission
     path = os.path.relpath(file) if file is not None and file.is_file() else ""
     if verbosity < 0:
-        found = [reason for reason in found if not reason.is_minor][:1]
+        found = [reason for reason in found if not reason.is_minor]
+        warnings = [reason for reason in found[1:] if reason.finding.code == COMPILER_WARNING]
+        found = found[:1] + warnings[:1]  # the first warning may explain the finding
     for reason in found:
         heading = reason.heading(named=None if is_verbose else MAX_NAMED)
         finding = reason.finding.with_file(path) if path else reason.finding
