@@ -17,16 +17,18 @@ from pytest_gpulab.command import main
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.errors import HazardKind
 from pytest_gpulab.devices.protocol import Device, Hazard, SourceLine
-from pytest_gpulab.exercise import Case, Exercise, Expected, SafeCheck
+from pytest_gpulab.exercise import Case, Exercise, Expected, Problem, SafeCheck
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import shrinking
+from pytest_gpulab.grading.correctness.outcomes import Repeats
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.causes import LAST_COLUMNS, PITCH
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import CheckResult, SmallestInput
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.plans.prepare import Prepared
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
 from pytest_gpulab.reports.visibility import for_student
 from pytest_gpulab.single_kernel import single_kernel
@@ -150,14 +152,22 @@ def test_the_smallest_failing_input_of_a_wrong_kernel(
 
 
 def test_each_trial_of_a_search_has_the_time_of_a_case(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the input would depend on the machine's speed."""
+    """Otherwise the input would depend on the machine's speed. No input is tried twice."""
     begun: list[str] = []
+    tried: list[list[bytes]] = []
     begin, run = TimeBudget.begin, Trials.run
+
+    def noted(self: Trials, case: Case, problem: Problem, prepared: Prepared, repeats: Repeats) -> Trial:
+        begun.append("trial")
+        tried.append([values.tobytes() for values in prepared.inputs.values()])
+        return run(self, case, problem, prepared, repeats)
+
     monkeypatch.setattr(TimeBudget, "begin", lambda self: begun.append("case") or begin(self))
-    monkeypatch.setattr(Trials, "run", lambda self, *each: begun.append("trial") or run(self, *each))
+    monkeypatch.setattr(Trials, "run", noted)
     smallest(device, ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu")
     trials = [at for at, what in enumerate(begun) if what == "trial"]
     assert len(trials) > 5 and all(begun[at + 1] == "case" for at in trials)
+    assert all(contents not in tried[:at] for at, contents in enumerate(tried))
 
 
 def test_a_slow_machine_finds_the_same_input(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,11 +309,14 @@ class _Search:
             return trial
         own, best = trial.prepared.inputs, trial
         bounds = bounds_of(self._samples())
+        passed: set[tuple[bytes, ...]] = set()  # contents; halves of zeros and one value repeat the whole
 
         def fails(inputs: Mapping[str, Array]) -> bool:
             nonlocal best
-            tried = self._trial(trial.problem.size, inputs)
+            contents = tuple(values.tobytes() for values in inputs.values())
+            tried = None if contents in passed else self._trial(trial.problem.size, inputs)
             if tried is None or self._same(tried) is None:
+                passed.add(contents)
                 return False
             if all(values is own[name] or as_option(values) is not None for name, values in inputs.items()):
                 best = tried  # a command can repeat it
