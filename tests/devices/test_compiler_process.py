@@ -299,6 +299,10 @@ def test_a_text_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for _ in range(2):  # another process has the answer, too
         with closing(CompilerProcess(within=none("it is a test"), cache=Cache(tmp_path))) as compiler:
             assert compiled(compiler, SMALL) and len(sent) == 1
+    for is_known in (False, True):  # the compiler's version: with it, NVRTC is not even loaded
+        with closing(CompilerProcess(within=none(""), forks=False, cache=Cache(tmp_path))) as compiler:
+            assert compiled(compiler, SMALL) and compiler.version == nvrtc.version() and len(sent) == 1
+            assert (compiler._process is None) == is_known
     for _ in range(2):
         with pytest.raises(CompileError):
             compiled(compiler, "__global__ void wrong() { missing; }")
