@@ -66,7 +66,7 @@ def test_a_session_without_the_flag_loads_nothing_heavy(tmp_path: Path) -> None:
     test.write_text(
         "import sys\n"
         "def test_modules():\n"
-        "    heavy = {'numpy', 'cuda', 'pycuda', 'pynvml', 'pytest_gpulab.grading'}\n"
+        "    heavy = {'numpy', 'tabulate', 'cuda', 'pycuda', 'pynvml', 'pytest_gpulab.grading'}\n"
         "    assert not heavy & set(sys.modules) and 'pytest_gpulab.plugin' in sys.modules\n"
         "    loader = sys.modules['pytest_gpulab.plugin.hooks'].__loader__\n"
         "    assert type(loader).__name__ == 'SourceFileLoader', 'pytest rewrites the package in each session'\n"

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_gpulab.command import CommandError, include, main
 
-HEAVY = ("numpy", "pytest", "cuda", "pycuda", "pytest_gpulab.devices", "pytest_gpulab.grading")
+HEAVY = ("numpy", "pytest", "tabulate", "cuda", "pycuda", "pytest_gpulab.devices", "pytest_gpulab.grading")
 
 
 def test_the_console_command_is_the_module() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Verdict
 
-from .text import columns_of, width
+from .text import width
 
 INCOMPLETE = "incomplete"
 _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "next", "occup.", "regs")
@@ -109,14 +109,14 @@ def laid_out(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[
 
 
 def _layout(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(columns_of, column)) for column in zip(headers, *rows, strict=True)]
-    lines = []
-    for row in (headers, tuple("-" * columns for columns in widths), *rows):
-        blanks = [" " * (columns - columns_of(cell)) for cell, columns in zip(row, widths, strict=True)]
-        texts = [cell + blank for cell, blank in zip(row[:2], blanks[:2], strict=True)]
-        figures = [blank + cell for cell, blank in zip(row[2:], blanks[2:], strict=True)]
-        lines.append("  ".join(texts + figures))
-    return lines
+    from tabulate import tabulate
+
+    # Headers as a row of their own: tabulate pads real headers by two more columns than there is width for.
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    with_headers = [headers, tuple("-" * width for width in widths), *rows]
+    alignment = ("left", "left", *("right",) * (len(headers) - 2))
+    text: str = tabulate(with_headers, tablefmt="plain", disable_numparse=True, colalign=alignment)
+    return text.splitlines()
 
 
 def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]], parts: Collection[str]) -> Iterator[tuple[str, ...]]:

@@ -45,20 +45,15 @@ def visible(text: str) -> str:
 def fitted(text: str, width: int) -> str:
     """Return text cut or padded to that many terminal columns, without control characters."""
     text = visible(text.expandtabs(4))
-    if columns_of(text) <= width:
-        return text + " " * (width - columns_of(text))
+    if sum(map(_columns, text)) <= width:
+        return text + " " * (width - sum(map(_columns, text)))
     kept, columns_left = "", width - 3
     for char in text:
         columns_left -= _columns(char)
         if columns_left < 0:
             break
         kept += char
-    return kept + "..." + " " * (width - 3 - columns_of(kept))
-
-
-def columns_of(text: str) -> int:
-    """Return the number of terminal columns that text takes."""
-    return sum(map(_columns, text))
+    return kept + "..." + " " * (width - 3 - sum(map(_columns, kept)))
 
 
 def _columns(char: str) -> int:
