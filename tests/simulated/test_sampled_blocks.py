@@ -53,6 +53,24 @@ __global__ void in_a_row(volatile float *x) {
         x[blockIdx.x] = 1;
     }
 }
+__global__ void no_barrier_from_the_third_on(float *x) {
+    __shared__ unsigned order, part[128];
+    if (threadIdx.x == 0) order = atomicAdd(&arrived, 1);
+    __syncthreads();
+    part[threadIdx.x] = threadIdx.x;
+    if (order < 2) __syncthreads();
+    x[blockIdx.x * blockDim.x + threadIdx.x] = part[127 - threadIdx.x];
+}
+__global__ void no_barrier_in_a_row(float *x) {
+    __shared__ float before;
+    if (threadIdx.x == 0) {
+        while (*(volatile unsigned *)&arrived < blockIdx.x) {}
+        before = blockIdx.x;
+        *(volatile unsigned *)&arrived = blockIdx.x + 1;
+    }
+    if (blockIdx.x < 2) __syncthreads();
+    if (threadIdx.x == 32) x[blockIdx.x] = before;
+}
 """
 BLOCKS = 2048
 ERROR, ISSUED = "gpulab__sampling_error.pct", "smsp__inst_executed.sum"
@@ -89,11 +107,13 @@ def test_blocks_that_wait_for_each_other_have_no_error_to_tell() -> None:
     assert ERROR not in counted("in_a_row").counters
 
 
-def complete(kernel: str, seed: int, limit: int = 10**9) -> tuple[LaunchProfile, np.ndarray]:
+def complete(
+    kernel: str, seed: int, limit: int = 10**9, blocks: int = BLOCKS, watch: bool = False
+) -> tuple[LaunchProfile, np.ndarray]:
     device = SimulatedDevice()
-    x = device.array(np.full(BLOCKS * 128, -1, np.float32))
-    options = LaunchOptions(sample_blocks=64, sample_seed=seed, complete_within=limit)
-    profile = device.compile(SOURCE).launch(kernel, (BLOCKS,), (128,), (x,), options=options)
+    x = device.array(np.full(blocks * 128, -1, np.float32))
+    options = LaunchOptions(sample_blocks=64, sample_seed=seed, complete_within=limit, watch=watch)
+    profile = device.compile(SOURCE).launch(kernel, (blocks,), (128,), (x,), options=options)
     return profile, x.get()
 
 
@@ -167,3 +187,13 @@ def test_a_sample_alone_is_chosen_by_its_seed_too() -> None:
         return device.compile(SOURCE).launch("uneven", (BLOCKS,), (128,), (x,), options=options).counters[ISSUED]
 
     assert issued(1) == issued(1) and len({issued(seed) for seed in (None, 1, 2)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "seed", "first"),
+    [("no_barrier_from_the_third_on", 1, 1), ("no_barrier_in_a_row", 2, 256), ("even", 1, -1)],
+)
+def test_a_barrier_that_only_the_first_blocks_have_is_missed_in_one_wave(kernel: str, seed: int, first: int) -> None:
+    profile, _ = complete(kernel, seed, blocks=512, watch=True)
+    raced = [hazard.lane.block[0] for hazard in profile.hazards if hazard.kind == "race" and hazard.lane]
+    assert min(raced, default=-1) == first

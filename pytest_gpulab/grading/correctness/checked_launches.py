@@ -54,15 +54,16 @@ class CostedRun:
     inputs: Mapping[str, Array]  # its inputs
     run: Run  # its result, with the outputs
     is_complete: bool  # True if all blocks ran
+    raced: tuple[Finding, ...] | None = None  # races and errors at barriers in some blocks; None if none were watched
     # the limit of warp instructions that all blocks exceed, but a sample, scaled up, does not; else 0
     hidden_work: int = 0
 
 
 def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
     """Replay a plan and estimate its time; `seed` is that of the choice of counted blocks, the rest as in `replay`."""
-    costed = _complete_or_sampled(device, build, plan, inputs, seed, partial(_sample, seed))
+    costed = _complete_or_sampled(device, build, plan, inputs, seed, partial(_sample, seed, watch=True))
     if costed.is_complete and not all(profile.representative for profile in costed.run.profiles):
-        return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options(estimate=True)), True)
+        return replace(costed, run=run_fresh(device, build, plan, inputs, _options(estimate=True)))
     return costed
 
 
@@ -79,7 +80,7 @@ def _complete_or_sampled(
     for limit in (COMPLETE_WORK, LONG_WORK) if is_shown else (LONG_WORK,):
         run = run_fresh(device, build, plan, inputs, options(limit))
         if not isinstance(run.error, TooMuchWork):
-            return CostedRun(plan, inputs, run, True)
+            return CostedRun(plan, inputs, run, True, _races(run))
         sampled = run_sampled(device, build, plan, inputs, seed)
         if sampled.is_complete:
             break
@@ -147,7 +148,10 @@ def races(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array],
     launch reads zeros where the other blocks have not written; a fault of it is ignored.
     """
     options = replace(FIRST.options, sample_blocks=CHECKED_BLOCKS, sample_seed=seed, time_limit_s=CHECKED_S)
-    run = run_fresh(device, build, plan, inputs, options, read_back=False, poison=ZEROS)
+    return _races(run_fresh(device, build, plan, inputs, options, read_back=False, poison=ZEROS))
+
+
+def _races(run: Run) -> tuple[Finding, ...]:
     return wrong_order(hazard for profile in run.profiles for hazard in profile.hazards)
 
 
@@ -178,8 +182,8 @@ def run_fresh(
     return replay(device, build.module, plan, inputs, repetition, read_back, scene=build.scene)
 
 
-def _sample(seed: int, complete_within: int | None = None) -> LaunchOptions:
-    return _options(sample_blocks=SAMPLE_BLOCKS, sample_seed=seed, complete_within=complete_within)
+def _sample(seed: int, complete_within: int | None = None, watch: bool = False) -> LaunchOptions:
+    return _options(sample_blocks=SAMPLE_BLOCKS, sample_seed=seed, complete_within=complete_within, watch=watch)
 
 
 def _options(**changes: Any) -> LaunchOptions:

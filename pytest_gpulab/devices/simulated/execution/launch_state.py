@@ -222,16 +222,18 @@ class LaunchState:
     work: float = math.inf  # the work of all blocks, see `LaunchProfile`; known at the end
     # largest `Wave.length` of the waves that are counted, and of the others
     longest: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    watched: int = -1  # the first block of the wave to watch, see `LaunchOptions`; -1: of all waves
     trace: LaunchTrace | None = None  # the trace of this launch
     line_recorder: LineRecorder | None = None  # the recorder of its lines; None without a trace
 
     def __post_init__(self) -> None:
         self.tally, self.checker = Tally(self.program), None
         self.bounds = self.program.bounds.setdefault(self.shared_bytes, {})
-        if self.options.check:
+        if self.options.check or self.options.watch:
             changing = may_change(self.program, self.parameters, self.arena)
+            blocks = prod(self.grid) if self.options.check else 1  # most blocks are not watched
             self.checker = LaunchHazardChecker(
-                self.program, self.hazards, self._locate, changing, prod(self.grid), self.deadline.check
+                self.program, self.hazards, self._locate, changing, blocks, self.deadline.check
             )
         if self.options.trace is not None:
             self._begin_trace(self.options.trace)
@@ -313,7 +315,7 @@ class LaunchState:
     @property
     def is_clean(self) -> bool:
         """True if all accesses were checked for hazards and none was found."""
-        return self.checker is not None and not self.hazards and not self.unchecked
+        return self.options.check and not self.hazards and not self.unchecked
 
     @property
     def is_order_free(self) -> bool:
@@ -338,7 +340,7 @@ class LaunchState:
 
     def read_per_thread(self, args: Sequence[object]) -> dict[int, float]:
         """Return `LaunchProfile.read_per_thread`, given the launch's arguments."""
-        if self.checker is None:
+        if self.checker is None or self.options.watch:
             return {}
         threads = prod((*self.grid, *self.block))
         held = {position: getattr(argument, "allocation", None) for position, argument in enumerate(args)}

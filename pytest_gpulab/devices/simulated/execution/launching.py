@@ -120,6 +120,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
     a thread needs too much local memory, and TooMuchWork: see `LaunchOptions.complete_within`.
     """
     chosen = _batches(launch)
+    launch.watched = _watched(launch, chosen)
     if launch.heap is not None and launch.device.heap is None:
         launch.heap.rewind()
     resident = _resident(launch, sms)
@@ -160,6 +161,13 @@ def _batches(launch: LaunchState) -> list[Batch]:
     from .block_sampling import MANY_WAVES_LANES, sample
 
     return sample(launch, blocks, width, _wave_blocks(launch, MANY_WAVES_LANES))
+
+
+def _watched(launch: LaunchState, batches: list[Batch]) -> int:
+    """Return the first block of the wave to watch; -1: of all waves."""
+    waves = [wave for batch in batches for wave in batch.waves]
+    rng = np.random.default_rng(launch.options.sample_seed)
+    return int(waves[rng.integers(len(waves))][0]) if launch.options.watch else -1
 
 
 def _resident(launch: LaunchState, sms: int) -> int:

@@ -52,7 +52,7 @@ class Wave:
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
         self.checker: HazardChecker | None = None
-        if launch.checker is not None:
+        if launch.checker is not None and launch.watched in (-1, block_ids[0]):
             self.checker = self._hazard_checker(launch.checker)
         self.stack = None if launch.program.stack is None else self._stack(*launch.program.stack)
         self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)
