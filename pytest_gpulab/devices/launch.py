@@ -118,8 +118,8 @@ class DisturbedRead:
         is_write: True to change the values of the write with this index, in the order of warps' writes; for constant
             memory, the values at `address`, whatever reads them.
         seen, written: the numbers of reads, and of writes to shared memory, so far.
-        source: the index of the write to shared memory that a lane of the changed read got its value from; negative if
-            it was an asynchronous copy.
+        source: the index of the write to shared memory that a lane of the changed read got its value from, also by an
+            asynchronous copy; negative if there was none.
         address: the address that the changed read, or its first lane, reads.
         lanes: the number of reads by lanes so far, if `nth` is negative: of shared memory, or of `__constant__`
             variables in any way.

@@ -128,12 +128,16 @@ def test_reads_of_constants_through_the_constant_cache_are_counted(read: str, la
 
 
 @pytest.mark.parametrize(
-    "store", ["words[t] = t;", "atomicExch((int *)words + t, t);", "atomicMin((int *)words + t, t);"]
+    "store", ["words[t] = t;", "atomicExch((int *)words + t, t);", "atomicMin((int *)words + t, t);", "COPY;"]
 )
 def test_a_disturbed_write_changes_all_reads_of_its_values(store: str) -> None:
-    source = """__global__ void twice(int *out) {
+    source = """
+    #include <cuda_pipeline.h>
+    #define COPY __pipeline_memcpy_async((int *)words + t, out + t, 4); __pipeline_commit(); __pipeline_wait_prior(0)
+    __global__ void twice(int *out) {
         __shared__ volatile int words[64];
         unsigned t = threadIdx.x;
+        out[t] = t;
         STORE
         __syncthreads();
         out[t] = words[63 - t];

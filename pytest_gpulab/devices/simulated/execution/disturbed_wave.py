@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -84,12 +85,7 @@ class DisturbedWave(Wave):
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write to shared memory; the values of the chosen write are changed."""
-        first = self._read.written
-        if self._is_next_write(lanes):
-            values = self._changed(lanes, values, address)
-        super().store_shared(lanes, site, address, values)
-        if self._needs_source:
-            self._note_source(lanes, site.nbytes, address, 1 + first + lanes.warp_numbers)
+        self._write_shared(super().store_shared, lanes, site, address, values)
 
     def _atomic_shared(
         self, lanes: Lanes, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
@@ -112,8 +108,18 @@ class DisturbedWave(Wave):
 
     def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory at the end of a copy."""
-        super().land_shared(lanes, site, address, values)
+        self._write_shared(super().land_shared, lanes, site, address, values)
         self.note_copy(lanes, site, address)
+
+    def _write_shared(
+        self, write: Callable[..., None], lanes: Lanes, site: Site, address: Value, values: list[Value]
+    ) -> None:
+        first = self._read.written
+        if self._is_next_write(lanes):
+            values = self._changed(lanes, values, address)
+        write(lanes, site, address, values)
+        if self._needs_source:
+            self._note_source(lanes, site.nbytes, address, 1 + first + lanes.warp_numbers)
 
     @cached_property
     def copies(self) -> AsyncCopies:
@@ -133,8 +139,6 @@ class DisturbedWave(Wave):
         if self._read.space == "shared" and self._read.nth < 0:
             threads = threads.view(f"u{min(site.nbytes, WORD)}")[:, :1]
             self._store_banked(self._writers, lanes.column, lanes, address, [threads] * (-(-site.nbytes // WORD)))
-        if self._needs_source:
-            self._note_source(lanes, site.nbytes, address, np.zeros((1, 1)))
 
     def _note_source(self, lanes: Lanes, nbytes: int, address: Value, numbers: npt.NDArray[Any]) -> None:
         words = [numbers.astype(np.uint32)] * (-(-nbytes // WORD))
