@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_gpulab.exercise import Case, SafeCheck
     from pytest_gpulab.grading.checks import Check
-    from pytest_gpulab.grading.correctness.outcomes import CaseOutcome
+    from pytest_gpulab.grading.diagnosis.compare import CaseOutcome
     from pytest_gpulab.grading.grade import CheckResult
 
 CASE_S, COST_S = 4.0, 20.0
@@ -18,9 +18,8 @@ def pytest_collection_finish() -> None:
     from pytest_gpulab.grading import grader  # by now NumPy has been loaded with one thread
     from pytest_gpulab.grading.checks import visible_first
     from pytest_gpulab.grading.compilation.builds import BuildFailed
-    from pytest_gpulab.grading.correctness.outcomes import CaseLimits
     from pytest_gpulab.grading.correctness.safety import unsafe
-    from pytest_gpulab.grading.time_limits import TimeLimits
+    from pytest_gpulab.grading.time_limits import CaseLimits, TimeLimits
 
     limits = CaseLimits(TimeLimits(CASE_S), smallest="none")
 

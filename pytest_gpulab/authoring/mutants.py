@@ -18,9 +18,8 @@ from pytest_gpulab.devices.protocol import Device, DeviceError
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import variants_of
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.time_limits import TimeLimits
+from pytest_gpulab.grading.time_limits import CaseLimits, TimeLimits
 
 from .defects import Defect, Report
 from .mutator import Mutant, mutants

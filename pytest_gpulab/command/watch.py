@@ -121,8 +121,8 @@ def _contents(file: Path) -> bytes | None:
 
 def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Device) -> CheckGrader:
     if device.info.kind == "simulated":
-        from pytest_gpulab.grading.correctness.outcomes import CaseLimits
         from pytest_gpulab.grading.grader import Grader
+        from pytest_gpulab.grading.time_limits import CaseLimits
 
         limits = CaseLimits(smallest="later", ahead=True)  # the finding comes before it
         return Grader(loaded, arguments.file, device, arguments.seed, limits=limits)

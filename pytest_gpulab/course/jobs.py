@@ -32,13 +32,12 @@ from pytest_gpulab.grading.catalogue import (
     importing,
 )
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.findings import NO_MEMORY, because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S, RemoteGrader
 from pytest_gpulab.grading.isolation.worker_process import ProcessScope
-from pytest_gpulab.grading.time_limits import TimeLimits
+from pytest_gpulab.grading.time_limits import CaseLimits, TimeLimits
 from pytest_gpulab.grading.tools.ncu import Profiler
 
 MAX_STOPPED = 3

@@ -14,8 +14,9 @@ from pytest_gpulab.devices.protocol import CannotSimulate, Device, DeviceInfo, D
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.correctness.cases import CaseRuns
-from pytest_gpulab.grading.correctness.outcomes import USUAL, CaseLimits, CaseOutcome, Searched
+from pytest_gpulab.grading.diagnosis.compare import CaseOutcome
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
+from pytest_gpulab.grading.time_limits import USUAL, CaseLimits, Searched
 
 from .catalogue import Loaded, LoadedExercise
 from .checks import Check, CheckGrader, checks_of, correct_name, visible_first

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
+from pytest_gpulab.grading.time_limits import CaseLimits
 
 from .catalogue import LoadedExercise
 from .checks import Check, checks_of

@@ -1,4 +1,4 @@
-"""Wall-clock limits of a submission's kernels on the simulated GPU, and of an exercise's own functions.
+"""Limits of a submission's kernels on the simulated GPU, above all of time, and of an exercise's own functions.
 
 A simulated launch checks the clock between basic blocks, so the limits also work in pytest's own process. A launch on a
 real GPU cannot be interrupted: there, the submission's worker process is killed (`isolation.remote`).
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -62,6 +62,25 @@ class TimeLimits:
 
 
 DEFAULT_LIMITS = TimeLimits()
+Searched = Literal["all", "later", "none"]
+
+
+@dataclass(frozen=True)
+class CaseLimits:
+    """Limits on the cases of a grading."""
+
+    time: TimeLimits = DEFAULT_LIMITS  # of kernels on the simulated GPU
+    max_elements: int | None = None  # the largest product of a case's extents; larger cases are not run
+    # True to run every pattern twice; False to run again only one, and only if the order of warps may matter
+    again: bool = True
+    beside_a_gpu: bool = False  # True if a real GPU runs everything again; a timeout is then no verdict
+    smallest: Searched = "all"  # smallest failing inputs to search: `all` with rules, `later` on request, or `none`
+    ahead: bool = False  # True to share the work with second processes; the results are the same
+
+
+USUAL = CaseLimits()
+BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
+"""Limits to cases of a second or two on the simulated GPU; the real GPU runs everything again."""
 
 
 class TimeBudget:

@@ -13,9 +13,8 @@ import pytest
 from pytest_gpulab.command import main
 from pytest_gpulab.grading import smallest_failing
 from pytest_gpulab.grading.correctness import shrinking
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.explanation import drawing
-from pytest_gpulab.grading.time_limits import TimeLimits
+from pytest_gpulab.grading.time_limits import CaseLimits, TimeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = ROOT / "solutions" / "reduction" / "08_shared_sequential.cu"

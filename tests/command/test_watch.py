@@ -23,10 +23,10 @@ from pytest_gpulab.command.submission import exercise_of
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.correctness.trials import Trials
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import CaseLimits
 from pytest_gpulab.reports.students import points_text
 
 ROOT = Path(__file__).parents[2]

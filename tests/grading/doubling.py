@@ -26,9 +26,9 @@ from pytest_gpulab.exercise import (
 )
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import CaseLimits
 
 
 def plan(problem: Problem) -> Plan:

@@ -25,10 +25,10 @@ from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.correctness.ahead import FoundAhead
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import CaseLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,11 +9,11 @@ import pytest
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.diagnosis import causes, missing_terms, scan_patterns, value_patterns, wrong_output
 from pytest_gpulab.grading.findings import hint_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import CaseLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20

@@ -11,12 +11,12 @@ import pytest
 from pytest_gpulab.devices.protocol import CompileError, Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.correctness.outcomes import CaseLimits
 from pytest_gpulab.grading.diagnosis import causes, missing_terms, value_patterns
 from pytest_gpulab.grading.diagnosis.explain import with_best_explanation
 from pytest_gpulab.grading.findings import HINTS, NO_VALUE, finding, hint_of, of_error
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import CaseLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 

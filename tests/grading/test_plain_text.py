@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_gpulab.devices.protocol import CompileError
-from pytest_gpulab.grading.correctness.outcomes import capped
+from pytest_gpulab.grading.diagnosis.compare import capped
 from pytest_gpulab.grading.findings import of_error
 
 pytestmark = pytest.mark.unit

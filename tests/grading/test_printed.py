@@ -12,7 +12,7 @@ import pytest
 
 from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.checks import Check
-from pytest_gpulab.grading.correctness.outcomes import MAX_PRINTED_CHARS
+from pytest_gpulab.grading.diagnosis.compare import MAX_PRINTED_CHARS
 from pytest_gpulab.grading.isolation import worker
 from pytest_gpulab.grading.isolation.worker import PIECE_BYTES, _RequestHandler
 

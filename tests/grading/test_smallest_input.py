@@ -21,9 +21,9 @@ from pytest_gpulab.exercise import Case, Exercise, Expected, Problem, SafeCheck
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import shrinking
-from pytest_gpulab.grading.correctness.outcomes import Repeats
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.causes import LAST_COLUMNS, PITCH
+from pytest_gpulab.grading.diagnosis.compare import Repeats
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import CheckResult, SmallestInput

@@ -18,9 +18,8 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, Launc
 from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck
 from pytest_gpulab.grading import time_limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.correctness.outcomes import BESIDE_A_GPU, CaseLimits
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.time_limits import OwnCodeLimit, TimeBudget, TimeLimits, limited
+from pytest_gpulab.grading.time_limits import BESIDE_A_GPU, CaseLimits, OwnCodeLimit, TimeBudget, TimeLimits, limited
 from pytest_gpulab.grading.usage import checks as usage_checks
 
 PLACE = SourceLine("student.cu", 7)

@@ -18,9 +18,9 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.correctness import checked_launches
 from pytest_gpulab.grading.correctness.checked_launches import run_costed
-from pytest_gpulab.grading.correctness.outcomes import BESIDE_A_GPU, USUAL, CaseLimits
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.speed import estimate
+from pytest_gpulab.grading.time_limits import BESIDE_A_GPU, USUAL, CaseLimits
 from pytest_gpulab.grading.usage import checks as usage_module
 from pytest_gpulab.grading.usage.checks import _figure
 from pytest_gpulab.grading.usage.used_reads import UsedReads

@@ -1,6 +1,6 @@
 """Correctness checks: replay the plan of each case, compare the outputs and collect the hazards.
 
-- `cases`, `outcomes`: the runs of each case, and their verdict.
+- `cases`: the runs of each case, and their verdict.
 - `ahead`: a second process that works at the same time.
 - `blame`: failures that the exercise's own baseline shares: then the exercise is at fault.
 - `safety`: the `safe` checks, from the hazards of all runs.

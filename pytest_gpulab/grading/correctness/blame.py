@@ -12,15 +12,14 @@ from pytest_gpulab.exercise import Case, Problem, Size, Variant
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, made_once, variants_of
-from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
+from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, CaseOutcome
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, PROOF, CheckResult, Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
-from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, CaseLimits, TimeBudget
 
 from .cases import CaseRuns
 from .checked_launches import run_costed, run_whole, wrong_outputs
-from .outcomes import CaseLimits, CaseOutcome
 from .safety import unsafe
 
 BUILT = (*UNFIT, "compile-error", "launch-error", "tunable-range")

@@ -18,7 +18,16 @@ from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
-from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, differ, judged, same, wrong_with
+from pytest_gpulab.grading.diagnosis.compare import (
+    ALL_REPEATS,
+    WRONG_RESULTS,
+    CaseOutcome,
+    Repeats,
+    differ,
+    judged,
+    same,
+    wrong_with,
+)
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import (
@@ -44,9 +53,7 @@ from pytest_gpulab.grading.plans.replay import (
     Run,
     replay,
 )
-from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
-
-from .outcomes import ALL_REPEATS, USUAL, CaseLimits, CaseOutcome, Repeats
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, USUAL, CaseLimits, TimeBudget
 
 if TYPE_CHECKING:
     from .ahead import FoundAhead

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.checks import correct_name
+from pytest_gpulab.grading.diagnosis.compare import CaseOutcome
 from pytest_gpulab.grading.findings import evidence_of, finding, hint_for
 from pytest_gpulab.grading.grade import Finding
-
-from .outcomes import CaseOutcome
 
 MAX_FINDINGS = 5  # per check; further lines often have the same cause
 MAX_CHECKS_NAMED = 3

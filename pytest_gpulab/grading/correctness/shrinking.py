@@ -20,7 +20,7 @@ from pytest_gpulab.exercise import Case, Plan, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variant_key
 from pytest_gpulab.grading.diagnosis.causes import EDGES, PITCH
-from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
+from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, Repeats
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
 from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
@@ -30,7 +30,6 @@ from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .cases import CaseRuns
-from .outcomes import Repeats
 from .safety import unsafe
 from .trials import Trial, Trials, given_words, wrong_words
 

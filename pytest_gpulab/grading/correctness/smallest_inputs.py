@@ -11,9 +11,9 @@ from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.grade import CheckResult, Finding
+from pytest_gpulab.grading.time_limits import Searched
 
 from .cases import CaseRuns
-from .outcomes import Searched
 
 if TYPE_CHECKING:  # only failures need it
     from .shrinking import Shrinker

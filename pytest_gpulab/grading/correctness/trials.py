@@ -13,7 +13,7 @@ from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.exercise import Case, Plan, Problem, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Build, Builds, variant_key
-from pytest_gpulab.grading.diagnosis.compare import mismatches
+from pytest_gpulab.grading.diagnosis.compare import ALL_REPEATS, CaseOutcome, Repeats, mismatches
 from pytest_gpulab.grading.diagnosis.simple_inputs import MAX_SHOWN, shown
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
 from pytest_gpulab.grading.diagnosis.value_patterns import number
@@ -23,7 +23,6 @@ from pytest_gpulab.grading.plans.replay import AGAIN, FIRST, Run
 from pytest_gpulab.grading.time_limits import TimeBudget, limited
 
 from .cases import CaseRuns
-from .outcomes import ALL_REPEATS, CaseOutcome, Repeats
 
 Array = npt.NDArray[Any]
 Change = Callable[[Mapping[str, Array]], Mapping[str, Array]]

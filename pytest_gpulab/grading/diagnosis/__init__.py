@@ -1,6 +1,6 @@
 """Diagnosis of wrong outputs: what the wrong elements have in common, and a likely cause.
 
-- `compare`: outputs against the expected ones, and the verdicts on replays.
+- `compare`: outputs against the expected ones, and the verdicts on replays and cases.
 - `wrong_output`: the finding of an output with wrong elements.
 - `error_location`, `value_patterns`, `scan_patterns`, `missing_terms`: patterns in positions, in values, in those of
   prefix sums, and in a single result.

@@ -1,15 +1,20 @@
-"""Comparison of outputs with the expected ones, within a tolerance, and of replays with each other; their verdicts."""
+"""Comparison of outputs with the expected ones, within a tolerance, and of replays with each other; their verdicts.
+
+The verdicts on the replays of a case are its outcome.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.devices.protocol import Hazard, KernelFault
+from pytest_gpulab.grading.findings import finding, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import Prepared
 from pytest_gpulab.grading.plans.replay import FIRST, Poison, Repetition, Run
@@ -21,6 +26,7 @@ Array = npt.NDArray[Any]
 WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 """Codes of findings of wrong outputs."""
 
+MAX_PRINTED_CHARS = 4000
 CHUNK = 2**15  # elements to compare at a time, so that the arrays stay in the CPU's cache
 
 
@@ -168,3 +174,55 @@ def same(first: Run, second: Run) -> tuple[Verdict, tuple[Finding, ...]]:
     what = "Two runs on the same input gave different results, each within the tolerance."
     evidence = (f"they differ in `{name}`" for name in names)
     return ("failed", (finding("not-repeatable", what, evidence=evidence),)) if names else ("passed", ())
+
+
+class Repeats(NamedTuple):
+    """The runs of an input pattern after the first one, in lockstep."""
+
+    # False to leave out other orders of warps and other garbage in memory; a right result is `inconclusive` if these
+    # could change it
+    orders: bool = True
+    luck: bool = True  # False to leave out the run that finds out whether a wrong result depends on luck
+
+
+ALL_REPEATS = Repeats()
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """The outcome of a case."""
+
+    verdict: Verdict  # `passed`, `failed`, `not gradable`, or that of a failed build
+    findings: tuple[Finding, ...] = ()  # the reasons if it did not pass
+    runs: tuple[Run, ...] = ()  # its replays, without outputs
+    pattern: str = ""  # the input pattern that did not pass; empty if all passed
+
+    @property
+    def hazards(self) -> tuple[Hazard, ...]:
+        """The hazards of all replays."""
+        return tuple(hazard for run in self.runs for hazard in run.hazards)
+
+    @property
+    def faults(self) -> tuple[KernelFault, ...]:
+        """The faults that ended replays."""
+        return tuple(run.error for run in self.runs if isinstance(run.error, KernelFault))
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """Accesses that the race check skipped, in words; each once."""
+        return tuple(dict.fromkeys(what for run in self.runs for profile in run.profiles for what in profile.unchecked))
+
+    @property
+    def printed(self) -> str:
+        """The output of the first replay that printed anything, capped."""
+        return capped(next((run.printed for run in self.runs if run.printed), ""))
+
+
+def capped(text: str, more: int = 0) -> str:
+    """Return the output of kernels, cut to a readable length and without control sequences.
+
+    `more` is the number of characters that were dropped after the text.
+    """
+    text = plain(text)
+    over = len(text) - MAX_PRINTED_CHARS + more
+    return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"

@@ -25,12 +25,19 @@ from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise, Thresholds
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
-from pytest_gpulab.grading.correctness.outcomes import BESIDE_A_GPU, CaseLimits, capped
+from pytest_gpulab.grading.diagnosis.compare import capped
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 from pytest_gpulab.grading.speed import reference_time
-from pytest_gpulab.grading.time_limits import LEAST_OWN_S, OWN_CODE, SHARE_OF_CHECK, TimeLimits
+from pytest_gpulab.grading.time_limits import (
+    BESIDE_A_GPU,
+    LEAST_OWN_S,
+    OWN_CODE,
+    SHARE_OF_CHECK,
+    CaseLimits,
+    TimeLimits,
+)
 from pytest_gpulab.grading.tools import ncu
 
 STOP: dict[str, Any] = {"stop": True}

@@ -336,7 +336,7 @@ class LaunchState:
     @property
     def unchecked(self) -> tuple[str, ...]:
         """Accesses that the race check had to leave out."""
-        return () if self.checker is None else tuple(self.checker.reporter.unchecked)
+        return () if self.checker is None else tuple(self.checker.unchecked)
 
     def read_per_thread(self, args: Sequence[object]) -> dict[int, float]:
         """Return `LaunchProfile.read_per_thread`, given the launch's arguments."""

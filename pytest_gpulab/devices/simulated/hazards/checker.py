@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Hazard
+from pytest_gpulab.devices.protocol import Hazard, Location
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
@@ -18,13 +19,16 @@ from pytest_gpulab.devices.simulated.translation.sites import POINTER_BYTES, Sit
 
 from .accesses import CLUSTER_BARRIER, Mask, MbarrierEvent, MemoryAccess, NamedBarrierEvent, WarpSync, in_phase
 from .initcheck import Initcheck
-from .reporting import Locate, Reporter
 
 if TYPE_CHECKING:  # imported by the launches that need them
     from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
 
     from .fences import Fences
     from .polls import FailedSwaps, LastWrites, Polls, Spins
+    from .reporting import Reporter
+
+Locate = Callable[[Site, str, int], Location | None]
+MAX_RACING = 1 << 18  # racing lanes, after which the search stops
 
 
 class LaunchHazardChecker:
@@ -35,6 +39,11 @@ class LaunchHazardChecker:
         orders: number of events that may order threads: barriers, fences, writes that are not weak.
         changing: the arrays that the launch may change; None if it may be any.
         read_bytes: bytes read per array, by all threads.
+        fences: its record of synchronisations; None if its program has no fences.
+        locate: returns the array of an instruction's access from its memory space and address.
+        check_time: raises an exception if the launch has exceeded its time limit; long searches call it.
+        racing: number of lanes that race for certain.
+        unchecked: discarded accesses that may have raced with later ones, in words; each once.
         has_copied_unwritten: True once a load with a value that is only copied has read unwritten bytes.
     """
 
@@ -47,15 +56,33 @@ class LaunchHazardChecker:
         blocks: int,
         check_time: Callable[[], None],
     ) -> None:
-        self.time = self.orders = 0
+        self.time = self.orders = self.racing = 0
+        self.unchecked: list[str] = []
+        self.locate, self.check_time, self._hazards = locate, check_time, hazards
         self.has_copied_unwritten = False
         self.program, self.changing = program, changing
         self.read_bytes: dict[Allocation, int] = defaultdict(int)
         self.fences = _fences() if program.communicates else None
         self.strong_writes: LastWrites | None = None
         self.plain_writes: LastWrites | None = None  # all that are no atomics
-        self.reporter = Reporter(hazards, self.fences, locate, check_time)
-        self.inter_block = _inter_block(self.reporter) if blocks > 1 else None
+        self.inter_block = _inter_block(self) if blocks > 1 else None
+
+    @cached_property
+    def reporter(self) -> Reporter:
+        """The reporter of hazards, which right kernels do not need."""
+        from .reporting import Reporter
+
+        return Reporter(self, self._hazards)
+
+    @property
+    def is_saturated(self) -> bool:
+        """True if enough races are certain for the search to stop."""
+        return self.fences is None and self.racing > MAX_RACING
+
+    def add_unchecked(self, unchecked: str) -> None:
+        """Record that some accesses were not checked."""
+        if unchecked not in self.unchecked:
+            self.unchecked.append(unchecked)
 
     def tick(self) -> int:
         """Return the time of the next event."""
@@ -73,14 +100,15 @@ class LaunchHazardChecker:
             return True
         if site.modifies:
             self.changing = None
-            self.reporter.add_unchecked("accesses to an array before a pointer to another one was used to change it")
+            self.add_unchecked("accesses to an array before a pointer to another one was used to change it")
         return site.modifies
 
     def end(self) -> None:
         """End the launch: find the races that depend on all its events."""
         if self.inter_block is not None:
             self.inter_block.check()
-        self.reporter.settle()
+        if "reporter" in vars(self):
+            self.reporter.settle()
 
 
 class HazardChecker:
@@ -88,7 +116,7 @@ class HazardChecker:
 
     def __init__(self, launch: LaunchHazardChecker, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
         self.launch, self.shape = launch, shape
-        self.races = Racecheck(shape, launch.reporter, launch.program.clean)
+        self.races = Racecheck(shape, launch, launch.program.clean)
         self.initcheck = Initcheck(launch, shape, shared_bytes, local_bytes)
         self._polls = None if launch.fences is None else _polls(shape, launch)
         self._orders_seen = 0
@@ -344,10 +372,10 @@ def _failed_swaps(shape: Shape) -> FailedSwaps:
     return FailedSwaps(shape)
 
 
-def _inter_block(reporter: Reporter) -> InterBlockRaceDetector:
+def _inter_block(launch: LaunchHazardChecker) -> InterBlockRaceDetector:
     from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
 
-    return InterBlockRaceDetector(reporter)
+    return InterBlockRaceDetector(launch)
 
 
 def _fences() -> Fences:

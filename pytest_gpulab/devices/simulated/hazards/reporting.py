@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Access as OtherAccess
-from pytest_gpulab.devices.protocol import Hazard, Location
+from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.devices.simulated.groups.lanes import (
     WARP,
     IndexArray,
@@ -27,16 +27,15 @@ from pytest_gpulab.devices.simulated.translation.sites import ASYNC_COPY, Site
 from .accesses import AccessPiece, Event, MemoryAccess, numbered
 
 if TYPE_CHECKING:  # imported with the first race
+    from .checker import LaunchHazardChecker
     from .classes import Accessors
     from .fences import Fences, Questions
     from .sweep import RacingLanes
 
-MAX_RACING = 1 << 18  # racing lanes, after which the search stops
 MAX_QUESTIONS = 1 << 20  # about the order by fences, before they are answered
 _HAZARDS = {"RAW": "read-after-write (RAW)", "WAR": "write-after-read (WAR)", "WAW": "write-after-write (WAW)"}
 
 
-Locate = Callable[[Site, str, int], Location | None]
 NO_FENCE = "no fence between the value and the flag that announces it"
 NO_WAIT = "without a wait for the asynchronous copy and a barrier between"
 IN_ITS_BLOCK = "atomic within one block only"
@@ -44,39 +43,13 @@ IN_ONE_WARP = "in one warp, no __syncwarp() between"
 
 
 class Reporter:
-    """The reported hazards of one launch.
+    """The reported hazards of one launch; `hazards` holds them by kind, sentence and location."""
 
-    Args:
-        hazards: the dictionary to which they are added, by kind, sentence and location.
-        fences: the launch's record of synchronisations; None if its program has no fences.
-        locate: returns the array of an instruction's access from its memory space and address.
-        check_time: raises an exception if the launch has exceeded its time limit; long searches call it.
-    """
-
-    def __init__(
-        self, hazards: dict[Any, Hazard], fences: Fences | None, locate: Locate, check_time: Callable[[], None]
-    ) -> None:
-        self.hazards, self.fences, self.locate, self.check_time = hazards, fences, locate, check_time
-        self.unchecked: list[str] = []
-        """Discarded accesses that may have raced with later ones, in words; each once."""
+    def __init__(self, launch: LaunchHazardChecker, hazards: dict[Any, Hazard]) -> None:
+        self._launch, self._hazards = launch, hazards
         self._deferred: list[Pairs] = []  # races unless fences order them
         self._threads: dict[Any, _Threads] = defaultdict(_Threads)
-        self._questions = self._racing = 0
-
-    @property
-    def is_saturated(self) -> bool:
-        """True if enough races are certain for the search to stop."""
-        return self.fences is None and self._racing > MAX_RACING
-
-    def add_unchecked(self, unchecked: str) -> None:
-        """Record that some accesses were not checked."""
-        if unchecked not in self.unchecked:
-            self.unchecked.append(unchecked)
-
-    @property
-    def times(self) -> list[int]:
-        """The times at which fences may have ordered threads."""
-        return [] if self.fences is None else self.fences.times
+        self._questions = 0
 
     def race(self, race: RacingLanes, events: Sequence[Event], blocks_alike: bool) -> None:
         """Report races within blocks; if `blocks_alike`, each occurs in all blocks of the wave."""
@@ -110,9 +83,9 @@ class Reporter:
 
     def pairs(self, pairs: Pairs) -> None:
         """Report that accesses race. If the program has fences, the decision is deferred to the end of the launch."""
-        if self.fences is None:
+        if self._launch.fences is None:
             self._found(pairs)
-            self._racing += 0 if pairs.harmless else len(pairs.second.time)
+            self._launch.racing += 0 if pairs.harmless else len(pairs.second.time)
             return
         self._deferred.append(pairs.in_all_blocks())
         self._questions += len(self._deferred[-1].second.time)
@@ -122,7 +95,8 @@ class Reporter:
     def settle(self) -> None:
         """Report the deferred races that the launch's fences so far do not order."""
         deferred, self._deferred, self._questions = self._deferred, [], 0
-        if self.fences is None or not deferred:
+        fences = self._launch.fences
+        if fences is None or not deferred:
             return
         from .classes import Accessors
         from .fences import Questions
@@ -130,9 +104,9 @@ class Reporter:
         first, second = (Accessors(*map(np.concatenate, zip(*of, strict=True)))
                          for of in ([p.first for p in deferred], [p.second for p in deferred]))  # fmt: skip
         both_strong = np.concatenate([np.full(len(pairs.second.time), pairs.both_strong) for pairs in deferred])
-        is_unordered = ~_are_ordered(self.fences, Questions(first, second, both_strong))
-        if self.fences.is_overflown:
-            self.add_unchecked("the order that its fences establish")
+        is_unordered = ~_are_ordered(fences, Questions(first, second, both_strong))
+        if fences.is_overflown:
+            self._launch.add_unchecked("the order that its fences establish")
         ends = np.cumsum([len(pairs.second.time) for pairs in deferred])
         for pairs, end in zip(deferred, ends.tolist(), strict=True):
             mine = np.flatnonzero(is_unordered[end - len(pairs.second.time) : end])
@@ -163,9 +137,9 @@ class Reporter:
         """Report that lanes of an access (mask of their shape) read unwritten memory."""
         what = f"uninitialized __{space}__ memory read of size {bytes_of(site)}"
         key, location = ("uninitialised", space, site.where), None
-        if key not in self.hazards:  # only the first one is located
+        if key not in self._hazards:  # only the first one is located
             first = np.broadcast_to(address, lanes.shape).flat[first_index(lanes, bad)]
-            location = self.locate(site, space, int(first))
+            location = self._launch.locate(site, space, int(first))
         thread, column, number = lanes.each
         mine = number[np.broadcast_to(bad, lanes.shape).ravel()]
         threads = _ThreadList(lanes.wave.block_ids[column[mine]], thread[mine])
@@ -173,10 +147,10 @@ class Reporter:
 
     def add(self, key: Any, hazard: Hazard, threads: _ThreadList) -> None:
         """Add a hazard, or count more threads of a known one. A pair from two warps replaces one from a single warp."""
-        known = self.hazards.get(key)
+        known = self._hazards.get(key)
         if known is not None and not (IN_ONE_WARP in known.what and IN_ONE_WARP not in hazard.what):
             hazard = known
-        self.hazards[key] = replace(hazard, count=self._threads[key].add(threads))
+        self._hazards[key] = replace(hazard, count=self._threads[key].add(threads))
 
 
 class Pairs(NamedTuple):

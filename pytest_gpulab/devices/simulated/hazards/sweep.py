@@ -321,7 +321,7 @@ def races(
         unit_bytes: size of the unit of a piece.
         one_block: True if all blocks have the same accesses and the pieces are those of one.
         any_order: see `Sweep`.
-        check_time: see `Reporter`.
+        check_time: see `LaunchHazardChecker`.
     """
     wave = pieces[0].access.lanes.wave
     columns, column = numbered(np.concatenate([piece.column for piece in pieces]))

@@ -34,7 +34,7 @@ def distinct(
 
     Args:
         accesses: the accesses; one to shared memory represents all blocks of its wave if these do the same.
-        check_time: see `Reporter`.
+        check_time: see `LaunchHazardChecker`.
     """
     similar: dict[object, list[MemoryAccess]] = defaultdict(list)
     for access in accesses:

@@ -27,10 +27,11 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     unit_of,
     weight,
 )
-from pytest_gpulab.devices.simulated.hazards.reporting import EarlierAccesses, Reporter
+from pytest_gpulab.devices.simulated.hazards.reporting import EarlierAccesses
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 if TYPE_CHECKING:  # imported by kernels with fences
+    from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker
     from pytest_gpulab.devices.simulated.hazards.fences import Fences
 
 MAX_WORDS = 1 << 18  # words per sweep
@@ -39,14 +40,14 @@ MAX_WORDS = 1 << 18  # words per sweep
 class InterBlockRaceDetector:
     """The accesses of one launch to global memory."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        self.reporter, self.repeats = reporter, Repeats()
+    def __init__(self, launch: LaunchHazardChecker) -> None:
+        self._launch, self.repeats = launch, Repeats()
         self._accesses: list[MemoryAccess] = []
         self._lanes, self._limit = 0, MAX_LANES
 
     def add(self, access: MemoryAccess) -> None:
         """Record an access."""
-        if self.reporter.is_saturated or self.repeats.has(access):
+        if self._launch.is_saturated or self.repeats.has(access):
             return
         self._accesses.append(access)
         self._lanes += weight(access)
@@ -55,19 +56,19 @@ class InterBlockRaceDetector:
 
     def _thin(self) -> None:
         self.repeats.clear()
-        if self.reporter.fences is None:
+        if self._launch.fences is None:
             from .thinning import Owner, thinned
 
             self._accesses = thinned(self._accesses, Owner.block)
         else:
             from .distinct import distinct
 
-            self._accesses = distinct(self._accesses, self.reporter.fences.classes().both, self.reporter.check_time)
+            self._accesses = distinct(self._accesses, self._launch.fences.classes().both, self._launch.check_time)
         self._lanes = sum(map(weight, self._accesses))
         self._limit = max(MAX_LANES, 2 * self._lanes)
         if self._lanes > MAX_KEPT:
             self.check()
-            self.reporter.add_unchecked("accesses of different blocks to the same array")
+            self._launch.add_unchecked("accesses of different blocks to the same array")
 
     def check(self) -> None:
         """Report the races among the recorded accesses, and discard these."""
@@ -75,7 +76,7 @@ class InterBlockRaceDetector:
         for access in self._accesses:
             by_memory[access.memory].append(access)
         self._accesses, self._lanes, self._limit = [], 0, MAX_LANES
-        fences = self.reporter.fences
+        fences = self._launch.fences
         for accesses in by_memory.values():
             kinds = {"write" if access.site.in_block else access.site.access for access in accesses}
             if kinds not in ({"read"}, {"atomic"}) and not _apart(accesses):
@@ -91,30 +92,30 @@ class InterBlockRaceDetector:
         unit, is_complete = unit_of(accesses), True
         contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
         for pieces in in_batches(contested, MAX_WORDS):
-            self.reporter.check_time()
+            self._launch.check_time()
             pairing = Pairing(pieces, unit, fences.classes())
             for pairs in pairing.pairs():
-                self.reporter.pairs(pairs)
+                self._launch.reporter.pairs(pairs)
             is_complete &= pairing.is_complete
         if not is_complete:
-            self.reporter.add_unchecked("all pairs of accesses of different blocks to the same array")
+            self._launch.add_unchecked("all pairs of accesses of different blocks to the same array")
         for pairs in flag_reads(accesses, across_blocks=True):
-            self.reporter.pairs(pairs)
+            self._launch.reporter.pairs(pairs)
 
     def _check(self, accesses: list[MemoryAccess]) -> None:
         unit = unit_of(accesses)
         contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
         for pieces in in_batches(contested, MAX_WORDS):
-            if self.reporter.is_saturated:
+            if self._launch.is_saturated:
                 return
             words, index = np.unique(np.concatenate([piece.unit for piece in pieces]), return_inverse=True)
             sweep = _BlockSweep(accesses, len(words), unit)
             ends = np.cumsum([len(piece.unit) for piece in pieces])
             for piece, end in zip(pieces, ends, strict=True):
-                self.reporter.check_time()
+                self._launch.check_time()
                 for kind, bad, at, blocks, threads, same in sweep.access(piece, index[end - len(piece.unit) : end]):
                     others = EarlierAccesses(accesses, at[bad], blocks[bad], threads[bad])
-                    self.reporter.races(kind, piece.where(bad), _block_of(piece)[bad], others, same[bad])
+                    self._launch.reporter.races(kind, piece.where(bad), _block_of(piece)[bad], others, same[bad])
 
 
 def _block_of(piece: AccessPiece) -> IndexArray:

@@ -37,10 +37,10 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     unit_of,
     weight,
 )
-from pytest_gpulab.devices.simulated.hazards.reporting import Reporter
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker
     from pytest_gpulab.devices.simulated.hazards.sweep import Positions
 
 MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # number and size of the race-free sequences that are kept
@@ -55,8 +55,8 @@ class Racecheck:
         clean: sequences of events without races, with their size in bytes; shared by all launches of a program.
     """
 
-    def __init__(self, shape: Shape, reporter: Reporter, clean: dict[object, int]) -> None:
-        self.shape, self.reporter, self.clean = shape, reporter, clean
+    def __init__(self, shape: Shape, launch: LaunchHazardChecker, clean: dict[object, int]) -> None:
+        self.shape, self._launch, self.clean = shape, launch, clean
         self.repeats = Repeats()
         self._scratch: dict[int, npt.NDArray[np.int32]] = {}
         self._reset()
@@ -72,7 +72,7 @@ class Racecheck:
 
     def add(self, event: Event) -> None:
         """Record an event."""
-        if self.reporter.is_saturated:
+        if self._launch.is_saturated:
             return
         if isinstance(event, MemoryAccess) and event.memory is not None:
             self._global += weight(event)
@@ -142,7 +142,7 @@ class Racecheck:
                 self.add(event)
             if self._global + self._shared > MAX_LANES // 2:
                 self._reset()
-                self.reporter.add_unchecked("accesses before a barrier of some warps and after it by others")
+                self._launch.add_unchecked("accesses before a barrier of some warps and after it by others")
             self._limit = MAX_LANES
             return
         for event in self._shortened(events):
@@ -150,10 +150,10 @@ class Racecheck:
         self._limit = max(MAX_LANES, 2 * (self._global + self._shared))
         if self._limit > 2 * MAX_KEPT:
             self._reset()
-            self.reporter.add_unchecked("accesses of a block between two barriers")
+            self._launch.add_unchecked("accesses of a block between two barriers")
 
     def _shortened(self, events: list[Event]) -> list[Event]:
-        if self.reporter.fences is None:  # words of several blocks are covered by the races between blocks
+        if self._launch.fences is None:  # words of several blocks are covered by the races between blocks
             from .settling import shortened
             from .thinning import thinned
 
@@ -162,7 +162,9 @@ class Racecheck:
         from .distinct import by_thread, distinct
 
         accesses = [event for event in events if isinstance(event, MemoryAccess)]
-        kept = distinct(accesses, by_thread(self.reporter.times), self.reporter.check_time)
+        fences = self._launch.fences
+        times = by_thread([] if fences is None else fences.times)
+        kept = distinct(accesses, times, self._launch.check_time)
         syncs = [event for event in events if isinstance(event, WarpSync)]
         return sorted([*kept, *syncs], key=lambda event: event.time)
 
@@ -176,7 +178,7 @@ class Racecheck:
                 by_memory[event.memory].append((position, event))
                 kinds[event.memory].add(event.site.access)
         for memory in by_memory:
-            if kinds[memory] not in ({"read"}, {"atomic"}) and not self.reporter.is_saturated:
+            if kinds[memory] not in ({"read"}, {"atomic"}) and not self._launch.is_saturated:
                 self._check_memory(memory, by_memory[memory], events)
 
     def _check_memory(
@@ -190,11 +192,11 @@ class Racecheck:
             return
         if memory is not None and len(accesses) == 1 and _ascending(accesses[0][1]):
             return
-        if self.reporter.fences is not None:
+        if self._launch.fences is not None:
             from .pairing import flag_reads
 
             for pairs in flag_reads([access for _, access in accesses], across_blocks=False):
-                self.reporter.pairs(pairs)
+                self._launch.reporter.pairs(pairs)
         unit = unit_of([access for _, access in accesses])
         suspects = self._suspects(accesses, unit, one_block)
         if (not suspects or self._is_clean(suspects, events, unit, one_block)) and key is not None:
@@ -209,7 +211,7 @@ class Racecheck:
             return True
         if self._only_fences_order(suspects, events):
             return self._is_ordered(suspects, unit)
-        any_order = self.reporter.fences is not None or any(
+        any_order = self._launch.fences is not None or any(
             isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events
         )
         from pytest_gpulab.devices.simulated.hazards.sweep import races
@@ -217,10 +219,10 @@ class Racecheck:
         batches = in_batches(suspects, MAX_WORDS)
         strong, is_clean = _PermittedPairs(events, is_global), True
         search = partial(races, events, strong=strong, unit_bytes=unit, one_block=one_block, any_order=any_order)
-        for race in (race for pieces in batches for race in search(pieces, check_time=self.reporter.check_time)):
-            self.reporter.race(race, events, one_block)
+        for race in (race for pieces in batches for race in search(pieces, check_time=self._launch.check_time)):
+            self._launch.reporter.race(race, events, one_block)
             is_clean = False
-            if self.reporter.is_saturated:
+            if self._launch.is_saturated:
                 break
         if is_clean and key is not None:
             self._keep_clean(key, MAX_SWEEP_KEY * WORD_BYTES)
@@ -230,15 +232,15 @@ class Racecheck:
         """Return True if nothing but fences orders threads."""
         is_global = suspects[0].access.memory is not None
         return (
-            self.reporter.fences is not None and is_global and all(isinstance(event, MemoryAccess) for event in events)
+            self._launch.fences is not None and is_global and all(isinstance(event, MemoryAccess) for event in events)
         )
 
     def _is_ordered(self, suspects: list[AccessPiece], unit: int) -> bool:
         """Report the pairs that only fences can order; return True if there is none."""
         from .pairing import Pairing
 
-        assert self.reporter.fences is not None
-        is_clean, classes = True, self.reporter.fences.classes()
+        assert self._launch.fences is not None
+        is_clean, classes = True, self._launch.fences.classes()
         pairings = [Pairing(pieces, unit, classes, "block") for pieces in in_batches(suspects, MAX_WORDS)]
         # See `_PermittedPairs`: the pairs of volatile accesses that need an order are those within a warp.
         sites = ((piece, piece.access.site) for piece in suspects)
@@ -246,12 +248,12 @@ class Racecheck:
         if any(not piece.access.site.is_strong for piece in in_warps):
             pairings += [Pairing(pieces, unit, classes, "warp") for pieces in in_batches(in_warps, MAX_WORDS)]
         for pairing in pairings:
-            self.reporter.check_time()
+            self._launch.check_time()
             for pairs in pairing.pairs():
-                self.reporter.pairs(pairs)
+                self._launch.reporter.pairs(pairs)
                 is_clean = False
             if not pairing.is_complete:
-                self.reporter.add_unchecked("all pairs of accesses of a block to the same array")
+                self._launch.add_unchecked("all pairs of accesses of a block to the same array")
         return is_clean
 
     def _keep_clean(self, key: object, nbytes: int) -> None:
