@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from pytest_gpulab.devices.protocol import CompileError
-from pytest_gpulab.devices.source.headers import STANDARD_HEADERS
+from pytest_gpulab.devices.source.host_code import STANDARD_HEADERS
 from pytest_gpulab.devices.source.tokens import words_of
 
 _CANNOT_OPEN = re.compile(
