@@ -339,14 +339,16 @@ class GradingHooks:
         return self.config.get_terminal_writer().fullwidth if is_known else WIDTH
 
     def _print_results(self, terminalreporter: pytest.TerminalReporter) -> None:
-        from pytest_gpulab.reports.terminal.annotated import listing_sections
         from pytest_gpulab.reports.terminal.sections import footnotes, sections
         from pytest_gpulab.reports.terminal.text import wrapped
 
         from .colours import Painter
 
         more = [("gpulab: calibration", self.files.calibration)] if self.files.calibration else []
-        more += listing_sections(self.gradebook.grades) if self.config.getoption("gpulab_annotate") else []
+        if self.config.getoption("gpulab_annotate"):
+            from pytest_gpulab.reports.terminal.annotated import listing_sections
+
+            more += listing_sections(self.gradebook.grades)
         detail = (self.config.get_verbosity(), self.class_run is not None)
         painter = Painter(self.config.get_terminal_writer().markup)
         shows_output = self.config.getoption("capture", "") == "no"

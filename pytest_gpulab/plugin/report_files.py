@@ -38,14 +38,22 @@ class ReportFiles:
 
     def write(self, session: GradingSession, rootdir: Path, interrupted: bool, located: Located) -> None:
         """Write all files; collect errors instead of raising them. `located` finds the submissions for figures."""
-        from pytest_gpulab.reports import formats
-        from pytest_gpulab.reports.context import ReportError
         from pytest_gpulab.reports.students import unscored
 
-        context = self._context(interrupted)
         if session.settings.reports:
-            self._gradebook.title = session.settings.title
-            self._gradebook.titles = _titles(session, {grade.exercise for grade in self._gradebook.grades})
+            self._write_reports(session, interrupted, located)
+        if session.settings.calibrate:
+            self._write_calibration(session, rootdir, interrupted)
+        if not interrupted:  # a run that grades nothing must not look like one that passed
+            self.errors += unscored(_asked_for(self._gradebook.grades))
+
+    def _write_reports(self, session: GradingSession, interrupted: bool, located: Located) -> None:
+        from pytest_gpulab.reports import formats
+        from pytest_gpulab.reports.context import ReportError
+
+        self._gradebook.title = session.settings.title
+        self._gradebook.titles = _titles(session, {grade.exercise for grade in self._gradebook.grades})
+        context = self._context(interrupted)
         page = next((report.path for report in session.settings.reports if report.format == "explain"), None)
         if page is not None:
             from .figures import drawings
@@ -57,10 +65,6 @@ class ReportFiles:
                 self.written.append(report)
             except ReportError as error:
                 self.errors.append(str(error))
-        if session.settings.calibrate:
-            self._write_calibration(session, rootdir, interrupted)
-        if not interrupted:  # a run that grades nothing must not look like one that passed
-            self.errors += unscored(_asked_for(self._gradebook.grades))
 
     def _write_calibration(self, session: GradingSession, rootdir: Path, interrupted: bool) -> None:
         from pytest_gpulab.reports.files import calibration

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.pages import environment
-from pytest_gpulab.reports.terminal.sweep import (
-    ESTIMATED,
-    FIGURES,
-    cells,
-    fastest_of,
-    file_of,
-    in_order,
-    measurement_of,
-)
+from pytest_gpulab.reports.terminal.sweep import FIGURES, cells, fastest_of, file_of, in_order, measurement_of
+from pytest_gpulab.reports.terminal.table import ESTIMATED
 
 from .svg import FAINT, SERIES, Drawing, Sheet, in_page_style, inline
 

@@ -1,6 +1,7 @@
 """The sections of the terminal report: a table per exercise, the findings, then the footnotes.
 
-Everything is made from a `Gradebook`; nothing here prints.
+Everything is made from a `Gradebook`; nothing here prints. Modules of sections that few reports have are imported with
+them: a run of a single check should not wait for them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,9 @@ from itertools import groupby
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade, SmallestInput
 from pytest_gpulab.reports.gradebook import Gradebook
 
-from .bandwidth import bandwidth_lines
-from .class_summary import class_sections
 from .hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from .reasons import MAX_NAMED, condensed, reasons
-from .sweep import ESTIMATED, is_out_of_range, sweep_footnotes, sweep_sections
-from .table import table_lines, timings
+from .table import ESTIMATED, table_lines, timings
 from .text import abridged, width, wrapped
 
 Section = tuple[str, list[str]]
@@ -59,10 +57,14 @@ def sections(
     summary, and all that only with a positive verbosity.
     """
     if any(grade.swept for grade in gradebook.grades):
+        from .sweep import sweep_sections
+
         yield from sweep_sections(gradebook.grades)
         yield from _findings_section(gradebook, verbosity, with_output)
         return
     if of_class:
+        from .class_summary import class_sections
+
         yield from class_sections(gradebook)
     if not of_class or verbosity > 0:
         yield from _all_sections(gradebook, verbosity, with_output)
@@ -81,7 +83,7 @@ def _all_sections(gradebook: Gradebook, verbosity: int, with_output: bool) -> It
                 members, gradebook.expected, {grade.submission for grade in members if gradebook.is_part(grade)}
             ),
         )
-        moved = bandwidth_lines(members) if verbosity > 0 else []
+        moved = _bandwidth(members) if verbosity > 0 else []
         if moved:
             yield f"gpulab: {exercise}, bandwidth", moved
         kernels = occupancy_lines(members) if verbosity > 0 else []
@@ -96,6 +98,12 @@ def _all_sections(gradebook: Gradebook, verbosity: int, with_output: bool) -> It
     yield from _findings_section(gradebook, verbosity, with_output)
     if idle:
         yield "gpulab: not started", [*idle, *wrapped(NEXT_STEP)]
+
+
+def _bandwidth(grades: Sequence[Grade]) -> list[str]:
+    from .bandwidth import bandwidth_lines
+
+    return bandwidth_lines(grades)
 
 
 def _not_started(gradebook: Gradebook, verbosity: int) -> list[str]:
@@ -122,6 +130,8 @@ def _legend(grades: Iterable[Grade]) -> str:
 def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) -> Iterator[str]:
     """Yield the footnotes of the tables, or of a class's grades."""
     if any(grade.swept for grade in gradebook.grades):
+        from .sweep import sweep_footnotes
+
         yield from sweep_footnotes(gradebook.grades)
         return
     parts = [f"{grade.submission} ({part})" for grade in gradebook.grades if (part := gradebook.part_of(grade))]
@@ -177,7 +187,7 @@ def _all_findings(gradebook: Gradebook, verbosity: int, with_output: bool) -> It
         yield from finding_lines("NOT GRADED", finding)
     idle = _not_started(gradebook, verbosity)
     for grade in gradebook.grades:
-        if grade.submission in idle or (is_out_of_range(grade) and verbosity <= 0):
+        if grade.submission in idle or (grade.swept and verbosity <= 0 and _is_out_of_range(grade)):
             continue
         lines = [
             *_submission_findings(grade, gradebook, verbosity),
@@ -186,6 +196,12 @@ def _all_findings(gradebook: Gradebook, verbosity: int, with_output: bool) -> It
         if lines:
             yield grade.submission
             yield from lines
+
+
+def _is_out_of_range(grade: Grade) -> bool:
+    from .sweep import is_out_of_range
+
+    return is_out_of_range(grade)
 
 
 def _submission_findings(grade: Grade, gradebook: Gradebook, verbosity: int) -> Iterator[str]:

@@ -7,11 +7,10 @@ from itertools import groupby
 
 from pytest_gpulab.grading.grade import Grade, Measurement
 
-from .table import laid_out, of_baseline, three_digits
+from .table import ESTIMATED, laid_out, of_baseline, three_digits
 
 FIGURES = ("ms", "GB/s", "speedup", "occup.", "regs", "shared", "limited by")
 FASTEST = "fastest"
-ESTIMATED = "~ estimated by a cost model of the GPU: an estimate, never a measurement."
 OUT_OF_RANGE = "tunable-range"
 _UNKNOWN = "n/a"
 

@@ -21,6 +21,7 @@ from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Verdict
 from .text import width
 
 INCOMPLETE = "incomplete"
+ESTIMATED = "~ estimated by a cost model of the GPU: an estimate, never a measurement."
 _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "next", "occup.", "regs")
 LEAST_NEEDED = ("regs", "occup.", "step", "GB/s", "shared", "best", "next")
 """Columns of tables that a narrow terminal has no room for, in the order in which they are left out."""
