@@ -107,7 +107,7 @@ OF_OTHER_CHECKS = re.compile(
     r"|grading\.(correctness\.(safety|checked_launches)|calibration\.fit|diagnosis\.(wrong_output|explain))"
     r"|devices\.(cuda|simulated\.(cost|sass|counting\.counters))|course|reports\.(terminal|files|pages|instructor))\b"
 )
-MOST_MODULES_LOADED = 69
+MOST_MODULES_LOADED = 66
 MOST_FRAMES = 14  # from the item's `runtest` to the first NumPy operation of a kernel: a stack trace fits a screen
 
 
