@@ -140,7 +140,7 @@ def graded(job: Job) -> Grade:
         path, loaded = _written(job, Path(folder)), _loaded(job)
         if isinstance(loaded, LoadedProgram):
             return _graded_program(job, loaded, path)
-        device = _device(settings.device, settings.architecture, settings.gpu)
+        device = simulated_device(settings.architecture, settings.gpu)
         limits = CaseLimits(TimeLimits.within(settings.timeout_s))
         grade = Grader(loaded, path, device, settings.seed, job.label, limits, settings.annotate).grade()
         if any(found.code == NO_MEMORY for check in grade.checks for found in check.findings):
@@ -244,8 +244,9 @@ def _catalogue(exercises: Path) -> Catalogue:
 
 
 @cache
-def _device(spec: str, architecture: str | None, gpu: str | None) -> Device:
-    return open_device(spec, LAUNCH_LIMIT_S, architecture, gpu, isolated=True)[0]
+def simulated_device(architecture: str | None, gpu: str | None) -> Device:
+    """Return the simulated GPU that this process keeps open; raise DeviceUnavailable."""
+    return open_device("sim", LAUNCH_LIMIT_S, architecture, gpu, isolated=True)[0]
 
 
 @cache

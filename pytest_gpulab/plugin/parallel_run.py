@@ -101,13 +101,13 @@ class ParallelRun:
         return Path(cache.mkdir("gpulab") / "grades.sqlite")
 
     def _executor(self) -> Executor:
-        from pytest_gpulab.course.executors.gpus import executor_on
+        from pytest_gpulab.course.executors.processes import LocalExecutor
 
         if self.session.cluster is not None:
             return self.session.cluster
         devices = self._devices()
         self._workers = self.settings.course.workers or _default_workers(devices)
-        return executor_on(devices, self._workers, self.session.device_info)
+        return LocalExecutor(self._workers, devices, self.session.device_info)
 
     def _devices(self) -> tuple[str, ...]:
         spec = self.session.device_spec

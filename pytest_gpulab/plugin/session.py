@@ -113,7 +113,7 @@ class GradingSession:
         if settings.course.scheduler is not None:
             return False
         may_be_gpu = settings.device != "sim" and PathFinder.find_spec("pycuda") is not None
-        return may_be_gpu or (settings.timeout_s is not None and not settings.course.is_asked_for)
+        return may_be_gpu or settings.timeout_s is not None or settings.course.is_asked_for
 
     def _opened(self) -> tuple[DeviceInfo, str]:
         from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import operator
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future, TimeoutError
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import CancelledError
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TypeVar
 
-import pebble
 import pytest
 import trouble
 from hang_guard import HANG_S
 from trouble import SOURCE, exercises_in, job
 
 from pytest_gpulab.course.executors import processes as executor_module
-from pytest_gpulab.course.executors.processes import ExecutorUnavailable, LocalExecutor
+from pytest_gpulab.course.executors.processes import LocalExecutor
 from pytest_gpulab.course.jobs import NotGraded
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.devices.system.processes import is_grader
 from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.grading.isolation import fork_server, worker_process
+from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 
 T = TypeVar("T")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a class is graded on Linux only")
 
 
 @pytest.fixture
@@ -35,10 +39,35 @@ def exercises(tmp_path: Path) -> Path:
     return exercises_in(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for temporary files, in which only the cache is left, and a fork server that uses it."""
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")
+        patch.delenv("GPULAB_GRADER", raising=False)
+        fork_server._server.cache_clear()
+        yield folder
+        fork_server._server.cache_clear()
+    assert not left_in(folder)
+
+
 @pytest.fixture
-def executor() -> Iterator[LocalExecutor]:
-    with closing(LocalExecutor(2)) as opened:
+def executor(temporary: Path) -> Iterator[LocalExecutor]:
+    with closing(LocalExecutor(2, ("sim",))) as opened:
         yield opened
+    wait_for(lambda: not graders())
+
+
+def left_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {f"gpulab-cache-{os.getuid()}"}
+
+
+def graders() -> list[int]:
+    server = fork_server.ensure_running()
+    assert server is not None
+    return workers_of(server.pid)
 
 
 def verdicts(grade: Grade) -> dict[str, str]:
@@ -74,10 +103,20 @@ def test_a_submission_that_hangs_in_every_check_is_stopped_early(
     assert [check.findings[0].because for check in cases] == ["", "", "", "correct[n=1]", "correct[n=1]"]
 
 
+def before_grading(deed: str) -> str:
+    """Return the program of a worker that does something before it grades."""
+    return executor_module.worker.PROGRAM.replace("main(int", f"{deed}; main(int")
+
+
+LACKS_MEMORY = (
+    "import trouble; from pytest_gpulab.course.executors import worker; worker.graded = trouble.out_of_memory"
+)
+
+
 def test_a_submission_out_of_memory_gets_its_own_process(
     executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_module, "graded", trouble.out_of_memory)
+    monkeypatch.setattr(executor_module.worker, "PROGRAM", before_grading(LACKS_MEMORY))
     assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)) == ALL_RIGHT
     monkeypatch.setattr(executor_module, "graded_apart", trouble.out_of_memory)
     lost = executor.submit(job(exercises, SOURCE % 0))
@@ -85,167 +124,144 @@ def test_a_submission_out_of_memory_gets_its_own_process(
         lost.result(HANG_S)
 
 
-def test_waiting_jobs_are_cancelled_and_running_jobs_are_stopped(exercises: Path) -> None:
-    others = set(workers_of(os.getpid()))  # of what was tested before in this process
-    with closing(LocalExecutor(1)) as executor:
+def test_a_program_whose_process_is_lost_gets_another_one(
+    executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernels are simulated in the process that grades it, so never in pytest's."""
+    lost = job(exercises, SOURCE % 1)
+    lost = replace(lost, settings=replace(lost.settings, programs=True))
+    with pytest.raises(NotGraded, match=r"graded it was ended by SIGKILL; the one before was ended by SIGKILL$"):
+        executor.submit(lost).result(HANG_S)
+
+
+def test_waiting_jobs_are_cancelled_and_running_jobs_are_stopped(exercises: Path, temporary: Path) -> None:
+    with closing(LocalExecutor(1, ("sim",))) as executor:
         running, waiting = (executor.submit(job(exercises, SOURCE % 2)) for _ in range(2))
-        (worker,) = wait_for(lambda: set(workers_of(os.getpid())) - others)
+        (grader,) = wait_for(graders)
         assert running.running() and not waiting.running()
         executor.cancel()
         assert waiting.cancelled()
         with pytest.raises(CancelledError):
             running.result(HANG_S)
-    assert not is_alive(worker)
+        assert not is_alive(grader)
+        later = [executor.submit(job(exercises, SOURCE % 0)) for _ in range(2)]
+        assert [verdicts(each.result(HANG_S)) for each in later] == [ALL_RIGHT, ALL_RIGHT]
 
 
-def test_jobs_end_with_the_executor(exercises: Path) -> None:
-    executor = LocalExecutor(1)
-    running = executor.submit(job(exercises, SOURCE % 2))
+def test_jobs_end_with_the_executor(exercises: Path, temporary: Path) -> None:
+    executor = LocalExecutor(2, ("sim",))
+    running = [executor.submit(job(exercises, SOURCE % 2)) for _ in range(2)]
     executor.close()
-    with pytest.raises(CancelledError):
-        running.result(0)
+    for future in running:
+        with pytest.raises(CancelledError):
+            future.result(0)
+    assert not graders()
 
 
-def test_a_process_that_does_not_start_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module.worker, "prepare", operator.truediv)
-    with closing(LocalExecutor(1)) as executor:
-        lost = executor.submit(job(exercises, SOURCE % 0))
-        with pytest.raises(NotGraded, match="could not be started or was lost; the one before could not be started"):
-            lost.result(HANG_S)
+def test_a_process_is_replaced_after_many_jobs(
+    exercises: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "JOBS_A_PROCESS", 2)
+    seen = []
+    with closing(LocalExecutor(1, ("sim",))) as executor:
+        for _ in range(3):
+            executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)
+            seen += graders()
+    assert seen[0] == seen[1] != seen[2]
 
 
-class Useless:
-    """A pool whose processes the system does not let start, as when there is no memory left."""
-
-    active = True
-
-    def schedule(self, *_: object, **__: object) -> None:
-        raise BrokenProcessPool("Cannot allocate memory")
-
-    def stop(self) -> None: ...
-
-    def join(self) -> None: ...
+def test_a_process_that_does_not_start_costs_no_point(
+    executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module.worker, "PROGRAM", "raise SystemExit(7)")
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", "raise SystemExit(7)"))
+    with pytest.raises(NotGraded, match=r"^the worker process ended with exit status 7, 2 times in a row$"):
+        executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)
 
 
-def test_a_system_that_starts_no_process_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Useless()))
-    with closing(LocalExecutor(2)) as executor:
+@pytest.mark.parametrize(
+    ("missing", "error", "words"),
+    [("_start_process", 12, "Cannot allocate memory"), ("os.pipe", 24, "Too many open files")],
+)
+def test_a_system_that_starts_no_process_costs_no_point(
+    exercises: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, missing: str, error: int, words: str
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(f"pytest_gpulab.grading.isolation.worker_process.{missing}", refused)
+    with closing(LocalExecutor(2, ("sim",))) as executor:
         for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(3)]:
-            with pytest.raises(NotGraded, match="no process could be started to grade it: Cannot allocate memory"):
-                future.result(0)
-
-
-class Fileless(Useless):
-    """A pool that cannot open the pipes to its process."""
-
-    @property
-    def active(self) -> bool:  # type: ignore[override]
-        raise OSError(24, "Too many open files")
-
-
-def test_a_system_that_opens_no_pipe_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Fileless()))
-    with closing(LocalExecutor(1)) as executor:
-        for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(2)]:
-            with pytest.raises(NotGraded, match=r"no process could be started to grade it: .*Too many open files"):
-                future.result(0)
-
-
-HUNDRED = """
-import resource
-from pytest_gpulab.course.executors.processes import LocalExecutor
-
-_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
-LocalExecutor(100).close()
-print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], most)
-"""
-
-
-def test_many_workers_may_open_the_pipes_that_they_need() -> None:
-    said = subprocess.run([sys.executable, "-c", HUNDRED], capture_output=True, text=True, check=True).stdout
-    soft, most = map(int, said.split())
-    assert soft == most or soft > 100 * 6
-
-
-def test_a_signal_without_a_name_is_reported_by_its_number() -> None:
-    lost = pebble.ProcessExpired("Abnormal termination", -35)
-    assert executor_module._ending(lost) == "was ended by signal 35"
-
-
-def test_however_many_jobs_wait_when_no_process_starts(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Useless()))
-    with closing(LocalExecutor(1)) as executor:
-        executor._waiting.extend((job(exercises, SOURCE % 0), Future()) for _ in range(2 * sys.getrecursionlimit()))
-        last = executor.submit(job(exercises, SOURCE % 0))
-        assert isinstance(last.exception(0), NotGraded)
-
-
-class Unstoppable(Useless):
-    """A pool that ignores the request to stop."""
-
-    def __init__(self) -> None:
-        self.answers: list[Future[Grade]] = []
-
-    def schedule(self, *_: object, **__: object) -> Future[Grade]:  # type: ignore[override]
-        self.answers.append(Future())
-        self.answers[-1].set_running_or_notify_cancel()
-        return self.answers[-1]
-
-
-class Forgetful(Useless):
-    """A pool whose process is gone before it has noted the job: pebble never tells what became of that."""
-
-    active = False
-
-    def schedule(self, *_: object, **__: object) -> Future[Grade]:  # type: ignore[override]
-        return Future()
-
-
-def test_a_job_lost_by_pebble_costs_no_point(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Forgetful()))
-    monkeypatch.setattr(executor_module, "POLL_S", 0.05)
-    with closing(LocalExecutor(1)) as executor:
-        for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(2)]:
-            with pytest.raises(NotGraded, match="could not be started or was lost; the one before could not be start"):
+            with pytest.raises(NotGraded, match=f"^its process cannot be started: {words}$"):
                 future.result(HANG_S)
 
 
-def test_a_late_result_of_pebble_counts(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Unstoppable()
-    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: pool))
-    monkeypatch.setattr(executor_module, "POLL_S", HANG_S)
-    with closing(LocalExecutor(1)) as executor:
-        executor.submit(job(exercises, SOURCE % 0))
-        (worker,) = executor._workers
-        for pool.active in (True, False, True, False):
-            worker.supervise_job()
-            assert not pool.answers[0].done()
-        worker.supervise_job()
-        assert isinstance(pool.answers[0].exception(0), BrokenProcessPool)
-        pool.active = True
-    for answer in pool.answers[1:]:
-        answer.set_exception(TimeoutError())
+def test_many_workers_may_open_the_pipes_that_they_need(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, before[1]), before[1]))
+    try:
+        LocalExecutor(100, ("sim",)).close()
+        soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == most or soft > 100 * 6
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_first_attempt_that_fails_as_all_is_stopped_is_not_followed_by_another(
-    exercises: Path, monkeypatch: pytest.MonkeyPatch
+def test_jobs_are_dealt_to_all_gpus(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "graded_apart", trouble.graded_nowhere)
+    info = DeviceInfo("cuda", "the first GPU", "nvcc", "sm_90", estimates=False)
+    with closing(LocalExecutor(3, ("cuda:0", "cuda:1"), info)) as executor:
+        futures = [executor.submit(job(exercises, SOURCE % 0)) for _ in range(6)]
+        graded_on = [future.result(HANG_S).provenance for future in futures]
+    devices = sorted((on.device, on.architecture) for on in graded_on)
+    assert devices == 4 * [("cuda:0", "the first GPU")] + 2 * [("cuda:1", "unknown")]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (NotGraded("the GPU is gone"), "the GPU is gone"),
+        (MemoryError("1 GiB"), "there was no memory to grade it: 1 GiB"),
+        (MemoryError(), "there was no memory to grade it: none was left"),
+    ],
+)
+def test_a_failing_job_does_not_affect_others(
+    exercises: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
-    pool = Unstoppable()
-    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: pool))
-    executor = LocalExecutor(1)
-    future = executor.submit(job(exercises, SOURCE % 0))
-    executor.close()
-    pool.answers[0].set_exception(TimeoutError())
-    assert len(pool.answers) == 1
-    with pytest.raises(CancelledError):
-        future.result(0)
+    def lost(*_: object) -> None:
+        raise error
+
+    with closing(LocalExecutor(1, ("cuda:0",))) as executor:
+        with monkeypatch.context() as patch:
+            patch.setattr(executor_module, "graded_apart", lost)
+            with pytest.raises(NotGraded, match=f"^{told}$"):
+                executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)
+        monkeypatch.setattr(executor_module, "graded_apart", trouble.graded_nowhere)
+        assert executor.submit(job(exercises, SOURCE % 0)).result(HANG_S).provenance.device == "cuda:0"
 
 
-def test_workers_need_pebble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pebble", None)
-    with pytest.raises(ExecutorUnavailable, match=r"needs pebble.*pip install 'pytest-gpulab\[class\]'"):
-        LocalExecutor(1)
+def test_all_of_a_run_share_a_folder(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+
+    def graded_apart(job: object, known: object, scope: ProcessScope) -> None:
+        assert scope.memory_bytes is None, "CUDA reserves a large address space"
+        seen.append(scope.folder)
+
+    monkeypatch.setattr(executor_module, "graded_apart", graded_apart)
+    with closing(LocalExecutor(1, ("cuda:0",))) as executor:
+        for _ in range(2):
+            executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)
+        first, second = seen
+        assert first is not None and first == second and Path(first).is_dir()
+    assert not Path(first).exists()
+
+
+def test_graders_are_known_for_such_wherever_they_are_started(temporary: Path) -> None:
+    with closing(LocalExecutor(1, ("cuda:0",))):
+        server = fork_server.ensure_running()
+        assert server is not None
+        wait_for(lambda: is_grader(server.pid))  # a process that has just begun has no environment for a moment
 
 
 PARENT = """
@@ -254,65 +270,50 @@ from pathlib import Path
 from trouble import SOURCE, exercises_in, job
 from pytest_gpulab.course.executors.processes import LocalExecutor
 
-if __name__ == "__main__":
-    executor = LocalExecutor(2)
-    futures = [executor.submit(job(exercises_in(Path(sys.argv[1])), SOURCE % 2))]
-    futures[0].result()
+executor = LocalExecutor(2, ("sim",))
+executor.submit(job(exercises_in(Path(sys.argv[1])), SOURCE % 2)).result()
 """
 
 
-BUSY = """
-import multiprocessing, sys, tempfile, time
-from contextlib import suppress
-from pytest_gpulab.course.executors import worker
-
-def write_on(folder):
-    worker.prepare(folder)
-    import numpy  # which tells a worker from multiprocessing's other processes
-    while True:
-        with suppress(OSError):
-            tempfile.mkdtemp(prefix="gpulab-")
-        time.sleep(0.0005)
-
-if __name__ == "__main__":
-    folder = tempfile.mkdtemp(prefix="gpulab-")
-    process = multiprocessing.get_context("spawn").Process(target=write_on, args=(folder,))
-    process.start()
-    process.join()
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "begun"), [(PARENT, "gpulab-*/gpulab-*/twice.cu"), (BUSY, "gpulab-*/gpulab-*")], ids=["grading", "busy"]
-)
-def test_no_worker_outlives_a_parent_that_was_killed(program: str, begun: str, tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
-    script.write_text(program)
+def test_no_worker_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(temporary)}
-    parent = subprocess.Popen([sys.executable, script, tmp_path], env=environment)
-    wait_for(lambda: list(temporary.glob(begun)))
-    (worker,) = workers_of(parent.pid)
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(temporary)}
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, tmp_path], env=os.environ | environment)
+    wait_for(lambda: list(temporary.glob("gpulab-*/gpulab-*/gpulab-*/gpulab-*/twice.cu")))
+    (server,) = (number for number in wait_for(lambda: workers_of(parent.pid)) if is_grader(number))
+    (grader,) = wait_for(lambda: workers_of(server))
     parent.send_signal(signal.SIGKILL)
     parent.wait(HANG_S)
-    wait_for(lambda: not is_alive(worker))
-    assert not list(temporary.glob("gpulab-*"))
+    wait_for(lambda: not is_alive(grader) and not is_alive(server))
+    assert not left_in(temporary)
 
 
-def test_a_worker_has_one_thread_for_numpy_and_an_end_to_its_memory(exercises: Path) -> None:
-    others = set(workers_of(os.getpid()))
-    with closing(LocalExecutor(1)) as executor:
-        executor.submit(job(exercises, SOURCE % 0)).result(HANG_S)
-        (worker,) = set(workers_of(os.getpid())) - others
-        limits = Path(f"/proc/{worker}/limits").read_text().splitlines()
-        (address_space,) = (line for line in limits if line.startswith("Max address space"))
-        assert address_space.split()[3] == str(executor_module.worker.MEMORY_BYTES)
-        assert len(list(Path(f"/proc/{worker}/task").iterdir())) == 2  # itself, and the one that waits for its parent
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_worker_has_one_thread_for_numpy_and_an_end_to_its_memory(
+    exercises: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    """As has a process that checks are graded in one by one."""
+    if is_lost:
+        monkeypatch.setattr(executor_module.worker, "PROGRAM", "raise SystemExit(7)")
+    with closing(LocalExecutor(1, ("sim",))) as executor:
+        running = executor.submit(job(exercises, SOURCE % 2))
+        (worker,) = wait_for(lambda: [each for each in graders() if limit_of(each) != "unlimited"])
+        assert limit_of(worker) == str(executor_module.MEMORY_BYTES)
+        assert len(list(Path(f"/proc/{worker}/task").iterdir())) == 1
+        assert running.running()
+
+
+def limit_of(process: int) -> str:
+    """Return the limit of a process's address space."""
+    with suppress(OSError):
+        limits = Path(f"/proc/{process}/limits").read_text()
+        return re.findall(r"^Max address space +(\S+)", limits, re.M)[0]
+    return "unlimited"
 
 
 def workers_of(parent: int) -> list[int]:
-    """Return the child processes that have begun to load the grader; multiprocessing has others."""
+    """Return the child processes that have begun to load the grader."""
     workers = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended

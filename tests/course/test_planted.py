@@ -23,7 +23,7 @@ from course import EXERCISE, NAIVE, RIGHT, WITHOUT
 MARK = "GPULAB_TEST_MARK"
 EVIL = f"import os, pathlib\npathlib.Path(os.environ[{MARK!r}]).open('a').write(__file__ + '\\n')\n"
 MODULES = ["conftest", "sitecustomize", "usercustomize", "__init__", "__main__", "test_twice", "twice", "exercise"]
-MODULES += ["plugin", "numpy", "json", "resource", "cuda", "nvidia", "tabulate", "pebble", "pytest", "_pytest"]
+MODULES += ["plugin", "numpy", "json", "resource", "cuda", "nvidia", "tabulate", "pytest", "_pytest"]
 MODULES += ["pytest_gpulab", "setup", "noxfile"]
 OPTIONS = "--collect-only -p no:gpulab -c pytest.ini"
 PLANTS = {

@@ -72,8 +72,8 @@ def job(exercises: Path, source: str, student: str = "ann", timeout_s: float = 6
     return Job(label, student, "twice", "twice.cu", source.encode(), exercises, sha256, settings)
 
 
-def out_of_memory(job: Job, known: DeviceInfo | None = None) -> Grade:
-    """Take the place of `graded` in a worker that has no memory left."""
+def out_of_memory(job: Job, *_: object) -> Grade:
+    """Take the place of `graded` or `graded_apart` in a process that has no memory left."""
     raise MemoryError("no room for the grade of " + job.label)
 
 

@@ -55,15 +55,15 @@ def test_where_there_may_be_a_gpu(begun: list[str], device: str, course: ClassSe
     assert begun == ["fork server", "device"]
 
 
-def test_where_checks_have_a_time_limit(begun: list[str]) -> None:
-    opened(replace(ASKED, timeout_s=60.0))
+@pytest.mark.parametrize("settings", [replace(ASKED, timeout_s=60.0), replace(ASKED, course=CLASS)], ids=["", "class"])
+def test_where_checks_have_a_time_limit(begun: list[str], settings: Settings) -> None:
+    opened(settings)
     assert begun == ["fork server", "device"]
 
 
 @pytest.mark.usefixtures("pycuda")
-@pytest.mark.parametrize("settings", [ASKED, replace(ASKED, timeout_s=60.0, course=CLASS)], ids=["sim", "class"])
-def test_not_where_the_processor_grades_in_processes_that_are_there(begun: list[str], settings: Settings) -> None:
-    opened(settings)
+def test_not_where_this_process_grades(begun: list[str]) -> None:
+    opened(ASKED)
     assert begun == ["device"]
 
 

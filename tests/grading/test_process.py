@@ -184,6 +184,15 @@ def test_one_that_closes_its_answers_and_does_not_end_is_not_waited_for_for_ever
     assert started._process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.usefixtures("threads")
+def test_a_signal_without_a_name_is_reported_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", "import os; os.kill(os.getpid(), 35)"))
+    started = Worker({})
+    with pytest.raises(Crashed, match=r"^was ended by signal 35$"):
+        started.ask({}, 60.0)
+    started.kill()
+
+
 def _parent(path: Path) -> int:
     with suppress(OSError):
         return int((path / "stat").read_text().rpartition(")")[2].split()[1])

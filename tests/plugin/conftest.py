@@ -17,7 +17,6 @@ from course import BROKEN, EXERCISE, NAIVE, RIGHT, WRONG, Course
 
 @pytest.fixture(scope="session")
 def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
-    import pebble  # noqa: F401
     import tabulate  # noqa: F401
 
     import pytest_gpulab.course.executors.processes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import sys
 import zipfile
 
 import pytest
@@ -12,12 +12,14 @@ from test_class_runs import CLASS, grades, points
 from pytest_gpulab.course.executors import processes
 from pytest_gpulab.course.store import Store, StoreError
 from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.grading.isolation import worker_process
 from pytest_gpulab.plugin.hooks import NOT_WRITTEN
 
 
 def test_processes_that_do_not_start_cost_no_points(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(processes.worker, "prepare", operator.truediv)
+        patched.setattr(processes.worker, "PROGRAM", "1 / 0")
+        patched.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", "1 / 0"))
         result = school.grade(*CLASS, "--gpulab-report=json:grades.json")
     assert result.ret == NOT_WRITTEN, "nothing was graded"
     result.stdout.fnmatch_lines(["gpulab: 0/3 graded, 3 not gradable"])

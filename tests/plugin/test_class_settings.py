@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -70,13 +69,6 @@ def test_an_exercise_that_cannot_be_loaded_is_refused_before_grading(school: Cou
 def test_an_exercise_without_submissions_may_be_broken(school: Course, kept: str) -> None:
     school.write("exercises/thrice/exercise.py", "1 / 0")
     assert school.grade(*CLASS, kept, "ann").ret == pytest.ExitCode.OK
-
-
-def test_pebble_is_needed_and_where_to_get_it(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pebble", None)
-    line = usage_error(school.grade(*CLASS))
-    install = "python -m pip install 'pytest-gpulab[class]'"
-    assert line == f"grading in several processes needs pebble; get it with: {install}"
 
 
 @pytest.mark.parametrize("inside", ["handed_in", "handed_in/ann"])

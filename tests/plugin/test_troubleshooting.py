@@ -58,7 +58,6 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "The process that ran": troubles.crash,
     "The system killed the worker": troubles.killed_for_memory,
     "The system killed the compiler": troubles.compiler_killed_for_memory,
-    "grading in several processes needs": troubles.no_shared_memory,
     "grades cannot be stored": troubles.cache_not_writable,
     "cannot use the store": troubles.store_not_writable,
     "the drive of": troubles.drive_without_locks,

@@ -53,27 +53,9 @@ def test_beside_pycuda_it_is_named_too(course: Course, monkeypatch: pytest.Monke
     assert "cuda.py hides NVIDIA's package `cuda`" in usage_error(grade(course, "--gpulab-device=cuda"))
 
 
-WITHOUT_SHARED_MEMORY = """
-import multiprocessing.synchronize
-
-def refuse(*asked, **more):
-    raise FileNotFoundError(2, "No such file or directory")
-
-multiprocessing.synchronize.SemLock.__init__ = refuse
-"""
-
-
 def graded_class(course: Course, *args: str) -> pytest.RunResult:
     course.write("class/anna/twice.cu", RIGHT)
     return course.grade_apart("--gpulab-submissions=class", "--gpulab-workers=1", *args)
-
-
-def test_without_shared_memory_a_class_is_not_begun(course: Course) -> None:
-    course.write("no_shm.py", WITHOUT_SHARED_MEMORY)
-    assert usage_error(graded_class(course, "-p", "no_shm")) == (
-        "grading in several processes needs shared memory in /dev/shm (No such file or directory): mount it (in "
-        "Docker, --tmpfs /dev/shm), or grade single files without --gpulab-workers"
-    )
 
 
 WITHOUT_LOCKS = f"""

@@ -273,14 +273,6 @@ def compiler_killed_for_memory(machine: Machine) -> str:
     return of_error(caught.value)[1].what
 
 
-def no_shared_memory(machine: Machine) -> str:
-    def refuse(*asked: object, **more: object) -> None:
-        raise FileNotFoundError(2, "No such file or directory")
-
-    machine.patch.setattr("multiprocessing.synchronize.SemLock.__init__", refuse)
-    return class_graded(machine)
-
-
 def class_graded(machine: Machine, *options: str) -> str:
     machine.course.write("class/anna/twice.cu", RIGHT)
     result = machine.course.grade("--gpulab-submissions=class", "--gpulab-workers=1", *options)

@@ -1,7 +1,6 @@
 """Where grading jobs run.
 
 - `processes`: processes on this machine.
-- `gpus`: the GPUs of this machine.
 - `dask_cluster`, `dask_worker`: a Dask cluster.
-- `worker`, `cores`: start of a worker process, and usable cores.
+- `worker`, `cores`: a worker process for the simulated GPU, and usable cores.
 """

@@ -6,7 +6,6 @@ processes grade the jobs: a submission that crashes one, or uses up its memory, 
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import tempfile
 import threading
@@ -21,8 +20,7 @@ from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grade import Grade
 
-from .gpus import executor_on
-from .processes import Executor
+from .processes import Executor, LocalExecutor
 
 IDLE_LIMIT_S = 600.0
 """Time that the processes of a run wait for jobs: their sender may have died."""
@@ -89,10 +87,7 @@ def graded_there(sent: PackedJob) -> Grade:
     _end_idle_runs()
     with _lock:
         if sent.run not in _runs:
-            multiprocessing.current_process().daemon = (
-                False  # daemonic processes, as Dask's nanny starts them, may not start others
-            )
-            _runs[sent.run] = _Run(executor_on((settings.device,), worker.state.nthreads))
+            _runs[sent.run] = _Run(LocalExecutor(worker.state.nthreads, (settings.device,)))
         run = _runs[sent.run]
         run.jobs += 1
         future = run.executor.submit(replace(sent.job, exercises=exercises))

@@ -24,6 +24,8 @@ MARK = "GPULAB_GRADER"
 LOCKS = "GPULAB_LOCKS"
 """Environment variable with the folder that graders share (GPU locks, compiled files), for graders with temporary
 folders of their own."""
+MEMORY = "GPULAB_MEMORY"
+"""Environment variable with the limit of a worker's address space, in bytes."""
 ONE_QUEUE = "CUDA_DEVICE_MAX_CONNECTIONS"
 """CUDA's environment variable for the number of hardware queues; graders launch into one stream and need one.
 
@@ -134,6 +136,16 @@ def prefer_this_process() -> None:
     """Make Linux kill this process and its children before the process that collects the grades."""
     with suppress(OSError):  # not Linux
         Path("/proc/self/oom_score_adj").write_text(f"{_PREFERENCE}\n")
+
+
+def limit_memory() -> None:
+    """Limit the address space of this process and its children as the environment says."""
+    if MEMORY in os.environ:
+        import resource  # not on Windows
+
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        limit = int(os.environ[MEMORY])
+        resource.setrlimit(resource.RLIMIT_AS, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
 
 
 def memory_kills(root: Path = Path("/")) -> int:

@@ -14,13 +14,14 @@ import subprocess
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceInfo, DeviceUnavailable
-from pytest_gpulab.devices.system.processes import prefer_this_process
+from pytest_gpulab.devices.protocol import BreakableDevice, Device, DeviceError, DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.system.processes import limit_memory, prefer_this_process
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise, Thresholds
 from pytest_gpulab.grading.checks import Check, checks_of
@@ -48,23 +49,37 @@ PIECE_BYTES = 1 << 16  # read at a time of the kernels' output; more than the pa
 _Request = dict[str, Any]
 
 
-def main(watchdog_pipe: int) -> None:
-    """Answer the requests of stdin until `STOP`.
+class Handler(Protocol):
+    """A handler of requests, with a device."""
+
+    device: Device
+
+    def answer(self, request: _Request) -> dict[str, Any]:
+        """Return the answer to a request."""
+
+
+HandlerType = Callable[[_Request, IO[bytes]], Handler]
+"""A function of the first line, and of the file with the output of kernels."""
+
+
+def main(watchdog_pipe: int, handler: HandlerType | None = None) -> None:
+    """Answer the requests of stdin until `STOP`, by default those about one submission.
 
     Only the parent holds the other end of the pipe, which closes when it dies.
     """
     prefer_this_process()
+    limit_memory()
     watchdog = subprocess.Popen(["/bin/sh", "-c", WATCHDOG], stdin=watchdog_pipe, stdout=subprocess.DEVNULL)
     requests = _taken_over(0, "r", os.open(os.devnull, os.O_RDONLY))
     with tempfile.TemporaryFile() as printed:
-        _serve(requests, _taken_over(1, "w", os.dup(printed.fileno())), printed)
+        _serve(handler or _RequestHandler, requests, _taken_over(1, "w", os.dup(printed.fileno())), printed)
     watchdog.kill()
     watchdog.wait()
 
 
-def _serve(requests: IO[str], answers: IO[str], printed: IO[bytes]) -> None:
+def _serve(make: HandlerType, requests: IO[str], answers: IO[str], printed: IO[bytes]) -> None:
     try:
-        handler = _RequestHandler(json.loads(requests.readline()), printed)
+        handler = make(json.loads(requests.readline()), printed)
     except DeviceUnavailable as missing:
         _send(answers, {"unavailable": str(missing)})
         return

@@ -30,11 +30,14 @@ STOP_LIMIT_S = 10.0
 KILL_LIMIT_S = 15.0  # until a killed process is gone; a driver may block that, then it is left to the system
 MAX_STDERR_BYTES = 100_000  # a process may write without end
 
+
 # The worker has the `sys.path` of this process. `-I` keeps the current folder out of it.
-PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.isolation.worker import main; "
-)
-PROGRAM += "main(int(sys.argv[2]))"
+def program_of(module: str) -> str:
+    """Return the program of a worker: it calls the module's `main`."""
+    return f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main(int(sys.argv[2]))"
+
+
+PROGRAM = program_of("pytest_gpulab.grading.isolation.worker")
 COMMAND = (sys.executable, "-I", "-c", PROGRAM)
 
 RESOURCES = {
@@ -71,10 +74,11 @@ class ProcessScope:
     """The processes of one job: their folder for files, and a way for other threads to end them all.
 
     The folder also has the buffer contents that the processes share; None for the default one and separate contents.
+    `memory_bytes` limits the address space of each process; None for no limit.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | None = None, memory_bytes: int | None = None) -> None:
+        self.folder, self.memory_bytes = folder, memory_bytes
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
         self._is_over = False
@@ -143,7 +147,13 @@ class Worker:
     `DeviceInfo` of a GPU, the first answer that needs the GPU says so.
     """
 
-    def __init__(self, task: dict[str, Any], scope: ProcessScope | None = None, under: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        task: dict[str, Any],
+        scope: ProcessScope | None = None,
+        under: Sequence[str] = (),
+        program: str | None = None,
+    ) -> None:
         """Start the process.
 
         Raises CancelledError if the scope was ended, and DeviceUnavailable with the missing resource if no process can
@@ -158,7 +168,7 @@ class Worker:
         self._memory_kills = memory_kills()
         self._ending_lock, self._is_killed = threading.Lock(), False
         try:
-            self._start(under)
+            self._start(under, program or COMMAND[-1])
         except OSError as error:
             raise _cannot_start(error) from None
         try:
@@ -170,11 +180,13 @@ class Worker:
         self._scope.add(self)
         self.send(task)
 
-    def _start(self, under: Sequence[str]) -> None:
+    def _start(self, under: Sequence[str], program: str) -> None:
         processes.mark_what_is_started()
         environment = with_one_thread(os.environ)
         if self._scope.folder is not None:
             environment |= {FOLDER: self._scope.folder}
+        if self._scope.memory_bytes is not None:
+            environment |= {processes.MEMORY: str(self._scope.memory_bytes)}
         with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as in_any_case:
             self._errors = if_it_fails.enter_context(tempfile.TemporaryFile())
             watchdog_end, self._watchdog_pipe = os.pipe()
@@ -186,7 +198,7 @@ class Worker:
                 )
                 if_it_fails.callback(self._folder.cleanup)
                 environment = {processes.LOCKS: tempfile.gettempdir()} | environment | {"TMPDIR": self._folder.name}
-            self._process = _start_process(under, environment, self._errors.fileno(), watchdog_end)
+            self._process = _start_process(under, program, environment, self._errors.fileno(), watchdog_end)
             if_it_fails.pop_all()
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
@@ -298,7 +310,8 @@ class Worker:
         if code == -signal.SIGKILL and memory_kills() > self._memory_kills:
             return KilledForMemory("was killed by the system, which had no memory left")
         if code < 0:
-            return Crashed(f"was ended by {signal.Signals(-code).name}")
+            named = -code in set(signal.Signals)
+            return Crashed(f"was ended by {signal.Signals(-code).name if named else f'signal {-code}'}")
         return Crashed(f"ended with exit status {code}")
 
     def stderr(self) -> str:
@@ -314,15 +327,14 @@ def _cannot_start(error: OSError) -> DeviceUnavailable:
 
 
 def _start_process(
-    under: Sequence[str], environment: dict[str, str], errors: int, watchdog_pipe: int
+    under: Sequence[str], program: str, environment: dict[str, str], errors: int, watchdog_pipe: int
 ) -> NewProcess | ForkedProcess:
     """Start a process: by the fork server if possible, else anew."""
-    *python, program = COMMAND
     with importing:  # while another thread imports an exercise, `sys.path` has its folder
         path = json.dumps([str(entry) for entry in sys.path])
     child = None if under else fork(program, [path], environment, errors, watchdog_pipe)
     return child or NewProcess(
-        [*under, *python, program, path, str(watchdog_pipe)],
+        [*under, *COMMAND[:-1], program, path, str(watchdog_pipe)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
