@@ -9,25 +9,27 @@ from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Case
-from pytest_gpulab.grading.time_limits import CaseLimits
+from pytest_gpulab.grading.correctness.smallest_inputs import Instead
 
 from .catalogue import LoadedExercise
 from .checks import Check, checks_of
 from .grade import CheckResult, Finding
 from .grader import Grader
-from .time_limits import TIME_LIMIT, TimeLimits
+from .time_limits import TIME_LIMIT, CaseLimits, TimeLimits
 
 SEARCHED = CaseLimits(TimeLimits(case_s=3.0, file_s=9.0, is_verdict=False), smallest="later", ahead=True)
 """Limits of `smallest_failing`: inputs of kernels that end take 0.3 s, and on a busy machine five times as long."""
 
 
-def smallest_failing(exercise: LoadedExercise, path: Path, device: Device, seed: int, case: str = "") -> Finding | None:
+def smallest_failing(
+    exercise: LoadedExercise, path: Path, device: Device, seed: int, case: str = "", instead: Instead | None = None
+) -> Finding | None:
     """Return a submission's first failure that has a smallest failing input, or else its first failure.
 
-    `case` is the only case to run; empty for all.
+    `case` is the only case to run; empty for all. `instead` may return the finding in place of a search.
     """
     with closing(Grader(exercise, path, device, seed, limits=replace(SEARCHED, ahead=not case))) as grader:
-        return _first_failing(grader, _searched(exercise, case))
+        return _first_failing(grader, _searched(exercise, case), instead)
 
 
 def _searched(loaded: LoadedExercise, case: str) -> Iterator[Check]:
@@ -38,13 +40,16 @@ def _searched(loaded: LoadedExercise, case: str) -> Iterator[Check]:
             yield check
 
 
-def _first_failing(grader: Grader, checks: Iterable[Check]) -> Finding | None:
+def _first_failing(grader: Grader, checks: Iterable[Check], instead: Instead | None) -> Finding | None:
     """Return the first failure; a hazard comes with the first case that shows it, because it may cause the others."""
     first = None
     for check in checks:
         result = grader.run(check)
         if result.verdict == "passed":
             result = grader.unsafe_so_far() or result
+        failing = None if instead is None else grader.smallest_inputs.first(result)
+        if instead is not None and failing is not None and (found := instead(*failing)) is not None:
+            return found
         if (smallest := grader.smallest_inputs.requested(result)) is not None:
             return _named(result, smallest)
         for found in result.findings if result.verdict == "failed" else ():

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.correctness.requests import Request
+from pytest_gpulab.grading.correctness.shrinking import _Search
+from pytest_gpulab.grading.correctness.smallest_inputs import Instead
 from pytest_gpulab.grading.explanation.drawing import Drawn, Subject, drawn
 from pytest_gpulab.grading.explanation.figure import Figure, _threads
 from pytest_gpulab.grading.findings import finding
@@ -346,8 +349,14 @@ def test_a_race_is_drawn_in_the_order_in_which_the_result_is_wrong() -> None:
     assert "order of warps" not in right.note
 
 
-def test_the_first_wrong_value_of_a_plan_of_several_launches_is_found_with_the_baseline() -> None:
+def test_the_first_wrong_value_of_a_plan_of_several_launches_is_found_with_the_baseline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searches: list[object] = []
+    smallest = _Search.smallest
+    monkeypatch.setattr(_Search, "smallest", lambda search: searches.append(search) or smallest(search))
     figures = draw("tests/wrong/scan/missing_block_sums.cu").figures
+    assert len(searches) == 1  # with small blocks only
     wrong = {figure.title: [m for m in figure.marks if "first wrong value" in m.what] for figure in figures}
     assert [title for title, marks in wrong.items() if marks] == ["scan_block, launch 2 of 3, block 0 of 1"]
     figures = draw("tests/wrong/scan/offset_of_own_block.cu").figures
@@ -371,8 +380,17 @@ def found_of(path: Path, exercise: str, smaller_blocks: Finding | None = None) -
     own = replace(finding("race", "found by the search"), smallest=SmallestInput("", "", command))
     loaded = Catalogue(ROOT / "exercises").load(exercise)
 
-    def search(_: LoadedExercise, searched: Path, *__: object, case: str = "") -> Finding | None:
-        return own if searched == path else smaller_blocks
+    def search(
+        exercise: LoadedExercise,
+        searched: Path,
+        device: Device,
+        seed: int,
+        case: str = "",
+        instead: Instead | None = None,
+    ) -> Finding | None:
+        large = next(case for case in exercise.exercise.cases if case.name == "n=1023")
+        drawn_instead = None if instead is None else instead(large, own)
+        return drawn_instead or (own if searched == path else smaller_blocks)
 
     return drawn(Subject(loaded, path, DEVICE, 20, search), Request())
 

@@ -95,6 +95,11 @@ def _way(found: Finding) -> tuple[str, str, list[str]]:
     return found.code, found.where, RACES.findall(found.what)
 
 
+def is_shrunk(case: Case, found: Finding) -> bool:
+    """Return True if a case's failure has a smallest input to search."""
+    return not (case.hidden or found.hidden or found.because) and found.code in SHRUNK
+
+
 def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
     """Return a finding with its smallest input; a general hint follows the rule of the sizes that fail."""
     failing = smallest.rule if smallest else ""
@@ -122,7 +127,7 @@ class Shrinker:
 
     def added_to(self, case: Case, found: Finding, same: Same | None = None) -> Finding:
         """Return a finding of a visible case with the smallest input that fails in this way, if there is one."""
-        if case.hidden or found.hidden or found.because or found.code not in SHRUNK:
+        if not is_shrunk(case, found):
             return found
         key = (found.code, found.where, self._kernel(case))
         if key not in self._found:

@@ -18,6 +18,9 @@ from .cases import CaseRuns
 if TYPE_CHECKING:  # only failures need it
     from .shrinking import Shrinker
 
+Instead = Callable[[Case, Finding], "Finding | None"]
+"""Gets a failed case before its smallest input is searched; a finding that it returns ends the search."""
+
 Failing = tuple[Finding, Case, str]
 """A finding, a case that fails so, and the kind of a `safe` check; empty for a `correct` check."""
 
@@ -45,6 +48,13 @@ class SmallestInputs:
                 if (smallest := self._search(failing).smallest) is not None:
                     return replace(shown, smallest=smallest)
         return None
+
+    def first(self, result: CheckResult) -> tuple[Case, Finding] | None:
+        """Return the first failure of a result that `requested` would search."""
+        from .shrinking import is_shrunk
+
+        failing = self._left_out.get(result.name, ()) if self.searched == "later" else ()
+        return next(((case, found) for found, case, _ in failing if is_shrunk(case, found)), None)
 
     def rule(self, stopped: Callable[[], bool]) -> str:
         """Return the rule of sizes of a requested input; empty if there is none, or once `stopped` returns True."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.exercise import Exercise, Size
+from pytest_gpulab.exercise import Case, Exercise, Size
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
@@ -23,6 +22,7 @@ from pytest_gpulab.grading.compilation.swept_source import CannotSweep, swept
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.requests import Request, request_of, requested
 from pytest_gpulab.grading.correctness.safety import unsafe
+from pytest_gpulab.grading.correctness.smallest_inputs import Instead
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
 from pytest_gpulab.grading.grade import Finding
@@ -44,7 +44,13 @@ class Search(Protocol):
     """A search for the first failure of a file, such as `smallest_failing`."""
 
     def __call__(
-        self, exercise: LoadedExercise, path: Path, device: Device, seed: int, case: str = ""
+        self,
+        exercise: LoadedExercise,
+        path: Path,
+        device: Device,
+        seed: int,
+        case: str = "",
+        instead: Instead | None = None,
     ) -> Finding | None:
         """Return the failure; None if none is found."""
 
@@ -90,35 +96,71 @@ def drawn(subject: Subject, request: Request) -> Drawn:
         BuildFailed: the submission has no build.
     """
     own = _Runner(subject, subject.path)
-    trial = own.chosen(request)
-    found = _drawn(subject, request, own, trial)
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+        found = _drawn(own, _Smaller(subject, own, Path(folder)), request)
     return replace(found, hidden=(*_hazards(subject, found.trial), *own.failure))
 
 
-def _drawn(subject: Subject, request: Request, own: _Runner, trial: Trial) -> Drawn:
-    if own.request is None:  # no input fails
-        subject = replace(subject, search=None)
-    elif prod(extents_of(trial.problem.size)) <= MAX_REUSED:  # a new search would take as long as the first one
-        request = own.request
-    elif subject.search is not None:  # the case that failed does so with other blocks, too
-        subject = replace(subject, search=partial(subject.search, case=own.request.case))
-    with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
-        path = Path(folder) / subject.path.name
-        for least in SMALLEST:
-            small, changed = with_small_blocks(own.source, subject.loaded.exercise, least)
-            if not changed:
-                continue
-            path.write_text(small, encoding="utf-8")
-            runner = _Runner(subject, path)
+def _drawn(own: _Runner, smaller: _Smaller, request: Request) -> Drawn:
+    failure = own.searched(instead=smaller.draw_failure) if request.is_empty else None
+    if smaller.drawn is not None:
+        return smaller.drawn
+    trial = own.chosen(request, failure)
+    is_large = prod(extents_of(trial.problem.size)) > MAX_REUSED
+    found = None if is_large and smaller.were_searched else smaller.like(trial, own.request or request)
+    return found or own.figures(trial, "")
+
+
+class _Smaller:
+    """Copies of a submission with smaller blocks.
+
+    Attributes:
+        were_searched: True once they were searched for a failure.
+        drawn: the figures of this failure, if they have it.
+    """
+
+    were_searched = False
+    drawn: Drawn | None = None
+
+    def __init__(self, subject: Subject, own: _Runner, folder: Path) -> None:
+        self._subject, self._own, self._path = subject, own, folder / subject.path.name
+
+    def draw_failure(self, case: Case, failure: Finding) -> Finding | None:
+        """Draw a copy's smallest input that fails in the same way; None to search that of the submission.
+
+        That of a large case is seldom small enough to be drawn, and takes as long to search.
+        """
+        if self.were_searched or self._own.elements(case) <= MAX_REUSED:
+            return None
+        self.were_searched = True
+        for copy, note in self._copies():
             with suppress(BuildFailed, InstructorsMistake):
-                like = runner.chosen(request)
-                is_readable = own.request is not None or not request.is_empty or _is_full(like)
-                if _failures(subject, like) == _failures(subject, trial) and is_readable:
-                    values = ", ".join(f"{name} = {value}" for name, (value, _) in changed.items())
-                    declared = ", ".join(str(value) for _, value in changed.values())
-                    note = f"Drawn with {values} instead of {declared}, where it behaves the same."
-                    return replace(runner.figures(like, note), trial=trial if _is_same_input(like, trial) else like)
-    return own.figures(trial, "")
+                like = copy.chosen(Request(), copy.searched(case.name))
+                if (failure.code, failure.where) in _failures(self._subject, like):
+                    self.drawn = copy.figures(like, note)
+                    return failure
+        return None
+
+    def like(self, trial: Trial, request: Request) -> Drawn | None:
+        """Draw a request if a copy behaves as in the submission's trial of it."""
+        for copy, note in self._copies():
+            with suppress(BuildFailed, InstructorsMistake):
+                like = copy.chosen(request)
+                is_readable = not request.is_empty or _is_full(like)
+                if _failures(self._subject, like) == _failures(self._subject, trial) and is_readable:
+                    return replace(copy.figures(like, note), trial=trial if _is_same_input(like, trial) else like)
+        return None
+
+    def _copies(self) -> Iterator[tuple[_Runner, str]]:
+        """Yield copies, each with a note on its blocks."""
+        for least in SMALLEST:
+            small, changed = with_small_blocks(self._own.source, self._subject.loaded.exercise, least)
+            if changed:
+                self._path.write_text(small, encoding="utf-8")
+                values = ", ".join(f"{name} = {value}" for name, (value, _) in changed.items())
+                declared = ", ".join(str(value) for _, value in changed.values())
+                note = f"Drawn with {values} instead of {declared}, where it behaves the same."
+                yield _Runner(self._subject, self._path), note
 
 
 def _is_full(trial: Trial) -> bool:
@@ -183,16 +225,25 @@ class _Runner:
         """The file's text."""
         return self._builds.source
 
-    def chosen(self, request: Request) -> Trial:
-        """Run a request; an empty one means the smallest failing input, or else a readable one."""
+    def elements(self, case: Case) -> int:
+        """Return the product of a case's extents."""
+        return prod(extents_of(case.problem(self._trials.build(case).tunables).size))
+
+    def searched(self, case: str = "", instead: Instead | None = None) -> Finding | None:
+        """Return the first failure of a case, or of all; see `Search`."""
+        subject = self._subject
+        if subject.search is None:
+            return None
+        return subject.search(subject.loaded, self._path, subject.device, subject.seed, case, instead)
+
+    def chosen(self, request: Request, failure: Finding | None = None) -> Trial:
+        """Run a request; an empty one means the smallest input of a failure, or else a readable one."""
         subject = self._subject
         if request.is_empty:
-            search = subject.search
-            found = search(subject.loaded, self._path, subject.device, subject.seed) if search else None
-            self.failure = () if found is None else (found,)
-            if found is None or found.smallest is None:
+            self.failure = () if failure is None else (failure,)
+            if failure is None or failure.smallest is None:
                 return self._readable()
-            request = self.request = request_of(found.smallest.command)
+            request = self.request = request_of(failure.smallest.command)
         trial = self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
         if _failures(subject, trial):
             self.failure = ()
