@@ -37,7 +37,8 @@ class VectorClock:
 
     def warp_sync(self, bits: npt.NDArray[np.uint32], position: int) -> None:
         """Join the clocks of lanes that have waited for each other; `bits` (columns, warps, 32) has the masks."""
-        for value in np.unique(bits[bits != 0]):
+        # without an index, `np.unique` imports numpy.ma, which takes 20 ms
+        for value in np.unique(bits[bits != 0], return_index=True)[0]:
             members = bits == value
             joined = np.where(members[..., None], self._table, -1).max(axis=2)
             self._join(members, joined, position)
