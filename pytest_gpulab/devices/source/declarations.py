@@ -78,7 +78,10 @@ def parse(text: str, headers: Iterable[str] = ()) -> Parsed:
         define(macros, tokens(header))
     define(macros, found)
     braces = {name: macro.brace for name, macro in macros.items() if macro.brace}
-    found = [Token("sign", braces[each.text], each.start, each.end) if each.text in braces else each for each in found]
+    if braces:
+        found = tuple(
+            Token("sign", braces[each.text], each.start, each.end) if each.text in braces else each for each in found
+        )
     _check_depth(found)
     directives = tuple(token for token in found if token.kind == "directive")
     declarations = _Parser(_outside_skipped(found), macros).parsed()

@@ -46,7 +46,8 @@ class Token:
         return _OPENING.get(self.text, "") if self.kind == "sign" else ""
 
 
-def tokens(text: str) -> list[Token]:
+@lru_cache(maxsize=4)  # a file and the header for kernels, which several steps of a compilation read
+def tokens(text: str) -> tuple[Token, ...]:
     """Return the tokens of any text, without comments and blanks."""
     found: list[Token] = []
     stream = _lexed(text)
@@ -69,7 +70,7 @@ def tokens(text: str) -> list[Token]:
         line_begins = False
     if directive is not None:
         found.append(_directive(directive, held))
-    return found
+    return tuple(found)
 
 
 @lru_cache(maxsize=16)

@@ -107,7 +107,7 @@ def other_constants(code: DeviceText, exercise: Exercise, tunables: Mapping[str,
     return found
 
 
-def _words(found: list[Token]) -> Iterator[str]:
+def _words(found: Sequence[Token]) -> Iterator[str]:
     for token in found:
         yield from (piece.text for piece in (token.within or (token,)) if piece.kind == "word")
 

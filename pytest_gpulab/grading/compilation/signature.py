@@ -373,7 +373,7 @@ def _is_constant(token: Token) -> bool:
     return after.text != "(" or after.start > name.end
 
 
-def declarations(found: list[Token], name: str) -> Iterable[tuple[int, int]]:
+def declarations(found: Sequence[Token], name: str) -> Iterable[tuple[int, int]]:
     """Yield start and end of each `GPULAB_TUNABLE(name, ...)`."""
     for at in range(len(found) - 2):
         if [token.text for token in found[at : at + 3]] == [_DECLARED, "(", name]:

@@ -36,7 +36,7 @@ def swept(contents: bytes, values: Mapping[str, int]) -> bytes:
     return (source + added).encode(encoding)
 
 
-def _declared(source: str, found: list[Token], name: str, value: int) -> Iterator[Edit]:
+def _declared(source: str, found: Sequence[Token], name: str, value: int) -> Iterator[Edit]:
     yield from ((start, end, f"GPULAB_TUNABLE({name}, {value})") for start, end in declarations(found, name))
     yield from ((start, end, str(value)) for start, end in _macro_values(found, name))
     if name in file_constants(source):
