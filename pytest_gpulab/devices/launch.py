@@ -235,3 +235,11 @@ class LaunchOptions:
 
 
 DEFAULT_OPTIONS = LaunchOptions()
+
+STALL_S = 4.0  # the limit of a launch without progress if its arrays have at most `STALL_SIZE` elements
+STALL_SIZE = 1024  # a right kernel usually takes hundredths of a second at this size
+
+
+def stall_limit_s(size: float) -> float:
+    """Return the limit of a launch without progress, by its largest array or number."""
+    return STALL_S * max(1.0, size / STALL_SIZE)

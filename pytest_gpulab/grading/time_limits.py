@@ -20,6 +20,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from pytest_gpulab.devices.launch import stall_limit_s
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     DeviceError,
@@ -36,8 +37,6 @@ from pytest_gpulab.devices.system.processes import charged_s
 
 CHECK_S = 120.0  # the default of --gpulab-timeout
 CASE_S, FILE_S = 20.0, 120.0
-STALL_S = 4.0  # the limit of a launch without progress if its arrays have at most `STALL_SIZE` elements
-STALL_SIZE = 1024  # a right kernel usually takes hundredths of a second at this size
 LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes a few hundredths of a second
 SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
 LEAST_OWN_S = 2.0  # for the exercise's own functions: with a shorter limit of checks, the whole process ends
@@ -116,7 +115,7 @@ class TimeBudget:
             raise self._stopped
         limit_s = min(self._left_s, _own_limit_s(options))
         work = self._work or options.work_limit
-        stall_s = STALL_S * max(1.0, self._limits.case_s / CASE_S) * max(1.0, _size(args) / STALL_SIZE)
+        stall_s = max(1.0, self._limits.case_s / CASE_S) * stall_limit_s(_size(args))
         return replace(
             options, time_limit_s=limit_s, stall_limit_s=None if work is not None else stall_s, work_limit=work
         )

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from hang_guard import HANG_S
 
+from pytest_gpulab.devices import launch
 from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.errors import KernelFault
 from pytest_gpulab.devices.programs.api import CALLS
 from pytest_gpulab.devices.programs.device import ProgramDevice
 from pytest_gpulab.devices.programs.messages import Channel, InvalidRequest
@@ -131,6 +133,25 @@ def test_bytes_that_are_no_request(session: Session, sent: bytes, reason: str | 
                 serve(session, Channel(ours))
             assert reason in str(error.value)
     ours.close()
+
+
+@pytest.mark.parametrize(("number", "stalls"), [(5, True), (1 << 20, False)])
+def test_a_launch_without_progress_is_stopped_unless_an_argument_is_large(
+    session: Session, monkeypatch: pytest.MonkeyPatch, number: int, stalls: bool
+) -> None:
+    monkeypatch.setattr(launch, "STALL_S", 0.1)
+    session.options = RunOptions(launch_limit_s=HANG_S if stalls else 0.3)
+    loop = b"LOOP: mad.lo.u32 %r1, %r1, 1664525, 1013904223; setp.ne.u32 %p1, %r1, 7; @%p1 bra LOOP; st.global"
+    ptx = PTX.replace(b"{ .reg", b"{ .reg .pred %p<2>; .reg", 1).replace(b"st.global", loop, 1)
+    sent = packed("module", bytes_of(ptx)) + packed("kernel", struct.pack("<Q", 0) + bytes_of(b"put"))
+    launched = struct.pack("<10Q", 0, *[1] * 6, 0, 0, 0) + bytes_of(struct.pack("<QI", 0, number))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(sent + packed("launch", launched))
+        theirs.shutdown(socket.SHUT_WR)
+        serve(session, Channel(ours))
+    (failure,) = session.outcome.failures.values()
+    assert stalls == (isinstance(failure.error, KernelFault) and failure.error.is_stalled)
 
 
 def test_a_programs_device_loads_no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytest_gpulab.devices.errors import CannotSimulate, CompileError, DeviceError, KernelFault, LaunchError
+from pytest_gpulab.devices.launch import stall_limit_s
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.messages import InvalidRequest
 from pytest_gpulab.devices.programs.outcome import LaunchFailure, LaunchGroup
@@ -76,7 +78,8 @@ def _launch(call: Call, what: Configuration, stream: int, how: int, parameters: 
     group.count += 1
     session.running = kernel.name
     try:
-        profile = _run(what, _arguments(kernel, parameters), _options(session, how))
+        arguments = _arguments(kernel, parameters)
+        profile = _run(what, arguments, _options(session, how, _size(session, arguments)))
     except KernelFault as fault:
         _with_host_pointer(session, fault)
         session.output += fault.output
@@ -120,14 +123,27 @@ def _arguments(kernel: Kernel, parameters: bytes) -> list[np.void]:
     return found
 
 
-def _options(session: Session, how: int) -> LaunchOptions:
-    """Return the options of a launch: all blocks run; if its time is needed, a sample of them is counted."""
+def _size(session: Session, arguments: list[np.void]) -> float:
+    """Return the words of the largest array, or the largest number among the arguments; infinite if unknown."""
+    if any(len(argument.tobytes()) not in (4, 8) for argument in arguments):
+        return math.inf
+    numbers = [abs(int.from_bytes(argument.tobytes(), "little", signed=True)) for argument in arguments]
+    words = (memory.allocation.nbytes / 4 for memory in session.memories.values())
+    return max((*words, *(number for number in numbers if not session.is_device_address(number))), default=0)
+
+
+def _options(session: Session, how: int, size: float) -> LaunchOptions:
+    """Return the options of a launch: all blocks run; if its time is needed, a sample of them is counted.
+
+    The limit of a launch without progress grows with its size.
+    """
     is_timed = session.options.profile or session.outcome.used_events
     return LaunchOptions(
         check=session.options.check,
         cooperative=bool(how & _COOPERATIVE),
         clustered=bool(how & _CLUSTERED),
         time_limit_s=session.launch_limit_s,
+        stall_limit_s=stall_limit_s(size),
         estimate=is_timed,
         print_limit=PRINTF_BYTES,
         sample_blocks=COUNTED_BLOCKS if is_timed else None,
