@@ -128,6 +128,13 @@ def test_options_and_further_files_go_to_nvcc(tmp_path: Path) -> None:
     assert gpulab(tmp_path, "--nvcc", "-DMORE=5 two.cu", "one.cu").code == 7
 
 
+def test_a_name_of_a_special_function_is_ambiguous_if_a_header_defines_it_too(tmp_path: Path) -> None:
+    (tmp_path / "names.h").write_text("int beta = 4;\nusing namespace std;\nint four() { return beta; }\n")
+    (tmp_path / "one.cu").write_text('#include "names.h"\nint main() { return four(); }\n')
+    ran = gpulab(tmp_path, "one.cu")
+    assert ran.code == 2 and "is ambiguous" in ran.err
+
+
 @pytest.mark.unit
 def test_the_options_of_nvcc_may_be_a_word_of_their_own() -> None:
     assert normalized(["run", "--nvcc", "-O3", "a.cu"]) == ["run", "--nvcc=-O3", "a.cu"]

@@ -21,6 +21,7 @@ _COMPILED_ONLY = ("-dc", "--device-c")
 _SPECIAL_FUNCTION = re.compile(
     r"(?:laguerre|legendre|\bhermite|ellint_[123]|\b(?:cyl|sph)_\w+|\bbeta|\bexpint|riemann_zeta|hyperg|\bairy_[ab]i)[fl]?\b"
 )
+_HEADERS = (".h", ".hh", ".hpp", ".cuh")
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
 _NAMED = (
     re.compile(r"fatal error: ([\w./+-]+): No such file"),
@@ -71,7 +72,8 @@ def build(program: Program, toolchain: Toolchain, target: str, say: Say) -> Path
     linked = stand_in(toolchain, headers_of(toolchain))
     words = ("-I", str(linked.headers), "-cudart", "shared", "-L", str(linked.library), *map(str, linked.objects))
     words = (*options_for(target), *words)
-    if fewer := fewer_headers((program.source, *_files(program.options))):
+    headers = (path for path in program.source.resolve().parent.iterdir() if path.suffix in _HEADERS)
+    if fewer := fewer_headers((program.source, *_files(program.options), *headers)):
         try:
             return _built(program, toolchain, (*words, *fewer), say)
         except CompileError as error:  # one of its headers may name a special function
