@@ -162,6 +162,17 @@ def test_one_run_per_pattern_if_neither_order_nor_garbage_can_matter(bench: Benc
     assert fills.count(AGAIN.options.fill) == (3 if has_state else 0), "variables may keep something of the first run"
 
 
+@pytest.mark.parametrize("has_state", [False, True])
+def test_a_wrong_result_is_run_once_if_neither_order_nor_garbage_can_matter(bench: Bench, has_state: bool) -> None:
+    def wrong(options: Any, source: Any, out: Any, n: Any) -> dict[str, bool]:
+        out.values[...] = 3 * source.values
+        return {"order_free": True, "garbage_free": True}
+
+    only_correct(bench, program(wrong, has_state=has_state))
+    schedules = [options.schedule for _, options in bench.device.launches]
+    assert ("warps-reversed" in schedules) is has_state
+
+
 def test_no_order_of_warps_is_requested_from_a_real_gpu(tmp_path: Path) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
         out.values[...] = 2 * source.values if is_first(options) else 0

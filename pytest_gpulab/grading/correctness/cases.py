@@ -294,8 +294,10 @@ class CaseRuns:
                     runs.append(run)
                     return judged(run, prepared, FIRST)
             again = partial(replayed, prepared.inputs)
-            verdict, findings = self._repeated(prepared, again, runs, not build.module.has_state, repeats.orders)
-            if verdict == "failed" and repeats.luck:
+            is_stateless = not build.module.has_state
+            verdict, findings = self._repeated(prepared, again, runs, is_stateless, repeats.orders)
+            may_vary = not (is_stateless and _is_repeatable(runs[-1]))
+            if verdict == "failed" and repeats.luck and may_vary:
                 findings = self._on_luck(prepared, again, runs, findings)
             return verdict, findings
         finally:
