@@ -56,7 +56,7 @@ class Grader(CheckGrader):
         self._budget = TimeBudget(limits.time)
         self._builds = Builds(path, exercise, device, self._budget)
         self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
-        self._is_beside_a_gpu = limits.beside_a_gpu
+        self._is_beside_a_gpu, self._with_causes = limits.beside_a_gpu, limits.causes
         self._quotes: Quotes | None = None
         self._has_failed = False
         self._searched: Searched = limits.smallest if device.info.kind == "simulated" else "none"
@@ -95,6 +95,11 @@ class Grader(CheckGrader):
             if isinstance(check.subject, SafeCheck) and (found := self._unsafe(check, check.subject, known)):
                 return self._with_quotes(found)
         return None
+
+    def with_likely_cause(self, check: Check, found: Finding) -> Finding:
+        """Return the finding of a `correct` check with the likely cause that other cases reveal."""
+        case = check.subject
+        return self._cases.with_likely_cause(case, (found,))[0] if isinstance(case, Case) else found
 
     def countable(self, check: Check) -> CheckResult:
         """Return the failure of a `uses` or `speedup` check for other reasons than figures, or else `passed`."""
@@ -185,7 +190,8 @@ class Grader(CheckGrader):
             from pytest_gpulab.grading.diagnosis.explain import with_notes
 
             findings = with_notes(findings, self._builds.notes(), outcome.runs)
-            if not self._has_failed and findings == outcome.findings:  # pytest -x shows only the first failure
+            is_unexplained = self._with_causes and findings == outcome.findings
+            if not self._has_failed and is_unexplained:  # pytest -x shows only the first failure
                 findings = self._cases.with_likely_cause(case, findings)
             self._has_failed = True
             findings = (*self.smallest_inputs.added_to(check.name, (findings[0], case, "")), *findings[1:])

@@ -17,7 +17,7 @@ from .grade import CheckResult, Finding
 from .grader import Grader
 from .time_limits import TIME_LIMIT, CaseLimits, TimeLimits
 
-SEARCHED = CaseLimits(TimeLimits(case_s=3.0, file_s=9.0, is_verdict=False), smallest="later", ahead=True)
+SEARCHED = CaseLimits(TimeLimits(case_s=3.0, file_s=9.0, is_verdict=False), smallest="later", causes=False, ahead=True)
 """Limits of `smallest_failing`: inputs of kernels that end take 0.3 s, and on a busy machine five times as long."""
 
 
@@ -54,7 +54,7 @@ def _first_failing(grader: Grader, checks: Iterable[Check], instead: Instead | N
             return _named(result, smallest)
         for found in result.findings if result.verdict == "failed" else ():
             if first is None and not (found.hidden or found.because):
-                first = _named(result, found)
+                first = _named(result, grader.with_likely_cause(check, found))
             if found.code == TIME_LIMIT:
                 return first
     return first

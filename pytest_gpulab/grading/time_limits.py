@@ -74,6 +74,7 @@ class CaseLimits:
     again: bool = True
     beside_a_gpu: bool = False  # True if a real GPU runs everything again; a timeout is then no verdict
     smallest: Searched = "all"  # smallest failing inputs to search: `all` with rules, `later` on request, or `none`
+    causes: bool = True  # False to leave out the likely causes of wrong results that other cases reveal
     ahead: bool = False  # True to share the work with second processes; the results are the same
 
 

@@ -13,6 +13,7 @@ import pytest
 from pytest_gpulab.command import main
 from pytest_gpulab.grading import smallest_failing
 from pytest_gpulab.grading.correctness import shrinking
+from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.explanation import drawing
 from pytest_gpulab.grading.time_limits import CaseLimits, TimeLimits
 
@@ -46,7 +47,11 @@ def test_a_wrong_result_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> No
     assert "case n=33 at another size n = 4, in = [1 2 3 4] out should be [10], is [4] wrong-result:" in printed
 
 
-def test_without_an_input_the_smallest_failing_one_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_input_the_smallest_failing_one_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other case runs to find the likely cause, because the input shows it."""
+    monkeypatch.delattr(CaseRuns, "with_likely_cause")
     code, printed = explain(capsys, WRONG)
     assert (code, "n = 2, in = [0 1] out should be [1], is [0]" in printed) == (1, True)
 
@@ -98,8 +103,9 @@ def test_a_failure_without_a_small_input_is_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shrinking._Search, "smallest", lambda self: None)
-    code, printed = explain(capsys, ROOT / "tests/wrong/scan/missing_block_sums.cu")
-    assert code == 1 and ", as it should be wrong-result: correct[n=" in printed
+    code, printed = explain(capsys, WRONG)
+    assert code == 1 and ", as it should be wrong-result: correct[n=2]" in printed
+    assert "correct[n=block-1] shows more: `out`: the only element is wrong." in printed
 
 
 def test_without_an_input_a_right_kernel_runs_on_a_readable_one(capsys: pytest.CaptureFixture[str]) -> None:
