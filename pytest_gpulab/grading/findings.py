@@ -62,7 +62,7 @@ HINTS: Mapping[str, str] = {
     "launch-error": "Check the block size, the shared memory and the registers that a block requires.",
     "crash": "Look for code that needs too much memory, too many templates or too much output.",
     "race": "Two threads use the same element with no __syncthreads() between: one of them must wait.",
-    "uninitialised": "An element of shared memory is read before any thread wrote it.",
+    "uninitialised": "No thread has written this element of shared memory before. Which one should, and when?",
     "not-started": "Write the kernel, then delete its GPULAB_TODO line.",
     "empty-source": "Start from the exercise's skeleton.",
     "not-utf8": "Save the file as plain text in UTF-8.",

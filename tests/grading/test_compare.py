@@ -6,10 +6,10 @@ import pytest
 
 from pytest_gpulab.devices.errors import Hazard
 from pytest_gpulab.grading.correctness import trials
-from pytest_gpulab.grading.diagnosis import causes
+from pytest_gpulab.grading.diagnosis import arithmetic_patterns, causes
 from pytest_gpulab.grading.diagnosis import value_patterns as values
 from pytest_gpulab.grading.diagnosis.compare import compare, mismatches
-from pytest_gpulab.grading.diagnosis.wrong_output import MAX_EXAMINED
+from pytest_gpulab.grading.diagnosis.wrong_output import MAX_EXAMINED, UNREACHED
 from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.replay import FIRST, Run
@@ -108,7 +108,7 @@ def test_a_pattern_in_the_values_is_evidence_and_its_cause_comes_before_that_of_
     finding = found(floats(1, 2, 3, 4, 5, 6, 14, 16), np.arange(1, 9))
     assert "the last 2 elements" in finding.what
     assert finding.evidence[-1] == "each of them is twice the expected value"
-    assert finding.hint == values.FACTOR
+    assert finding.hint == arithmetic_patterns.FACTOR
 
 
 def test_where_the_values_say_little_the_place_gives_the_hint() -> None:
@@ -151,7 +151,7 @@ def test_poisoned_elements_were_not_written() -> None:
     tail = found(actual, expected)
     assert tail.what == "`out`: 4 of 12 elements are never written: only the last row, row 2."
     assert tail.evidence == ("at index (y=2, x=0), (y=2, x=1), (y=2, x=2), (y=2, x=3)",)
-    assert tail.hint == causes.LAST_ROWS
+    assert tail.hint == UNREACHED.format("lower", "y")
 
 
 def test_integers_that_were_added_to_garbage_were_written() -> None:

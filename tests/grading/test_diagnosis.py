@@ -9,7 +9,14 @@ import pytest
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.diagnosis import causes, missing_terms, scan_patterns, value_patterns, wrong_output
+from pytest_gpulab.grading.diagnosis import (
+    arithmetic_patterns,
+    causes,
+    missing_terms,
+    scan_patterns,
+    value_patterns,
+    wrong_output,
+)
 from pytest_gpulab.grading.findings import hint_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
@@ -101,7 +108,7 @@ PLACES = [
         "constant_memory/guard_one_too_early",
         "97x61, 2 vectors",
         "only the last column, column 96.",
-        causes.LAST_COLUMNS,
+        wrong_output.UNREACHED.format("right", "x"),
     ),
     (
         "stencil/edges_repeated",
@@ -214,7 +221,7 @@ OMISSIONS = [
         "it is -2.14748365e+09, which is no element of `in`",
         value_patterns.FRACTION,
     ),
-    ("reduction/one_round_too_many", "n=block-1", "it is twice the expected value", value_patterns.FACTOR),
+    ("reduction/one_round_too_many", "n=block-1", "it is twice the expected value", arithmetic_patterns.FACTOR),
 ]
 
 

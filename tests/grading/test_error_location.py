@@ -170,6 +170,8 @@ def test_scattered_elements_have_no_pattern(seed: int) -> None:
             "the last 4 columns, from column 16 on, and the last 4 rows, from row 12 on",
             causes.LAST_COLUMNS,
         ),
+        (X_AXIS < 17, "all but the last 3 columns", causes.NO_NEIGHBOURS),
+        (Y_AXIS > 2, "all but the first 3 rows", causes.NO_NEIGHBOURS),
         ((X_AXIS < 17) | (Y_AXIS < 13), "all but the last 3 columns of the last 3 rows", causes.CORNER),
         ((X_AXIS > 0) | (Y_AXIS > 1), "all but the first column of the first 2 rows", causes.CORNER),
     ],

@@ -11,7 +11,7 @@ import pytest
 from pytest_gpulab.devices.protocol import CompileError, Device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.diagnosis import causes, missing_terms, value_patterns
+from pytest_gpulab.grading.diagnosis import arithmetic_patterns, causes, missing_terms, value_patterns
 from pytest_gpulab.grading.diagnosis.explain import with_best_explanation
 from pytest_gpulab.grading.findings import HINTS, NO_VALUE, finding, hint_of, of_error
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult
@@ -178,7 +178,7 @@ TOLD = [
         "correct[300x1]",
         "all but the first column.",
         "each of them differs from the expected value by ",
-        value_patterns.TERM,
+        arithmetic_patterns.TERM,
     ),
     (
         "constant_memory/rows_from_columns",

@@ -7,9 +7,9 @@ import pytest
 from wrong_values import INDEX, SUMS, WITHOUT, F, N, X, mistake, omission, omitted, plan
 
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.diagnosis import missing_terms, value_patterns
+from pytest_gpulab.grading.diagnosis import missing_terms, patterns, value_patterns
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
-from pytest_gpulab.grading.diagnosis.tiling import tiling_of
+from pytest_gpulab.grading.diagnosis.patterns import tiling_of
 
 pytestmark = pytest.mark.unit
 
@@ -58,6 +58,9 @@ def test_the_result_of_another_operation_or_of_one_element() -> None:
     zeros = np.where(INDEX % 3, X, 0)
     assert omitted(np.count_nonzero(zeros), zeros.sum(), zeros) == "it is the number of elements of `in` that are not 0"
     assert omitted(N, X.sum()) == "it is the number of elements of `in`"
+    assert omitted(128 * X[0], X.sum()) == "it is 128 times the first element of `in`"
+    assert omitted(0, 2.0**20, np.full(20, 2, np.float32)) == "it is 0, but no element of `in` is"
+    assert omitted(0, 3**19, np.full(19, 3, np.int32)) == ""
     few = np.arange(2**31 - 40, 2**31, dtype=np.int32)  # few elements make a coincidence likely for an element only
     assert omitted(few.sum(dtype=np.int32), few.max(), few, blocks=1) == "it is the sum of `in`"
     x = np.array([5003, -3211, 8777, 1021], np.int32)
@@ -81,7 +84,7 @@ def test_the_result_of_another_operation_or_of_one_element() -> None:
 def test_a_maximum_that_is_no_element(got: Any, kind: Any, cause: str) -> None:
     pattern = omission(got, -5, np.array([-7, -5, -9], kind), blocks=1)
     assert pattern is not None and pattern.cause == cause
-    assert pattern.what == f"it is {value_patterns.number(kind(got))}, which is no element of `in`"
+    assert pattern.what == f"it is {patterns.number(kind(got))}, which is no element of `in`"
 
 
 def test_the_start_value_of_a_maximum_and_a_sum_that_may_be_one_say_nothing() -> None:

@@ -7,6 +7,7 @@ import pytest
 from wrong_values import BEFORE, INDEX, SUMS, WITHOUT, F, N, X, mistake, omitted, plan, said
 
 from pytest_gpulab.exercise import KnownMistake
+from pytest_gpulab.grading.diagnosis import arithmetic_patterns
 from pytest_gpulab.grading.diagnosis import value_patterns as values
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
 from pytest_gpulab.grading.diagnosis.scan_patterns import SCAN_SHIFT
@@ -15,6 +16,8 @@ pytestmark = pytest.mark.unit
 
 
 TABLE = np.arange(24.0).reshape(4, 6) ** 2
+SQUARE = X[:400].reshape(20, 20).astype(float)
+EDGE = np.add.outer(np.arange(20) < 1, np.arange(20) >= 18) * 0.5
 INDEXES = np.indices(TABLE.shape)
 
 
@@ -85,6 +88,17 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
         (COUNTS + (INDEX > 990) * INDEX.astype(np.uint32), COUNTS, "each of them is too large, by 8955 in all"),
         (COUNTS - (INDEX % 4 + 1).astype(np.uint32), COUNTS, "each of them is too small, by 2500 in all"),
         (np.where(INDEX > 900, np.uint32(1 << 31), COUNTS), COUNTS, "each of them is 2147483648"),
+        (
+            np.where(INDEX < 970, X[INDEX - 970], 5),
+            X,
+            "each of them holds the expected value of another element: index +30",
+        ),
+        (
+            np.roll(SQUARE, (1, -2), (0, 1)) + EDGE,
+            SQUARE,
+            "each of them holds the expected value of another element: y -1, x +2",
+        ),
+        (SQUARE[::-1] + SQUARE, SQUARE, ""),
         (TABLE.T.reshape(TABLE.shape), TABLE, "rows and columns are swapped"),
         (np.add.outer(DOWN, ACROSS), np.add.outer(ACROSS[:4], np.append(DOWN, [7, 9])), SWAPPED),
     ],
@@ -113,6 +127,11 @@ def test_patterns_of_wrong_values(actual: Any, expected: Any, words: str) -> Non
             SUMS,
             "each of them lacks all of `in` that lies in the blocks before its own",
         ),
+        (
+            np.where(INDEX < 128, SUMS, SUMS[INDEX // 128 * 128 - 1]),
+            SUMS,
+            "within a block all of them are the same number",
+        ),
         (SUMS + (INDEX // 128) ** 2 * 7.0, SUMS, "within a block each is off by the same amount"),
         (SUMS[INDEX % 128], SUMS, "each block repeats the expected values of the first block"),
         (SUMS - PAST[64], SUMS, LACKS.format(64)),
@@ -127,12 +146,19 @@ def test_wrong_values_copied_from_an_input(actual: Any, expected: Any, words: st
     assert said(actual.astype(np.float32), expected, 1e-6 * np.maximum(SUMS[:n], 1), **around) == words
 
 
+@pytest.mark.parametrize(("size", "is_cause"), [(10, True), (3, False)])
+def test_if_all_elements_are_0_their_places_mean_nothing(size: int, is_cause: bool) -> None:
+    pattern = values.pattern_of(mistake(np.zeros(size), np.arange(size) * 7.0))
+    assert pattern is not None and pattern.what == "each of them is 0" and pattern.shows_cause == is_cause
+    assert (pattern.bits > 0) == is_cause
+
+
 def test_an_offset_of_the_last_block_alone_is_what_it_takes_from_others() -> None:
     around = {"plan": plan(N, 8, 128, np.float32), "inputs": {"in": F}}
     actual = (SUMS + 3 * (INDEX >= 896)).astype(np.float32)
     pattern = values.pattern_of(mistake(actual, SUMS, 1e-6 * SUMS, **around))
     assert pattern is not None and pattern.what.startswith("each of them is too large by ")
-    assert pattern.cause == values.PER_BLOCK
+    assert pattern.cause == arithmetic_patterns.PER_BLOCK
 
 
 @pytest.mark.parametrize("is_inclusive", [True, False])

@@ -57,8 +57,9 @@ BOTH_ENDS = (
 )
 START = "Usual cause: a value that the first threads read before it is set, or an index that begins too late."
 FROM_INDEX_ON = (
-    "Usual cause: a limit at that index: a loop with too few steps, the end of a block or of a type's range."
+    "Usual cause: something that ends or changes at that index: the steps of a loop, a block, or a type's range."
 )
+TOO_SHORT = "Usual cause: an index with too small a factor, too few steps of a loop, or a limited number of blocks."
 LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
 LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
 FIRST_EDGES = (
@@ -67,6 +68,10 @@ FIRST_EDGES = (
 )
 CORNER = (
     "Usual cause: a loop over the neighbours leaves some of them out. Only the elements in this corner have none there."
+)
+NO_NEIGHBOURS = (
+    "Usual cause: something that only the elements at this edge do not need, such as neighbours beyond it. Does a loop "
+    "leave one out?"
 )
 IN_X = (
     "Usual cause: the x part of an index or of the bounds check, or the y part if rows and columns change places. Look "
@@ -81,5 +86,7 @@ PITCH = (
     "transposed array has rows of another length."
 )
 EDGES = (LAST_COLUMNS, LAST_ROWS, IN_X, IN_Y)
-SAME_INDEX = "Usual cause: x and y are the same in a block. From which of threadIdx and blockDim is each computed?"
+SAME_INDEX = (
+    "Usual cause: x and y are swapped or the same in a block. Which of threadIdx and blockDim is in each of them?"
+)
 OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an index."

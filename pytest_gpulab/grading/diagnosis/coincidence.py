@@ -18,6 +18,7 @@ PLACE_BITS = log2(20)  # the same for positions, where the two ends are likely b
 CERTAIN, GENERAL = 64, 48  # most bits that count: of a pattern with a cause, and of a less specific one
 MAX_COUNTED = 4096  # wrong elements to examine: enough to be certain, and sorting more takes long
 TRIED = 12  # patterns of values, each a try
+FEW = 3  # elements; with so few, a near value may be chance
 TINY = 2  # elements of an input that is too short: most patterns hold for so few
 
 

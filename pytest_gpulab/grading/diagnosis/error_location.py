@@ -13,8 +13,7 @@ from pytest_gpulab.grading.findings import listed
 
 from . import causes
 from .coincidence import LEAST_BITS, PLACE_BITS, place_bits
-from .patterns import Pattern
-from .tiling import Tiling
+from .patterns import Pattern, Tiling
 
 Mask = npt.NDArray[Any]
 
@@ -356,6 +355,11 @@ def _edge(axis: Axis, cause: str) -> Pattern | None:
     is_tail = count * (2 if axis.tile or count == 1 else 4) < size and axis.at[0] == size - count
     if axis.tile:  # an edge ends within the last block, or is narrow, such as the halo of a stencil
         is_tail &= count < axis.tile and (axis.at[0] // axis.tile == axis.blocks - 1 or 2 * count <= axis.tile)
+    right = np.flatnonzero(~axis.mask)
+    is_one_end = right[-1] - right[0] < right.size and (right[0] == 0) != (right[-1] == size - 1)
+    if is_one_end and 1 < right.size < min(axis.tile or size, size / 4) and (not axis.tile or count % axis.tile):
+        which = "first" if right[0] == 0 else "last"
+        return Pattern(f"all but the {which} {right.size} {axis.noun}s", causes.NO_NEIGHBOURS)
     general = causes.IN_X if axis.noun == "column" else causes.IN_Y
     if pattern and pattern.cause != causes.BOTH_ENDS:
         return Pattern(pattern.what, cause if is_tail else general)

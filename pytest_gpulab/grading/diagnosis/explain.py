@@ -11,10 +11,10 @@ from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.parameter_names import unset_variables
 from pytest_gpulab.grading.plans.replay import Run
 
+from .arithmetic_patterns import PER_BLOCK
 from .causes import PITCH
 from .coincidence import CERTAIN
 from .compare import WRONG_RESULTS
-from .value_patterns import PER_BLOCK
 
 MAX_HAZARDS = 3  # reported with a wrong result
 WORD_BYTES = 4
@@ -56,8 +56,11 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
         is_luck = any(found.by_luck or found.code == "not-repeatable" for found in findings)
         return _with_unset(findings, runs, source) if is_luck and source is not None else findings
     lines = tuple(f"{SAME_RUN}{hazard}" for hazard in hazards)
+    clause, _ = _unset(runs, source or "") or ("", "")
+    is_unset = "`" in clause and all(hazard.kind == "uninitialised" for hazard in hazards)
+    lines += (clause,) if is_unset else ()
     place = next((str(hazard.where) for hazard in hazards if hazard.where), "")
-    hint = hint_for(hazards[0])
+    hint = f"{NO_VALUE} {hint_for(hazards[0])}" if is_unset else hint_for(hazards[0])
     return tuple(
         replace(
             found,
@@ -74,16 +77,22 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
 
 def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> tuple[Finding, ...]:
     """Add lines that may read a variable without a value to results that vary without any hazard in memory."""
-    lines = list(dict.fromkeys(line for run in runs for profile in run.profiles for line in profile.unset))
-    if not lines:
+    unset = _unset(runs, source)
+    if not unset:
         return tuple(found if found.hint == PER_BLOCK else replace(found, hint=UNSET) for found in findings)
-    names = list(dict.fromkeys(name for line in lines for name in unset_variables(source, line.line)))
-    which = " or ".join(f"`{name}`" for name in names[:MAX_HAZARDS]) or "a variable"
-    clause, place = f"{SAME_RUN}{lines[0]}: {which} may be read before it has a value", str(lines[0])
+    clause, place = unset
     return tuple(
         replace(found, evidence=(*found.evidence, clause), where=found.where or place, hint=NO_VALUE, bits=CERTAIN)
         for found in findings
     )
+
+
+def _unset(runs: list[Run], source: str) -> tuple[str, ...]:
+    """Return a clause on variables that may be read before they have a value, and the place; nothing without any."""
+    lines = list(dict.fromkeys(line for run in runs for profile in run.profiles for line in profile.unset))
+    names = list(dict.fromkeys(name for line in lines for name in unset_variables(source, line.line)))
+    which = " or ".join(f"`{name}`" for name in names[:MAX_HAZARDS]) or "a variable"
+    return (f"{SAME_RUN}{lines[0]}: {which} may be read before it has a value", str(lines[0])) if lines else ()
 
 
 def with_notes(findings: tuple[Finding, ...], notes: Iterable[Finding], runs: Iterable[Run]) -> tuple[Finding, ...]:

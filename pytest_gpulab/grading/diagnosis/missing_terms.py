@@ -16,14 +16,15 @@ import numpy as np
 from . import causes
 from .coincidence import TINY, is_likely, value_bits
 from .error_location import WARP, place_of
-from .patterns import Array, Pattern, WrongValue
-from .value_patterns import FRACTION, number
+from .patterns import Array, Pattern, WrongValue, number
+from .value_patterns import FRACTION
 
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}
 TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS = 2, 6, 18  # other results, and parts of an input, each a try
 NEAR = 1e-3  # relative; the check's tolerance does not hold for another operation
 MAX_ELEMENTS = 1 << 22  # a search among more would take longer than the rest of the check
 OTHER_OPERATION = "Usual cause: another operation, or a start value beyond every element."
+SAME_ELEMENT = "Usual cause: all threads of a block read the same element. Does the index contain threadIdx?"
 ONE_ELEMENT = "Usual cause: the results of the others are never combined with it, or too early or too late to count."
 NO_OTHER_BLOCK = "Usual cause: the other blocks' results are never combined, or their elements are never read."
 LAST_BLOCK_LOST = "Usual cause: a bounds check or a loop that takes only whole blocks. Which threads take the last one?"
@@ -68,7 +69,8 @@ def missing_terms_of(output: WrongValue) -> Pattern | None:
     counts = () if is_likely(bits, TRIED_COUNTS) else (_counted,)
     others = () if is_likely(bits, TRIED_OTHERS) else (_something_else,)
     parts = () if is_likely(bits, TRIED_PARTS) else (_part_left_out,)
-    ways = (_few_different, *counts, *others, *parts, _foreign, _wraps_around)
+    same = () if is_likely(bits, TRIED_PARTS) else (_of_one_value,)
+    ways = (_few_different, *counts, *others, *parts, _foreign, _wraps_around, *same)
     found = next((pattern for way in ways if (pattern := way(output, name, values))), None)
     return replace(found, bits=bits) if found and found.cause else found
 
@@ -185,6 +187,20 @@ def _wraps_around(output: WrongValue, name: str, values: Array) -> Pattern | Non
     if limits.min <= sums.min() and sums.max() <= limits.max:
         return None
     return Pattern(f"intermediate sums exceed the range of {output.actual.dtype} and must wrap around", WRAPS)
+
+
+def _of_one_value(output: WrongValue, name: str, values: Array) -> Pattern | None:
+    """Recognise the sum of the same element for all threads, and a product with a 0 that is not from the input."""
+    threads = output.context.block_threads or 0
+    if _is_expected(output, np.add, values) and output.is_explained_by(
+        values[:1].astype(output.wanted.dtype) * threads
+    ):
+        return Pattern(f"it is {threads} times the first element of `{name}`", SAME_ELEMENT)
+    # an integer product of another type may lose all of its last bits
+    is_zero = output.got[0] == 0 and values.dtype.kind == "f" and bool(values.all())
+    if is_zero and _is_expected(output, np.multiply, values):
+        return Pattern(f"it is 0, but no element of `{name}` is", FOREIGN)
+    return None
 
 
 def _is_expected(output: WrongValue, operation: Any, values: Array) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .value_patterns import number
+from .patterns import number
 
 Array = npt.NDArray[Any]
 

@@ -11,18 +11,17 @@ from math import log2
 
 import numpy as np
 
-from .coincidence import CERTAIN, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
-from .patterns import Array, Pattern, WrongValue
+from .arithmetic_patterns import PER_BLOCK, block_offset, common_factor, linear_difference, offset, other_factor
+from .coincidence import CERTAIN, FEW, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
+from .patterns import ROUNDING, Array, Pattern, WrongValue, number
 from .scan_patterns import SCAN_SHIFT, backwards, block_sums, is_scan, step_left_out, strided_items
 
 _Way = Callable[[WrongValue], Pattern | None]
 
-FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
 NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; a few elements may be near by chance
-LEAST_QUOTIENT = 8  # smaller results of a division by an unknown number may be chance
-NO_TERM = 1e-3  # relative to the largest term of a sum
 RELATED = 0.3  # correlation; that of unrelated values is near 0, that of truncated ones near 1
-FEW = 3  # elements; with so few, a near value may be chance
+MAX_SEARCHED = 1 << 18  # elements in which the origin of others is searched: more would take seconds
+MAX_SOURCES = 8  # elements to try as the origin of a value
 MOST_COUNTS = 1000  # times the largest expected counter; others hold garbage
 SMALL_TYPES = {"f": (np.float16,), "i": (np.int16, np.int8, np.uint16, np.uint8), "u": (np.uint16, np.uint8)}
 
@@ -34,27 +33,14 @@ INFINITE = "Usual cause: a division by 0, a value that was never set, or a type 
 CONSTANT = (
     "Usual cause: the computed value is never added or stored here, or a condition leaves the start value as it is."
 )
-SHIFT = "Usual cause: an index off by one. Which element does each thread read, and which does it write?"
+SHIFT = "Usual cause: an index off by one or more. Which element does each thread read, and which does it write?"
 OWN_ELEMENT = "Usual cause: the element itself is left out, or counted once too often."
-NEGATED = "Usual cause: a lost sign, or a difference with swapped operands."
 OTHER_SIGN = "Usual cause: another operation than the one asked for. Which sign stands between the two elements?"
-FACTOR = (
-    "Usual cause: the same part is counted more than once, or only a part of it. Which thread adds which part, and how "
-    "often?"
-)
-SCALE = "Usual cause: a factor or a division that the exercise does not ask for, such as a mean in place of a sum."
-TERM = (
-    "Usual cause: a term with x or y in it that has another factor or operand than the formula. Compare each term with "
-    "the exercise's."
-)
 UNCHANGED = "Usual cause: a condition that is never true here, so that nothing is computed; or the input is stored."
-FIRST_INPUT = (
-    "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
-)
-OFFSET = "Usual cause: the same value is added to all of them, or missing in all of them."
-PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
 OTHER_COUNTER = "Usual cause: an element is counted by another counter than its own. How is the counter's index made?"
-TOO_MANY = "Usual cause: an element is counted more than once, by several threads or in several rounds of a loop."
+TOO_MANY = (
+    "Usual cause: an element is counted more than once, by several threads or rounds of a loop, or as more than 1."
+)
 TOO_FEW = (
     "Usual cause: elements that no thread counts, or a counter that is overwritten, where only an atomic adds to it."
 )
@@ -111,7 +97,9 @@ def _constant(output: WrongValue) -> Pattern | None:
         return None  # most mistakes have such results then
     if first in names and (output.got == first).all():
         cause = CONSTANT if output.at.size > 1 or output.actual.size > 1 or _starts_with(output, first) else ""
-        return Pattern(f"{output.them} is {names[first]}", cause, shows_cause=False)
+        # if the correct elements are 0, too, their places mean nothing
+        is_all = output.at.size > FEW and bool((output.actual == first).all())
+        return Pattern(f"{output.them} is {names[first]}", cause, shows_cause=is_all, bits=GENERAL if is_all else 0)
     if output.at.size > 2 and (output.got == first).all() and np.ptp(output.wanted) > 0:
         return Pattern(f"{output.them} is {number(first)}", CONSTANT, shows_cause=False)
     return None
@@ -154,47 +142,6 @@ def _fits(output: WrongValue, values: Array) -> Array:
     return fits
 
 
-def _factor(output: WrongValue) -> Pattern | None:
-    if output.is_explained_by(-output.wanted):
-        return Pattern(f"{output.them} has the wrong sign, but the correct magnitude", NEGATED)
-    for factor, words in FACTORS.items():
-        if output.is_exact and factor < 1:
-            parts = round(1 / factor)
-            holds = bool((output.got * parts == output.wanted).all())
-        else:
-            holds = output.is_explained_by(output.wanted * output.wanted.dtype.type(factor), factor)
-        if holds:
-            return Pattern(f"{output.them} is {words} the expected value", FACTOR)
-    return None
-
-
-def _other_factor(output: WrongValue) -> Pattern | None:
-    """Recognise the expected values times, or divided by, any number."""
-    if distinct(output).size <= FEW:
-        return None
-    if output.is_exact:
-        return _quotient(output)
-    largest = np.abs(output.wanted).argmax()
-    factor = float(output.got[largest] / output.wanted[largest])
-    if not output.is_explained_by(output.wanted * factor, max(1.0, abs(factor))):
-        return None
-    is_multiple = abs(factor - round(factor)) < NEARLY_ALONE and factor > 1
-    return Pattern(f"{output.them} is {factor:.6g} times the expected value", FACTOR if is_multiple else SCALE)
-
-
-def _quotient(output: WrongValue) -> Pattern | None:
-    got, wanted = np.abs(output.got.astype(np.float64)), np.abs(output.wanted.astype(np.float64))
-    if got.max() < LEAST_QUOTIENT or not wanted.all():
-        return None
-    factor = got[0] // wanted[0]
-    if factor and output.is_explained_by(output.wanted * output.wanted.dtype.type(factor)):
-        return Pattern(f"{output.them} is {factor:.0f} times the expected value", FACTOR)
-    divisor = np.floor((wanted[got > 0] / got[got > 0]).min())
-    if divisor and (output.got == np.trunc(output.wanted / divisor)).all():
-        return Pattern(f"{output.them} is the expected value divided by {divisor:.0f}", SCALE)
-    return None
-
-
 def _shift(output: WrongValue) -> Pattern | None:
     """Recognise values one position too far to the right or left."""
     if output.actual.ndim != 1:
@@ -235,59 +182,36 @@ def _two_inputs(output: WrongValue) -> Pattern | None:
     return Pattern(f"{output.them} is {words}", OTHER_SIGN) if words else None
 
 
-def _offset(output: WrongValue) -> Pattern | None:
-    """Recognise a difference that is the same for all elements."""
-    if output.at.size < 2 or np.ptp(output.wanted) == 0:
-        return None
-    difference = np.median(output.difference) if not output.is_exact else output.difference[0]
-    if not output.is_explained_by(output.wanted + difference):
-        return None
-    size = "large" if difference > 0 else "small"
-    for name, values in output.like_output().items():
-        if values.size > 2 and output.is_explained_by(output.wanted + np.sign(difference) * abs(values[0])):
-            return Pattern(f"each of them is too {size} by the first element of `{name}`", FIRST_INPUT)
-    is_carry = output.tile and output.at[0] >= output.tile
-    return Pattern(f"each of them is too {size} by {number(abs(difference))}", PER_BLOCK if is_carry else OFFSET)
-
-
-def _by_block(output: WrongValue) -> Pattern | None:
-    """Recognise a difference that is the same within each block."""
-    tile = output.tile
-    if not tile:
-        return None
-    block = output.at // tile
-    present, first, counts = np.unique(block, return_index=True, return_counts=True)
-    offsets = output.difference[first][np.searchsorted(present, block)]
-    if counts.max() > 1 and present.size < output.at.size / 2 and output.is_explained_by(output.wanted + offsets):
-        return Pattern("within a block each is off by the same amount", PER_BLOCK)
-    return None
-
-
-def _linear(output: WrongValue) -> Pattern | None:
-    """Recognise a difference that is a sum of multiples of the coordinates in a plane."""
-    if output.actual.ndim != 2 or distinct(output).size <= 2 * FEW:
-        return None
-    y, x = np.array(np.divmod(output.at, output.actual.shape[1]), np.float64)
-    terms = {f"* {name}": values for name, values in (("x", x), ("y", y)) if np.ptp(values)} | {"": np.ones(x.shape)}
-    factors, *_ = np.linalg.lstsq(np.stack(list(terms.values()), axis=1), output.difference, rcond=None)
-    parts = {words: factor * values for (words, values), factor in zip(terms.items(), factors, strict=True)}
-    size = max(np.abs(part).max() for part in parts.values())
-    words = [
-        f"{factor:+.6g} {name}".strip()
-        for (name, part), factor in zip(parts.items(), factors, strict=True)
-        if np.abs(part).max() > NO_TERM * size
-    ]
-    if not words or words[0][-1] not in "xy" or not output.is_explained_by(output.wanted + sum(parts.values())):
-        return None
-    return Pattern(f"each of them differs from the expected value by {' '.join(words)}", TERM)
-
-
 def _repeated_block(output: WrongValue) -> Pattern | None:
     tile = output.tile
     if tile and output.at.size > 1:
         expected = output.expected.astype(output.wanted.dtype)
         if output.is_explained_by(expected[output.at % tile]):
             return Pattern("each block repeats the expected values of the first block", REPEATED)
+    return None
+
+
+def _displaced(output: WrongValue) -> Pattern | None:
+    """Recognise the values of elements at one distance, wherever there is an element."""
+    expected, shape = output.expected.astype(output.wanted.dtype), output.expected.shape
+    if expected.size > MAX_SEARCHED:
+        return None
+    at = np.stack(np.unravel_index(output.at, shape))
+    for picked in (output.at.size // part for part in (2, 3, 5)):
+        got = output.got[picked].astype(expected.dtype)
+        for other in np.argwhere(np.abs(expected - got) <= ROUNDING * np.abs(got))[:MAX_SOURCES]:
+            away = other - at[:, picked]
+            source = at + away[:, None]
+            is_inside = np.all((source >= 0) & (source < np.array(shape)[:, None]), axis=0)
+            wrong = np.zeros_like(output.wrong)
+            wrong.reshape(-1)[output.at[is_inside]] = True
+            inner = replace(output, wrong=wrong)
+            if 2 * inner.at.size > output.at.size > FEW and inner.is_explained_by(
+                expected[tuple(source[:, is_inside])]
+            ):
+                names = ("y", "x") if away.size == 2 else ("index",)
+                words = [f"{name} {step:+}" for name, step in zip(names, away.tolist(), strict=False) if step]
+                return Pattern(f"each of them holds the expected value of another element: {', '.join(words)}", SHIFT)
     return None
 
 
@@ -307,7 +231,7 @@ def _moved(output: WrongValue) -> Pattern | None:
         ranked = np.empty_like(wanted)
         ranked[order] = wanted
         if output.is_explained_by(ranked):
-            return Pattern("the correct values are there, but at other positions", PERMUTED)
+            return _total(output) or Pattern("the correct values are there, but at other positions", PERMUTED)
     return None
 
 
@@ -372,9 +296,10 @@ def _small_type(output: WrongValue) -> Pattern | None:
 
 def _total(output: WrongValue) -> Pattern | None:
     """Recognise counters that are wrong, but add up to the correct number of elements."""
+    if output.actual.dtype.kind != "u" or not output.is_exact:
+        return None
     total = int(output.expected.sum())
-    is_counter = output.actual.dtype.kind == "u" and any(x.size == total for x in output.context.inputs.values())
-    if not is_counter or int(output.actual.sum(dtype=np.uint64)) != total:
+    if all(x.size != total for x in output.context.inputs.values()) or int(output.actual.sum(dtype=np.uint64)) != total:
         return None
     return Pattern(
         f"all elements of `{output.name}` together add up to the correct {total}", OTHER_COUNTER, bits=GENERAL
@@ -402,17 +327,12 @@ def _nearly(output: WrongValue) -> Pattern | None:
     return Pattern(f"{output.them} is nearly correct: the largest error is {100 * worst:.2g} %", NEARLY_RIGHT, False)
 
 
-def number(value: object) -> str:
-    """Return a NumPy scalar as plain text."""
-    return f"{float(value):.9g}" if isinstance(value, float | np.floating) else str(value)
-
-
 _FACTS: tuple[_Way, ...] = (_not_finite, _constant)
 """Patterns without a prediction; they count for few elements, too."""
 
 _PREDICTIONS: tuple[_Way, ...] = (
     _known,
-    _factor,
+    common_factor,
     _shift,
     block_sums,
     backwards,
@@ -420,12 +340,13 @@ _PREDICTIONS: tuple[_Way, ...] = (
     strided_items,
     _own_input,
     _two_inputs,
-    _offset,
-    _by_block,
+    offset,
+    block_offset,
     _repeated_block,
     _moved,
-    _other_factor,
-    _linear,
+    _displaced,
+    other_factor,
+    linear_difference,
 )
 """Patterns that predict every wrong value."""
 

@@ -12,12 +12,20 @@ from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
-from .causes import ALL_BUT_FIRST, FIRST_OF_BLOCK, STRIDED
+from .causes import (
+    ALL_BUT_FIRST,
+    FIRST_OF_BLOCK,
+    FROM_INDEX_ON,
+    LAST_COLUMNS,
+    LAST_ROWS,
+    STRIDED,
+    TOO_SHORT,
+)
 from .coincidence import CERTAIN
 from .error_location import pitch_of, place_of
 from .missing_terms import missing_terms_of
-from .patterns import Pattern, WrongValue
-from .value_patterns import NEARLY_RIGHT, number, pattern_of
+from .patterns import Pattern, WrongValue, number
+from .value_patterns import NEARLY_RIGHT, pattern_of
 
 Array = npt.NDArray[Any]
 MAX_ELEMENTS_SHOWN = 5
@@ -42,9 +50,16 @@ NOTHING_WRITTEN = (
     "Does any thread get to the assignment? Check the condition around it, and that it changes the output, not a copy "
     "or another array."
 )
+UNREACHED = (
+    "Usual cause: an index that does not reach the {0} edge, or a bounds check that is too strict. Which {1} has the "
+    "last thread?"
+)
 _UNWRITTEN = {
     ALL_BUT_FIRST: "Usual cause: all threads write the same element. What is the index made of, and does it stay so?",
     FIRST_OF_BLOCK: "Usual cause: only one thread of each block writes, or all write to the same place.",
+    FROM_INDEX_ON: TOO_SHORT,
+    LAST_COLUMNS: UNREACHED.format("right", "x"),
+    LAST_ROWS: UNREACHED.format("lower", "y"),
 }
 """Causes of wrong values to those of unwritten elements at the same places."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.grading.diagnosis.value_patterns import number
+from pytest_gpulab.grading.diagnosis.patterns import number
 
 from .rows import Row, rows_of
 from .tracing import Traced

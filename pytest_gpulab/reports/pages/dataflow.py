@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.grading.diagnosis.value_patterns import number as number_text
+from pytest_gpulab.grading.diagnosis.patterns import number as number_text
 from pytest_gpulab.grading.explanation.figure import Figure, Mark
 from pytest_gpulab.grading.explanation.rows import Arrow, Row
 from pytest_gpulab.reports.terminal.text import visible

@@ -1,0 +1,124 @@
+"""Patterns in the relation of wrong values to the expected ones: a factor, a difference, terms of the coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .coincidence import FEW, distinct
+from .patterns import Pattern, WrongValue, number
+
+FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
+LEAST_QUOTIENT = 8  # smaller results of a division by an unknown number may be chance
+NEAR_ONE = 0.01  # of a factor that is rather a rounding error
+NO_TERM = 1e-3  # relative to the largest term of a sum
+NEGATED = "Usual cause: a lost sign, or a difference with swapped operands."
+FACTOR = (
+    "Usual cause: the same part is counted more than once, or only a part of it. Which thread adds which part, and how "
+    "often?"
+)
+SCALE = "Usual cause: a factor or a division that the exercise does not ask for, such as a mean in place of a sum."
+TERM = (
+    "Usual cause: a term with x or y in it that has another factor or operand than the formula. Compare each term with "
+    "the exercise's."
+)
+FIRST_INPUT = (
+    "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
+)
+OFFSET = "Usual cause: the same value is added to all of them, or missing in all of them."
+ONE_PER_BLOCK = (
+    "Usual cause: a result that is replaced where a block's value should be added to it, or an index without threadIdx."
+)
+PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
+WHOLE = 0.001  # distance to a whole number, of a factor that is one
+
+
+def common_factor(output: WrongValue) -> Pattern | None:
+    """Recognise the negated values, and the expected ones times one of `FACTORS`."""
+    if output.is_explained_by(-output.wanted):
+        return Pattern(f"{output.them} has the wrong sign, but the correct magnitude", NEGATED)
+    for factor, words in FACTORS.items():
+        if output.is_exact and factor < 1:
+            parts = round(1 / factor)
+            holds = bool((output.got * parts == output.wanted).all())
+        else:
+            holds = output.is_explained_by(output.wanted * output.wanted.dtype.type(factor), factor)
+        if holds:
+            return Pattern(f"{output.them} is {words} the expected value", FACTOR)
+    return None
+
+
+def other_factor(output: WrongValue) -> Pattern | None:
+    """Recognise the expected values times, or divided by, any number."""
+    if distinct(output).size <= FEW:
+        return None
+    if output.is_exact:
+        return _quotient(output)
+    largest = np.abs(output.wanted).argmax()
+    factor = float(output.got[largest] / output.wanted[largest])
+    if abs(factor - 1) < NEAR_ONE or not output.is_explained_by(output.wanted * factor, max(1.0, abs(factor))):
+        return None
+    is_multiple = abs(factor - round(factor)) < WHOLE and factor > 1
+    return Pattern(f"{output.them} is {factor:.6g} times the expected value", FACTOR if is_multiple else SCALE)
+
+
+def _quotient(output: WrongValue) -> Pattern | None:
+    got, wanted = np.abs(output.got.astype(np.float64)), np.abs(output.wanted.astype(np.float64))
+    if got.max() < LEAST_QUOTIENT or not wanted.all():
+        return None
+    factor = got[0] // wanted[0]
+    if factor and output.is_explained_by(output.wanted * output.wanted.dtype.type(factor)):
+        return Pattern(f"{output.them} is {factor:.0f} times the expected value", FACTOR)
+    divisor = np.floor((wanted[got > 0] / got[got > 0]).min())
+    if divisor and (output.got == np.trunc(output.wanted / divisor)).all():
+        return Pattern(f"{output.them} is the expected value divided by {divisor:.0f}", SCALE)
+    return None
+
+
+def offset(output: WrongValue) -> Pattern | None:
+    """Recognise a difference that is the same for all elements."""
+    if output.at.size < 2 or np.ptp(output.wanted) == 0:
+        return None
+    difference = np.median(output.difference) if not output.is_exact else output.difference[0]
+    if not output.is_explained_by(output.wanted + difference):
+        return None
+    size = "large" if difference > 0 else "small"
+    for name, values in output.like_output().items():
+        if values.size > 2 and output.is_explained_by(output.wanted + np.sign(difference) * abs(values[0])):
+            return Pattern(f"each of them is too {size} by the first element of `{name}`", FIRST_INPUT)
+    is_carry = output.tile and output.at[0] >= output.tile
+    return Pattern(f"each of them is too {size} by {number(abs(difference))}", PER_BLOCK if is_carry else OFFSET)
+
+
+def block_offset(output: WrongValue) -> Pattern | None:
+    """Recognise a difference that is the same within each block."""
+    tile = output.tile
+    if not tile:
+        return None
+    block = output.at // tile
+    present, first, counts = np.unique(block, return_index=True, return_counts=True)
+    offsets = output.difference[first][np.searchsorted(present, block)]
+    if counts.max() < 2 or present.size >= output.at.size / 2:
+        return None
+    if output.is_explained_by(output.wanted + offsets):
+        return Pattern("within a block each is off by the same amount", PER_BLOCK)
+    is_one = (output.got == output.got[first][np.searchsorted(present, block)]).all()
+    return Pattern("within a block all of them are the same number", ONE_PER_BLOCK) if is_one else None
+
+
+def linear_difference(output: WrongValue) -> Pattern | None:
+    """Recognise a difference that is a sum of multiples of the coordinates in a plane."""
+    if output.actual.ndim != 2 or distinct(output).size <= 2 * FEW:
+        return None
+    y, x = np.array(np.divmod(output.at, output.actual.shape[1]), np.float64)
+    terms = {f"* {name}": values for name, values in (("x", x), ("y", y)) if np.ptp(values)} | {"": np.ones(x.shape)}
+    factors, *_ = np.linalg.lstsq(np.stack(list(terms.values()), axis=1), output.difference, rcond=None)
+    parts = {words: factor * values for (words, values), factor in zip(terms.items(), factors, strict=True)}
+    size = max(np.abs(part).max() for part in parts.values())
+    words = [
+        f"{factor:+.6g} {name}".strip()
+        for (name, part), factor in zip(parts.items(), factors, strict=True)
+        if np.abs(part).max() > NO_TERM * size
+    ]
+    if not words or words[0][-1] not in "xy" or not output.is_explained_by(output.wanted + sum(parts.values())):
+        return None
+    return Pattern(f"each of them differs from the expected value by {' '.join(words)}", TERM)
