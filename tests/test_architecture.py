@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -124,7 +125,8 @@ def test_a_correct_check_loads_no_module_of_other_checks_and_takes_few_frames(tm
     kernel = tmp_path / "reduction.cu"
     kernel.write_bytes(min(source.glob("*.cu")).read_bytes())
     command = [sys.executable, "-c", CORRECT_CHECK, f"{kernel}::correct[n=33]"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=PYPROJECT.parent)
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # with an empty cache, so that the file is compiled
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PYPROJECT.parent, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     modules, frames = (re.search(rf"^{what}: (.*)$", done.stdout, re.MULTILINE) for what in ("modules", "frames"))
     assert modules and frames, done.stdout

@@ -144,7 +144,12 @@ class CompilerProcess:
         if not files:  # another library may be loaded
             return self._start()
         key = key_of(["version", *(f"{path} {Path(path).stat().st_mtime_ns}" for path in files)])
-        return (users_cache() if cache is None else cache).text(key, self._start) or self._start()
+        cache = users_cache() if cache is None else cache
+        known = cache.get(key)
+        if known is None:
+            known = b"", self._start()
+            cache.put(key, *known)
+        return known[1]
 
     def _start(self) -> str:
         self._process, version = self._started()
