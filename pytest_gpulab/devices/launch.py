@@ -195,8 +195,7 @@ class LaunchOptions:
         estimate: count and estimate the time if all blocks run, too; sampled launches always do both.
         larger: the launch to estimate; None: the one that runs.
         check: find races and uninitialised reads.
-        watch: with `complete_within`, find races and errors at barriers within the blocks of one wave only, which the
-            seed chooses.
+        watch: find races and errors at barriers within the blocks of one wave only, which the seed chooses.
         time_limit_s: the wall-clock limit of the launch; None for no limit. A loop that changes no state is endless
             and is stopped at once.
         stall_limit_s: the limit of a launch in which, for 7/8 of this time, no thread executes code that is new to it,

@@ -54,7 +54,7 @@ class CostedRun:
     inputs: Mapping[str, Array]  # its inputs
     run: Run  # its result, with the outputs
     is_complete: bool  # True if all blocks ran
-    raced: tuple[Finding, ...] | None = None  # races and errors at barriers in some blocks; None if none were watched
+    raced: tuple[Finding, ...] = ()  # races and errors at barriers in the blocks that were watched
     # the limit of warp instructions that all blocks exceed, but a sample, scaled up, does not; else 0
     hidden_work: int = 0
 
@@ -81,7 +81,7 @@ def _complete_or_sampled(
         run = run_fresh(device, build, plan, inputs, options(limit))
         if not isinstance(run.error, TooMuchWork):
             return CostedRun(plan, inputs, run, True, _races(run))
-        sampled = run_sampled(device, build, plan, inputs, seed)
+        sampled = run_sampled(device, build, plan, inputs, seed, watch=options(limit).watch)
         if sampled.is_complete:
             break
         if max(profile.work for profile in sampled.run.profiles) < SHOWN_WORK * limit:
@@ -103,13 +103,20 @@ def _wrote_its_share(run: Run) -> bool:
 
 
 def run_sampled(
-    device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int, read_back: bool = True
+    device: Device,
+    build: Build,
+    plan: Plan,
+    inputs: Mapping[str, Array],
+    seed: int,
+    read_back: bool = True,
+    watch: bool = False,
 ) -> CostedRun:
     """Replay a sample of each launch's blocks; all of them if the sample waits for other blocks."""
-    run = run_fresh(device, build, plan, inputs, _sample(seed), read_back)
+    run = run_fresh(device, build, plan, inputs, _sample(seed, watch=watch), read_back)
     if run.error is None:
-        return CostedRun(plan, inputs, run, False)
-    return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options(estimate=True), read_back), True)
+        return CostedRun(plan, inputs, run, False, _races(run))
+    run = run_fresh(device, build, plan, inputs, _options(estimate=True, watch=watch, sample_seed=seed), read_back)
+    return CostedRun(plan, inputs, run, True, _races(run))
 
 
 run_unread_sample = partial(run_sampled, read_back=False)

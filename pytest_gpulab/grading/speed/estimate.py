@@ -144,9 +144,7 @@ class EstimatedCosts(Costs):
         problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
         timing = self._own_timing(size, variant)
         found = wrong_outputs(self._loaded.exercise, problem, costed) or self._wrong_again(problem, costed)
-        if costed.raced is None and not found:
-            costed = replace(costed, raced=self._races(problem, costed.plan, costed.inputs))
-        self._raced[key] = () if found else costed.raced or ()
+        self._raced[key] = () if found else costed.raced
         found = found or (*self._work_left_out(problem, timing), *self._impossible(problem, timing))
         at = f"At the timed size {size_text(size)}: "
         return tuple(replace(finding, what=at + finding.what) for finding in found)

@@ -164,10 +164,12 @@ def _batches(launch: LaunchState) -> list[Batch]:
 
 
 def _watched(launch: LaunchState, batches: list[Batch]) -> int:
-    """Return the first block of the wave to watch; -1: of all waves."""
-    waves = [wave for batch in batches for wave in batch.waves]
-    rng = np.random.default_rng(launch.options.sample_seed)
-    return int(waves[rng.integers(len(waves))][0]) if launch.options.watch else -1
+    """Return the first block of the wave to watch; -1: of all waves. Of a sample, only the first waves run for sure."""
+    if not launch.options.watch:
+        return -1
+    is_complete = launch.options.sample_blocks is None or launch.options.complete_within is not None
+    waves = [wave for batch in batches for wave in batch.waves][: None if is_complete else 1]
+    return int(waves[np.random.default_rng(launch.options.sample_seed).integers(len(waves))][0])
 
 
 def _resident(launch: LaunchState, sms: int) -> int:
