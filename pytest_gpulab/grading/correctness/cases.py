@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 MAX_STOPPED = 3  # cases that may reach their time limit; then the rest is not run
 SEARCH_S = 2.0  # to run other cases, which may reveal more about a wrong result
 
-_Ahead: TypeAlias = "tuple[CaseOutcome, list[tuple[Plan, int]]]"
-"""An outcome of the second process; the plan and the number of runs so far, per pattern of a visible case."""
+_Ahead: TypeAlias = "tuple[CaseOutcome, list[tuple[Plan, int]], bool]"
+"""The second process's outcome; per pattern of a visible case its plan and the runs so far; True if it does not end."""
 
 Replayed = tuple[Case, Plan, tuple[Run, ...], Build]
 
@@ -108,17 +108,18 @@ class CaseRuns:
 
     def _as_second_process(self, case: Case) -> _Ahead | None:
         self._replayed.clear()
+        self._has_hung = False
         outcome = self._run(case, self._builds.of(case.variant))
-        return None if self._has_hung else (outcome, [(plan, len(runs)) for _, plan, runs, _ in self._replayed])
+        if any(fault.code == TIME_LIMIT for fault in outcome.faults):  # it depends on the clock, unlike an endless loop
+            return None
+        return outcome, [(plan, len(runs)) for _, plan, runs, _ in self._replayed], self._has_hung
 
     def _found_ahead(self, case: Case) -> CaseOutcome | None:
         """Return the second process's outcome, if it is the one that this process would find."""
         found = None if self._ahead is None or self._has_hung else self._ahead.take(case.name)
-        if found is None:
+        if found is None or self.with_rereads(found[0].findings) != found[0].findings:  # they name earlier cases, too
             return None
-        outcome, replayed = found
-        if self.with_rereads(outcome.findings) != outcome.findings:  # they name reads in earlier cases, too
-            return None
+        outcome, replayed, self._has_hung = found
         build = self._builds.of(case.variant)
         self._replayed += [(case, plan, outcome.runs[:count], build) for plan, count in replayed]
         return outcome
@@ -296,8 +297,7 @@ class CaseRuns:
             again = partial(replayed, prepared.inputs)
             is_stateless = not build.module.has_state
             verdict, findings = self._repeated(prepared, again, runs, is_stateless, repeats.orders)
-            may_vary = not (is_stateless and _is_repeatable(runs[-1]))
-            if verdict == "failed" and repeats.luck and may_vary:
+            if verdict == "failed" and repeats.luck and not (is_stateless and _is_repeatable(runs[-1])):
                 findings = self._on_luck(prepared, again, runs, findings)
             return verdict, findings
         finally:
