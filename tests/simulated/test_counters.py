@@ -326,6 +326,20 @@ __global__ void f(int *x) {
         }
     x[i] = a;
 }"""
+ROOTS = """
+__global__ void f(float *x) {
+    float a = x[threadIdx.x], b = x[threadIdx.x + 1];
+#pragma unroll
+    for (int k = 0; k < 3; k++) a = sqrtf(a) / (a + b);
+    x[threadIdx.x] = a;
+}"""
+SHIFTS = """
+__global__ void f(unsigned *x) {
+    unsigned a = x[threadIdx.x];
+#pragma unroll
+    for (int k = 0; k < 16; k++) a = a >> 5 ^ a << 3;
+    x[threadIdx.x] = a;
+}"""
 PRODUCT = """
 __global__ void f(int *x) {
     double a = x[threadIdx.x], d;
@@ -344,6 +358,10 @@ __global__ void f(int *x) {
         ("__global__ void f(int *x) {}", "gpulab__warps_at_barriers.sum", 0),
         (PRODUCT, "gpulab__data_additions.sum", 8 * 8 * 4 * 8),
         (SWITCH, "gpulab__table_jumps.sum", 3 * 2 * 8),
+        ("__global__ void f(int *x) {}", "smsp__inst_executed_pipe_cbu.sum", 8),
+        (ROOTS, "smsp__inst_executed_pipe_cbu.sum", 8 * (3 * (3 + 3) + 1)),
+        (ROOTS, "smsp__inst_executed_pipe_xu.sum", 8 * 3 * (1 + 2)),
+        (SHIFTS, "smsp__inst_executed_pipe_alu.sum", 8 * 2 * 16),
         ("__global__ void f(int *x) { x[threadIdx.x] *= x[threadIdx.x + 1]; }", "gpulab__data_additions.sum", 256),
         ("__global__ void f(int *x) { x[threadIdx.x] *= threadIdx.x; }", "gpulab__data_additions.sum", 0),
     ],

@@ -37,7 +37,7 @@ class Gpu:
         reachable: share of it that a copy reaches.
         l2_bytes, l2_gb_s: size and bandwidth of the L2 cache.
         l1_bytes: size of L1 and shared memory together, per SM.
-        fp32_lanes, int_multiply_lanes, fp64_lanes, special_lanes: results per cycle and SM.
+        fp32_lanes, int_multiply_lanes, integer_lanes, fp64_lanes, special_lanes: results per cycle and SM.
         store_cycles: SM cycles per 128-byte line that a warp writes to.
         constant_cycles: cycles of the constant cache per distinct address that a warp reads.
         constant_miss_cycles: additional cycles per miss of the constant cache.
@@ -73,6 +73,7 @@ class Gpu:
     l1_bytes: int
     fp32_lanes: int
     int_multiply_lanes: int
+    integer_lanes: int
     fp64_lanes: int
     special_lanes: int
     store_cycles: float

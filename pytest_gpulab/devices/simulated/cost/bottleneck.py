@@ -36,7 +36,7 @@ def bottleneck(found: Estimate, counters: Counters, lines: Sequence[LineCounters
     """Return the sentence on the bottleneck of a launch."""
     part = found.bottleneck
     share = f"{100 * min(found.parts_ms[part] / max(found.elapsed_ms, 1e-12), 1):.0f} % of the time"
-    if part == "instruction issue":
+    if part in ("instruction issue", "branch unit"):
         return _instructions(counters, lines, share)
     if part == "load/store unit":
         return _accesses(counters, lines, needs, share)
@@ -138,6 +138,7 @@ _AMOUNTS: Mapping[str, _Amount] = {
     "barriers": lambda line: line.get("gpulab__barriers.sum", 0.0),
     "special function units": lambda line: line.get(_ISSUED, 0.0),
     "double-precision units": lambda line: line.get(_ISSUED, 0.0),
+    "integer units": lambda line: line.get(_ISSUED, 0.0),
     "integer multipliers": lambda line: line.get(_ISSUED, 0.0),
     "floating-point units": lambda line: line.get(_ISSUED, 0.0),
 }
@@ -145,6 +146,7 @@ _AMOUNTS: Mapping[str, _Amount] = {
 _PLAIN: Mapping[str, str] = {
     "special function units": "special functions: sines, roots, exponentials, divisions take {share}, most{at}",
     "double-precision units": "arithmetic: double precision takes {share}, most{at}",
+    "integer units": "arithmetic: integer sums, comparisons, shifts and logic take {share}, most{at}",
     "integer multipliers": "arithmetic: integer products take {share}, most{at}",
     "floating-point units": "arithmetic: float sums and products take {share}, most{at}",
     "barriers": "barriers: executing them takes {share}, most{at}",

@@ -114,7 +114,8 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         "floating-point units": needs.pipes.get(FLOAT, 0.0) * WARP / gpu.fp32_lanes,
         "double-precision units": needs.pipes.get(DOUBLE, 0.0) * WARP / gpu.fp64_lanes,
         "integer multipliers": needs.pipes.get(MULTIPLY, 0.0) * WARP / gpu.int_multiply_lanes,
-        "special function units": needs.pipes.get(SPECIAL, 0.0) * WARP / gpu.special_lanes,
+        "integer units": counters["smsp__inst_executed_pipe_alu.sum"] * WARP / gpu.integer_lanes,
+        "special function units": max(needs.pipes.get(SPECIAL, 0.0), counters["smsp__inst_executed_pipe_xu.sum"]) * WARP / gpu.special_lanes,
         "load/store unit": wavefronts
         + _without_lanes(counters)
         + needs.loop_cycles
@@ -122,6 +123,7 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         + needs.stored_lines * gpu.store_cycles
         + needs.pipes.get(SHUFFLE, 0.0)
         + needs.pipes.get(BLOCK_FENCE, 0.0) * gpu.block_fence_cycles,
+        "branch unit": counters["smsp__inst_executed_pipe_cbu.sum"] + counters["smsp__sass_branch_targets.sum"],
         "calls": (needs.pipes.get(JUMP, 0.0) + by_table) * gpu.jump_cycles,
         "constant memory": counters["idc__requests.sum"] * gpu.constant_cycles
         + needs.missed_constants * gpu.constant_miss_cycles,

@@ -25,6 +25,9 @@ _FLOATS = {
     instructions.FADD: "fadd", instructions.FMUL: "fmul", instructions.FFMA: "ffma",
     instructions.DADD: "dadd", instructions.DFMA: "dfma",
 }  # fmt: skip
+_PIPES = {
+    "alu": sorted(instructions.INTEGER), "cbu": sorted(instructions.MEETING_UNIT), "xu": sorted(instructions.SPECIAL),
+}  # fmt: skip
 _BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum"))
 _COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
 _TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]
@@ -176,9 +179,9 @@ def _issued(kernel: MachineKernel, found: Executions, replays: Mapping[int, floa
     """Return the figures of each instruction, by name."""
     operations, branches = kernel.operations, kernel.branches
     constant = operations == instructions.LDC
-    addresses = np.ones(len(operations))
+    addresses = found.addresses
     if replays:
-        addresses = np.array([replays.get(instruction.number, 1.0) for instruction in kernel.code])
+        addresses = addresses * [replays.get(instruction.number, 1.0) for instruction in kernel.code]
     figures = {
         **figures_of(found.warps, found.threads, found.working),
         "smsp__sass_branch_targets.sum": found.warps * branches,
@@ -190,6 +193,8 @@ def _issued(kernel: MachineKernel, found: Executions, replays: Mapping[int, floa
         "smsp__inst_executed_op_shared_ld.sum": found.warps * (operations == instructions.LDS),
         "smsp__inst_executed_op_shared_st.sum": found.warps * (operations == instructions.STS),
     }
+    for pipe, members in _PIPES.items():
+        figures[f"smsp__inst_executed_pipe_{pipe}.sum"] = found.warps * np.isin(operations, members)
     for operation, name in _FLOATS.items():
         figures[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = found.working * (operations == operation)
     return figures

@@ -42,6 +42,7 @@ class Executions:
     working: Floats  # lanes with a true guard
     active: Floats  # warps with at least one such lane
     divergent: Floats  # divergent warps
+    addresses: Floats  # of a load of constants: those of a table of jumps, per warp
 
 
 class MachineKernel:
@@ -66,6 +67,12 @@ class MachineKernel:
         firsts = np.concatenate(([True], self._block[1:] != self._block[:-1]))
         # True for the first instruction of a block that a table of addresses leads to
         self.tabled = firsts & np.isin(self._block, list(tabled))
+        ends = np.cumsum([len(block.instructions) for block in blocks]) - 1
+        self._tables = [
+            (k, max((j for j in range(k) if self.operations[j] == instructions.LDC), default=k))
+            for k in ends
+            if self.operations[k] == instructions.BRX
+        ]  # jumps by tables, each with the load of its address
         self._entering: dict[int, list[int]] = {i: [] for i in range(len(blocks))}
         for i, block in enumerate(blocks):
             for target in block.targets:
@@ -106,7 +113,12 @@ class MachineKernel:
         for i, block in enumerate(self.blocks):
             if block.last.jumps and block.last.conditional:
                 divergent[ends[i]] = launch.warps[i] * launch.divergence(block)
-        return Executions(warps, threads, threads * share, active, divergent)
+        addresses = np.ones(len(self.code))
+        jumping = sum(warps[jump] for jump, _ in self._tables)
+        for jump, load in self._tables if jumping else ():  # a warp jumps once to each of its lanes' targets
+            addresses[load] = max(float(warps @ self.tabled) / jumping, 1.0)
+            warps[jump] *= addresses[load]
+        return Executions(warps, threads, threads * share, active, divergent, addresses)
 
 
 class _LaunchFlow:
@@ -158,10 +170,15 @@ class _LaunchFlow:
         if not others:
             return here
         total = here * (1 + self.divergence(block))
-        if len(others) == 1 and self.kernel._entering[others[0]] == [source]:
-            return min(max(total - warps[others[0]], 0.0), here)
-        share = self.flow.edges.get((source, target), 0.0) / max(self.flow.lanes[source], 1.0)
-        return min(total * share, here)
+        if len(others) == 1:  # the other warps go there, or back to the start of a loop
+            elsewhere = (other for other in self.kernel._entering[others[0]] if other != source)
+            staying = warps[others[0]] - sum(warps[i] * self._share(i, others[0]) for i in elsewhere)
+            return min(max(total - staying, 0.0), here)
+        return min(total * self._share(source, target), here)
+
+    def _share(self, source: int, target: int) -> float:
+        """Return the share of a block's lanes that go to another one."""
+        return self.flow.edges.get((source, target), 0.0) / max(self.flow.lanes[source], 1.0)
 
     def divergence(self, block: MachineBlock) -> float:
         """Return the share of divergent warps at the branch at a block's end."""
