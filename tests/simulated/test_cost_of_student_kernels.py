@@ -25,11 +25,9 @@ FOLDER = Path(__file__).parents[1] / "h200"
 TIMES = json.loads((FOLDER / "student_times.json").read_text())["rows"]
 COUNTERS = json.loads((FOLDER / "student_counters.json").read_text())
 COUNTED = sorted({metric for row in COUNTERS.values() for metric in row} - {"smsp__inst_executed.sum"})
-BY_TABLE = "a jump by a table loads its address from constant memory, once per target"
 BY_SYSTEM_FENCE = "not known: the hardware counts a further store at each fence of the system"
 ORDER = "lanes of several warps get places in the output in another order"
 KNOWN_MISSES = {
-    **{f"paths_of_{of}_{count}": BY_TABLE for of in ("lanes", "data") for count in (2, 4, 8)},
     "publish_system": BY_SYSTEM_FENCE, "sum_last_block_system": BY_SYSTEM_FENCE,
     "filter_each": ORDER, "filter_warps": ORDER, "sums_by_key_1024": "not known; 0.5 %",
 }  # fmt: skip

@@ -39,6 +39,7 @@ class Gpu:
         l1_bytes: size of L1 and shared memory together, per SM.
         fp32_lanes, int_multiply_lanes, integer_lanes, fp64_lanes, special_lanes: results per cycle and SM.
         store_cycles: SM cycles per 128-byte line that a warp writes to.
+        local_sector_cycles: SM cycles per sector of a store to local memory.
         constant_cycles: cycles of the constant cache per distinct address that a warp reads.
         constant_miss_cycles: additional cycles per miss of the constant cache.
         loop_lane_cycles, loop_block_lane_cycles: cycles of the load/store unit for a compare-and-swap loop, which is
@@ -77,6 +78,7 @@ class Gpu:
     fp64_lanes: int
     special_lanes: int
     store_cycles: float
+    local_sector_cycles: float
     constant_cycles: float
     constant_miss_cycles: float
     loop_lane_cycles: float

@@ -47,7 +47,8 @@ class Demands:
     Attributes:
         pipes: warp instructions by pipe, see `pipes.pipes`.
         global_passes: passes of loads from global and local memory through the banks of L1.
-        stored_lines: 128-byte lines that a warp's store to such memory writes to.
+        stored_lines: 128-byte lines that a warp's store to such memory writes to. Those of local memory are more if their
+            sectors take longer.
         local_accesses: those of them that are of local memory.
         l2_bytes: bytes between L1 and L2, which include every store to global memory.
         local_l2_bytes: those of them that are of local memory.
@@ -110,6 +111,7 @@ def demands(
     grown = growth * estimated.block_work
     scale = grown * blocks / workload.blocks
     local = workload.local_traffic if resident.local_bytes else LocalTraffic()
+    stored = max(local.stored_lines, local.stored_sectors * gpu.local_sector_cycles / gpu.store_cycles)
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
     missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
@@ -118,8 +120,8 @@ def demands(
     return Demands(
         pipes=_pipes(counters, scale),
         global_passes=(workload.passes + local.passes) * scale,
-        stored_lines=(workload.stored_lines + local.stored_lines) * scale,
-        local_accesses=(local.passes + local.stored_lines) * scale,
+        stored_lines=(workload.stored_lines + stored) * scale,
+        local_accesses=(local.passes + stored) * scale,
         l2_bytes=(local_missed + missed + workload.written_sectors * scale) * SECTOR_BYTES,
         local_l2_bytes=local_missed * SECTOR_BYTES,
         memory_bytes=local_moved + fetched + written,

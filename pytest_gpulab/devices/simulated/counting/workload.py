@@ -45,6 +45,7 @@ class LocalTraffic:
 
     passes: int = 0  # passes of loads through L1
     stored_lines: int = 0  # lines of stores
+    stored_sectors: int = 0  # their sectors
     sectors: int = 0  # sectors of both
 
 
@@ -150,6 +151,7 @@ class Workload:
         traffic.sectors += words * requested.total(requested.sectors)
         if site.modifies:
             traffic.stored_lines += words * requested.total(requested.lines)
+            traffic.stored_sectors += words * requested.total(requested.sectors)
         else:
             traffic.passes += words * requested.total(requested.passes)
 

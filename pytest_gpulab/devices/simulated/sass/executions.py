@@ -111,6 +111,8 @@ class MachineKernel:
             active[k] = min(warps[k], share[k] * threads[k] / launch.together(instruction.number))
         ends = np.cumsum([len(block.instructions) for block in self.blocks]) - 1
         for i, block in enumerate(self.blocks):
+            if block.last.operation == instructions.BSYNC and len(block.instructions) == 1:
+                warps[ends[i]] = active[ends[i]] = launch.meeting(i)
             if block.last.jumps and block.last.conditional:
                 divergent[ends[i]] = launch.warps[i] * launch.divergence(block)
         addresses = np.ones(len(self.code))
@@ -170,11 +172,23 @@ class _LaunchFlow:
         if not others:
             return here
         total = here * (1 + self.divergence(block))
-        if len(others) == 1:  # the other warps go there, or back to the start of a loop
-            elsewhere = (other for other in self.kernel._entering[others[0]] if other != source)
-            staying = warps[others[0]] - sum(warps[i] * self._share(i, others[0]) for i in elsewhere)
-            return min(max(total - staying, 0.0), here)
+        if len(others) == 1 and self.kernel._entering[others[0]] == [source]:
+            return min(max(total - warps[others[0]], 0.0), here)
         return min(total * self._share(source, target), here)
+
+    def meeting(self, i: int) -> float:
+        """Return how often the parts of warps arrive at a block where they meet: from a loop, a part per divergence."""
+        parts = 0.0
+        for source in self.kernel._entering[i]:
+            block, here = self.kernel.blocks[source], self.warps[source]
+            start = next((other for other in block.targets if other != i), source)
+            if start > source or len(block.targets) != 2:
+                parts += self._along(source, i, self.warps)
+                continue
+            before = (other for other in self.kernel._entering[start] if other != source)
+            entered = sum(self.warps[other] * self._share(other, start) for other in before)
+            parts += min(here * self.divergence(block) + entered, here)
+        return max(parts, self.warps[i])
 
     def _share(self, source: int, target: int) -> float:
         """Return the share of a block's lanes that go to another one."""
