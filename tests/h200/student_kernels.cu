@@ -512,4 +512,45 @@ __global__ void bins_of_thread(const unsigned *x, unsigned *out, unsigned each) 
     for (unsigned k = 0; k < each; k++) bins[x[k * ALL + THREAD] % 16]++;
     for (int b = 0; b < 16; b++) out[b * ALL + THREAD] = bins[b];
 }
+
+// --- another path per lane in each round, loops of other lengths per lane, arrays sorted by each thread ----------
+__global__ void machine(const int *codes, float *out, int n, int steps) {
+    int i = THREAD;
+    float r = i * 0.001f;
+    for (int k = 0; k < steps; k++) {
+        switch ((codes[i] + k) % 6) {
+        case 0: r = r * 0.5f + 1.f; break;
+        case 1: r = r - floorf(r); break;
+        case 2: r = fabsf(r - 3.f); break;
+        case 3: r = r * r * 0.1f; break;
+        case 4: r = __fdividef(1.f, r + 1.5f); break;
+        case 5: r += 0.25f * k; break;
+        }
+    }
+    out[i] = r;
+}
+
+__global__ void collatz(unsigned *steps, unsigned n) {
+    unsigned i = THREAD, count = 0;
+    if (i >= n) return;
+    unsigned long long value = i + 1;
+    while (value != 1) {
+        value = value % 2 ? 3 * value + 1 : value / 2;
+        count++;
+    }
+    steps[i] = count;
+}
+
+__global__ void sort_own(float *data, int n) {
+    float own[12];
+    int i = THREAD;
+    for (int k = 0; k < 12; k++) own[k] = data[k * n + i];
+    for (int a = 1; a < 12; a++) {
+        float key = own[a];
+        int b = a;
+        for (; b > 0 && own[b - 1] > key; b--) own[b] = own[b - 1];
+        own[b] = key;
+    }
+    for (int k = 0; k < 12; k++) data[k * n + i] = own[k];
+}
 }

@@ -17,6 +17,7 @@ def launches(size: str = "large") -> Iterator[Row]:
     for family in (atomics, histograms, scans, reductions, constants, arithmetic):
         yield from family(ELEMENTS[size])
     yield from paths(ELEMENTS[size])
+    yield from rounds(ELEMENTS[size])
     yield from banks(*((8, 32) if size == "small" else (1056, 128)))
     yield from matrices(SIDES[size])
 
@@ -62,6 +63,14 @@ def paths(n) -> Iterator[Row]:
         yield row("paths", f"paths_of_warps_{count}", n, x, zeros(n), U(n), U(count), kernel="paths_of_warps")
         yield row("paths", f"paths_of_data_{count}", n, kinds, x, zeros(n), U(n), U(count), kernel="paths_of_data")
     yield row("paths", "even_or_odd", n, x, zeros(n), U(n))
+
+
+def rounds(n) -> Iterator[Row]:
+    codes = np.random.default_rng(11).integers(0, 1 << 20, n, dtype=I)
+    yield row("rounds", "machine_of_lanes", n, codes, zeros(n), I(n), I(24), kernel="machine")
+    yield row("rounds", "machine_in_step", n, zeros(n, I), zeros(n), I(n), I(24), kernel="machine")
+    yield row("rounds", "collatz", n // 4, zeros(n // 4, U), U(n // 4))
+    yield row("rounds", "sort_own", n // 16, floats(n // 16 * 12), I(n // 16))
 
 
 def constants(n) -> Iterator[Row]:

@@ -64,11 +64,11 @@ def test_estimates_have_the_size_and_the_order_of_the_measured_times() -> None:
     table = sorted((ms / measured[row], row[1], measured[row], ms) for row, ms in estimated.items())
     print(tabulate(table, ["ratio", "launch", "ms", "estimated"], tablefmt="simple", floatfmt=".4f"))
     factors = sorted(max(ratio, 1 / ratio) for ratio, *_ in table)
-    assert len(factors) == 89
+    assert len(factors) == 93
     assert factors[len(factors) // 2] <= 1.15
     assert sum(factor <= 1.35 for factor in factors) >= 0.9 * len(factors)
     pairs = [(a, b) for a, b in permutations(measured, 2) if a[0] == b[0] and measured[a] > 1.3 * measured[b]]
-    assert len(pairs) == 341
+    assert len(pairs) == 347
     assert not [(a, b) for a, b in pairs if estimated[a] <= estimated[b]]
 
 
@@ -82,4 +82,4 @@ def test_memory_counters_are_the_hardwares() -> None:
         issued.append(profile.counters["smsp__inst_executed.sum"] / theirs["smsp__inst_executed.sum"])
     print(tabulate(missed, ["launch", "counter", "H100", "here"], floatfmt=".0f"))
     assert {name for name, *_ in missed} == set(KNOWN_MISSES)
-    assert sum(abs(ratio - 1) <= 0.02 for ratio in issued) >= 84
+    assert sum(abs(ratio - 1) <= 0.02 for ratio in issued) >= 88

@@ -359,7 +359,7 @@ __global__ void f(int *x) {
         (PRODUCT, "gpulab__data_additions.sum", 8 * 8 * 4 * 8),
         (SWITCH, "gpulab__table_jumps.sum", 3 * 2 * 8),
         ("__global__ void f(int *x) {}", "smsp__inst_executed_pipe_cbu.sum", 8),
-        (ROOTS, "smsp__inst_executed_pipe_cbu.sum", 8 * (3 * (3 + 3) + 1)),
+        (ROOTS, "smsp__inst_executed_pipe_cbu.sum", 8 * (3 * (2 + 2) + 1)),
         (ROOTS, "smsp__inst_executed_pipe_xu.sum", 8 * 3 * (1 + 2)),
         (SHIFTS, "smsp__inst_executed_pipe_alu.sum", 8 * 2 * 16),
         ("__global__ void f(int *x) { x[threadIdx.x] *= x[threadIdx.x + 1]; }", "gpulab__data_additions.sum", 256),

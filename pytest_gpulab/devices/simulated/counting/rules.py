@@ -26,7 +26,6 @@ from pytest_gpulab.devices.simulated.translation.weights import PROLOGUE, weight
 
 from .counters import Counters
 
-_BRANCHES_AROUND = 3.0  # the rare path of a float division or root: BSSY, BRA, BSYNC
 SHORT_BODY = 7.0  # machine instructions, up to which the assembler guards a body
 _FLOATS = {
     ("add", "f32"): "fadd", ("sub", "f32"): "fadd", ("mul", "f32"): "fmul", ("fma", "f32"): "ffma",
@@ -98,7 +97,7 @@ def _special(statement: Instruction | Call, counters: Counters, block: int) -> F
     if op[0] in ("ld", "st") and "shared" in op[1:3]:
         return {f"smsp__inst_executed_op_shared_{op[0]}.sum": warps}
     if op[0] in ("div", "sqrt") and op[-1] == "f32" and "approx" not in op:
-        return {"smsp__inst_executed_pipe_cbu.sum": _BRANCHES_AROUND * warps}
+        return {"smsp__inst_executed_pipe_cbu.sum": 2 * warps, **_branch(warps, 0)}  # around the rare path
     if kind := _FLOATS.get((op[0], op[-1])):
         return {f"smsp__sass_thread_inst_executed_op_{kind}_pred_on.sum": lanes}
     return {}
