@@ -47,8 +47,8 @@ class Demands:
     Attributes:
         pipes: warp instructions by pipe, see `pipes.pipes`.
         global_passes: passes of loads from global and local memory through the banks of L1.
-        stored_lines: 128-byte lines that a warp's store to such memory writes to. Those of local memory are more if their
-            sectors take longer.
+        stored_lines: 128-byte lines that a warp's store to such memory writes to; those of local memory count more if
+            their sectors take longer.
         local_accesses: those of them that are of local memory.
         l2_bytes: bytes between L1 and L2, which include every store to global memory.
         local_l2_bytes: those of them that are of local memory.

@@ -26,6 +26,7 @@ from .demands import Demands
 from .pipes import BLOCK_FENCE, DOUBLE, FLOAT, JUMP, MULTIPLY, SHUFFLE, SPECIAL, TABLE_JUMP
 
 BUSY_OVERLAP, OVERLAP = 8.0, 3.0
+PIPE = "smsp__inst_executed_pipe_{}.sum"
 SCHEDULERS = 4  # per SM; each issues one warp instruction per cycle
 
 
@@ -114,8 +115,11 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         "floating-point units": needs.pipes.get(FLOAT, 0.0) * WARP / gpu.fp32_lanes,
         "double-precision units": needs.pipes.get(DOUBLE, 0.0) * WARP / gpu.fp64_lanes,
         "integer multipliers": needs.pipes.get(MULTIPLY, 0.0) * WARP / gpu.int_multiply_lanes,
-        "integer units": counters["smsp__inst_executed_pipe_alu.sum"] * WARP / gpu.integer_lanes,
-        "special function units": max(needs.pipes.get(SPECIAL, 0.0), counters["smsp__inst_executed_pipe_xu.sum"]) * WARP / gpu.special_lanes,
+        # an instruction of the special function units takes a slot of the integer units, too
+        "integer units": (counters[PIPE.format("alu")] + counters[PIPE.format("xu")]) * WARP / gpu.integer_lanes,
+        "special function units": max(needs.pipes.get(SPECIAL, 0.0), counters[PIPE.format("xu")])
+        * WARP
+        / gpu.special_lanes,
         "load/store unit": wavefronts
         + _without_lanes(counters)
         + needs.loop_cycles
@@ -123,7 +127,7 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         + needs.stored_lines * gpu.store_cycles
         + needs.pipes.get(SHUFFLE, 0.0)
         + needs.pipes.get(BLOCK_FENCE, 0.0) * gpu.block_fence_cycles,
-        "branch unit": counters["smsp__inst_executed_pipe_cbu.sum"] + counters["smsp__sass_branch_targets.sum"],
+        "branch unit": counters[PIPE.format("cbu")] + counters["smsp__sass_branch_targets.sum"],
         "calls": (needs.pipes.get(JUMP, 0.0) + by_table) * gpu.jump_cycles,
         "constant memory": counters["idc__requests.sum"] * gpu.constant_cycles
         + needs.missed_constants * gpu.constant_miss_cycles,

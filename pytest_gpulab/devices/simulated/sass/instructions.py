@@ -27,8 +27,8 @@ MEETING = {BSYNC, NOP, 0x148, 0x146}
 FIXED = {LDG, STG, LD, ST, LDS, STS, LDL, STL, ATOMS, ATOMS_CAS, ATOMG, ATOMG_CAS, RED, BAR, SHFL, VOTE, MATCH, REDUX}
 """Instructions that the assembler never moves, merges or drops."""
 INTEGER = {*range(0x002, 0x01D), 0x045, 0x046, 0x048}
-"""Instructions of the integer units: three-way sums, comparisons, selections, minima, shifts, logic. VIADD is none: on an
-H200, shared_atomics of tests/h200 executes a VIADD, a LOP3 and a LEA in the time of two such instructions."""
+"""Instructions of the integer units: three-way sums, comparisons, selections, minima, shifts, logic. VIADD is none: on
+an H200, shared_atomics of tests/h200 executes a VIADD, a LOP3 and a LEA in the time of two such instructions."""
 MEETING_UNIT = {BRX, JMX, EXIT, KILL, RET, BSSY, BSYNC, BREAK, 0x148}
 """Instructions of the convergence barrier unit: those at which lanes of a warp part, meet (0x148: WARPSYNC) or end."""
 SPECIAL = {MUFU, 0x100, 0x101, 0x102, 0x103, 0x104, 0x105, 0x106, 0x107, 0x109}
