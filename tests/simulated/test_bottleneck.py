@@ -56,6 +56,10 @@ KERNELS = {
         float x = t, y = t + 1, z = t + 2, w = t + 3;
         for (int k = 0; k < 64; k++) { x = x * 0.9f + y; y = y * 0.8f + z; z = z * 0.7f + w; w = w * 0.6f + x; } // HERE
         out[i] = x + y + z + w;""",
+    "arithmetic: integer sums, comparisons, shifts and logic take SHARE, most at HERE": """
+        unsigned x = i;
+        for (int k = 0; k < 64; k++) x = x >> 5 ^ max(x, t) >> 3; // HERE
+        out[i] = x;""",
     "special functions: sines, roots, exponentials, divisions take SHARE, most at HERE": """
         float x = t;
         for (int k = 0; k < 256; k++) x = __sinf(x) + 1; // HERE
@@ -87,9 +91,9 @@ KERNELS = {
         for (int k = 0; k < 64; k++) { a += own[t & 15]; t = t * 5 + 1; }
         out[i] = a;""",
     "local memory: threads' own arrays do not fit into L1; memory bandwidth takes SHARE": """
-        unsigned own[256]; for (int k = 0; k < 256; k++) own[k] = 0;
-        for (int k = 0; k < 256; k++) own[(t / 32 + 17 * k) & 255] += k;
-        out[i] = own[i / 32 & 255];""",
+        unsigned own[1024], sum = 0; for (int k = 0; k < 1024; k++) own[k] = k * i;
+        for (int k = 0; k < 2048; k++) sum += own[(t / 32 + 17 * k) & 1023];
+        out[i] = sum;""",
     **TOO_MANY,
 }
 
