@@ -105,7 +105,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("smsp__inst_executed_pipe_alu.sum", "instructions", "modelled",
            "instructions of the integer units: sums, comparisons, selections, shifts, logic"),
     Metric("smsp__inst_executed_pipe_cbu.sum", "instructions", "modelled",
-           "exits, jumps by tables, and instructions at which lanes of a warp part or meet"),
+           "exits, jumps by tables, and instructions at which lanes of a warp part and meet"),
     Metric("smsp__inst_executed_pipe_xu.sum", "instructions", "modelled",
            "instructions of the special function units: roots, sines, divisions, conversions, bit counts"),
     Metric("smsp__sass_branch_targets.sum", "instructions", "modelled", "conditional branches by warps"),
