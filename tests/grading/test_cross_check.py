@@ -273,7 +273,7 @@ def test_without_a_simulated_gpu_the_real_ones_word_stands(bench: Class, monkeyp
 
 def test_without_room_for_its_process_the_real_ones_word_stands(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     class Refused(worker_process.Worker):
-        def _start(self, under: Sequence[str]) -> None:
+        def _start(self, under: Sequence[str], program: str) -> None:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cross_check, "Worker", Refused)
