@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_gpulab.exercise import Exercise, ExerciseError, SpeedTier
@@ -280,6 +280,11 @@ class _Loader(SourceFileLoader):
     def __init__(self, name: str, path: str, names: dict[str, object]) -> None:
         super().__init__(name, path)
         self._names = names
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the compiled file as it is now: kept bytecode is stale if two versions have one size and second."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module; its functions keep the names."""

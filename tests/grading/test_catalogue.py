@@ -1,4 +1,5 @@
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +39,17 @@ def test_an_exercise_is_loaded_once(tmp_path: Path) -> None:
         del sys.loads  # type: ignore[attr-defined]
     assert catalogue.load("one").exercise == EXERCISE
     assert (catalogue.load("one").name, catalogue.load("one").folder) == ("one", tmp_path / "one")
+
+
+def test_a_new_version_of_the_same_size_and_second_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = folder(tmp_path, one=GOOD) / "one" / "exercise.py"
+    for title in ("first", "other"):
+        path.write_text(
+            f"from doubling import *\nfrom dataclasses import replace\nexercise = replace(EXERCISE, title={title!r})\n"
+        )
+        os.utime(path, (0, 0))
+        assert Catalogue(tmp_path).load("one").exercise.title == title
 
 
 def test_an_unknown_name_is_a_key_error(tmp_path: Path) -> None:
