@@ -99,6 +99,7 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
             "each of them holds the expected value of another element: y -1, x +2",
         ),
         (SQUARE[::-1] + SQUARE, SQUARE, ""),
+        (np.uint8([9, 28, 7, 61, 50]), np.uint8([3, 11, 6, 40, 2]), "each of them is too large, by 93 in all"),
         (TABLE.T.reshape(TABLE.shape), TABLE, "rows and columns are swapped"),
         (np.add.outer(DOWN, ACROSS), np.add.outer(ACROSS[:4], np.append(DOWN, [7, 9])), SWAPPED),
     ],

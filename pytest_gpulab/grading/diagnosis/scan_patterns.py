@@ -37,7 +37,7 @@ BACKWARDS = (
 def is_scan(output: WrongValue) -> bool:
     """Return True if each expected element is the sum of an input up to it, with or without its own element."""
     sums = output.expected.astype(np.float64)
-    if sums.ndim != 1:
+    if sums.ndim != 1 or not np.isfinite(sums).all():
         return False
     parts, rounding = np.diff(sums, prepend=0), NEARLY * NEARLY * np.abs(sums).max()
     for values in (values.astype(np.float64) for values in output.like_output().values()):

@@ -309,7 +309,8 @@ def _total(output: WrongValue) -> Pattern | None:
 def _counts(output: WrongValue) -> Pattern | None:
     """Recognise counters that are all too large, or all too small."""
     got, wanted = output.got.astype(np.float64), output.wanted.astype(np.float64)
-    if output.actual.dtype.kind != "u" or got.size <= FEW or got.max() > MOST_COUNTS * output.expected.max():
+    most = MOST_COUNTS * float(output.expected.max())  # not in the type of the counters
+    if output.actual.dtype.kind != "u" or got.size <= FEW or got.max() > most:
         return None
     if (got > wanted).all():
         return Pattern(f"{output.them} is too large, by {(got - wanted).sum():.0f} in all", TOO_MANY)
