@@ -151,20 +151,14 @@ class Gpu:
 
 
 @cache
-def _tables() -> dict[str, str]:
-    """Return the text of each table of gpus.toml by its name: a GPU needs two, and to parse all would take 15 ms."""
-    text = files(__package__).joinpath("gpus.toml").read_text(encoding="utf-8")
-    return dict(table.split("]\n", 1) for table in text.split("\n[")[1:])
-
-
-def _table(*name: str) -> Any:
-    return tomllib.loads(_tables()[".".join(name)])
+def tables() -> Any:
+    """Return gpus.toml as nested dictionaries."""
+    return tomllib.loads(files(__package__).joinpath("gpus.toml").read_text(encoding="utf-8"))
 
 
 def known_gpus() -> tuple[str, ...]:
     """Return the short names, such as `h200`."""
-    names = (table.split(".") for table in _tables())
-    return tuple(name[1] for name in names if name[0] == "gpus" and len(name) == 2)
+    return tuple(tables()["gpus"])
 
 
 @cache
@@ -173,22 +167,24 @@ def modelled_gpu(name: str = DEFAULT_GPU) -> Gpu:
 
     Raises DeviceUnavailable if the name is unknown, or the GPU is too old for the compiler.
     """
+    found = tables()["gpus"].get(name)
     if name in TOO_OLD:
         oldest = min(LIMITS, key=lambda architecture: int(architecture.removeprefix("sm_"))).removeprefix("sm_")
         raise DeviceUnavailable(
             f"no GPU model is named {name!r}: it has compute capability {TOO_OLD[name]}, and CUDA 13 compiles for "
             f"{oldest[:-1]}.{oldest[-1]} and newer; available: {', '.join(known_gpus())}"
         )
-    if name not in known_gpus():
+    if found is None:
         raise DeviceUnavailable(f"no GPU model is named {name!r}; available: {', '.join(known_gpus())}")
-    found = _table("gpus", name)
-    return Gpu(**{**_table("architectures", found["architecture"]), **found})
+    values = {**tables()["architectures"][found["architecture"]], **found}
+    del values["sources"]
+    return Gpu(**values)
 
 
 def sources(name: str = DEFAULT_GPU) -> dict[str, str]:
     """Return the source of each constant of a GPU, by the constant's name."""
-    architecture = _table("gpus", name)["architecture"]
-    return {**_table("architectures", architecture, "sources"), **_table("gpus", name, "sources")}
+    found = tables()["gpus"][name]
+    return {**tables()["architectures"][found["architecture"]]["sources"], **found["sources"]}
 
 
 def describe(gpu: Gpu, occupancy_architecture: str) -> tuple[str, dict[str, str]]:
