@@ -6,6 +6,7 @@ import random
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -152,6 +153,14 @@ def test_a_launch_without_progress_is_stopped_unless_an_argument_is_large(
         serve(session, Channel(ours))
     (failure,) = session.outcome.failures.values()
     assert stalls == (isinstance(failure.error, KernelFault) and failure.error.is_stalled)
+
+
+@pytest.mark.parametrize(("left_s", "limit_s"), [(100, 1.0), (0.01, 0.5), (-1, 0.5)])
+def test_a_short_launch_at_the_end_of_a_programs_time_is_not_stopped(
+    session: Session, left_s: float, limit_s: float
+) -> None:
+    session.deadline = time.monotonic() + left_s
+    assert session.launch_limit_s == limit_s
 
 
 def test_a_programs_device_loads_no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from .shared_memory import SharedAllocation, Unfinished
 LAUNCH_LIMIT_S = 120.0
 DYNAMIC_SHARED_BYTES = 48 << 10  # without cudaFuncSetAttribute
 SHARE_OF_TIMEOUT = 0.9  # of the time that is left to the program
+LEAST_LIMIT_S = 0.5  # of a launch: of a program that launches without end, the last one is not to blame
 MEMORY_SHARE = 1 / 3  # of the memory that the machine has left; the check of unwritten bytes takes as much again
 MAX_FREED = 1000  # freed allocations that are remembered, for messages
 FIRST_HANDLE = 0x1000
@@ -106,7 +107,7 @@ class Session:
     def launch_limit_s(self) -> float:
         """The time limit of a launch: it ends before the program is killed, so that the report has its source line."""
         left = math.inf if self.deadline is None else SHARE_OF_TIMEOUT * (self.deadline - time.monotonic())
-        return max(0.01, min(self.options.launch_limit_s, left))
+        return min(self.options.launch_limit_s, max(LEAST_LIMIT_S, left))
 
     @property
     def free_bytes(self) -> int:
