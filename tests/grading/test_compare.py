@@ -8,6 +8,7 @@ from pytest_gpulab.devices.errors import Hazard
 from pytest_gpulab.grading.correctness import trials
 from pytest_gpulab.grading.diagnosis import arithmetic_patterns, causes
 from pytest_gpulab.grading.diagnosis import value_patterns as values
+from pytest_gpulab.grading.diagnosis.causes import TOO_SHORT
 from pytest_gpulab.grading.diagnosis.compare import compare, mismatches
 from pytest_gpulab.grading.diagnosis.wrong_output import MAX_EXAMINED, UNREACHED
 from pytest_gpulab.grading.findings import HINTS
@@ -152,6 +153,9 @@ def test_poisoned_elements_were_not_written() -> None:
     assert tail.what == "`out`: 4 of 12 elements are never written: only the last row, row 2."
     assert tail.evidence == ("at index (y=2, x=0), (y=2, x=1), (y=2, x=2), (y=2, x=3)",)
     assert tail.hint == UNREACHED.format("lower", "y")
+    actual, expected = POISON.filled((300,), np.float32), np.arange(300.0)
+    actual[:77] = expected[:77]
+    assert found(actual, expected).hint == TOO_SHORT
 
 
 def test_integers_that_were_added_to_garbage_were_written() -> None:

@@ -13,7 +13,7 @@ from doubling import codes
 from pytest_gpulab.devices.cuda.faults import overtime_fault
 from pytest_gpulab.devices.protocol import Device, KernelFault
 from pytest_gpulab.exercise import SafeCheck
-from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.findings import NO_VALUE, finding, of_error
 from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports.terminal.reasons import reasons
 
@@ -96,6 +96,15 @@ def test_an_uninitialised_read_fails_its_check_and_explains_wrong_results(gpu: D
     assert found.where == line_of(NOT_ALL_WRITTEN, "tile[threadIdx.x + s]")
     (wrong,) = results["correct[n=300]"].findings
     assert any("in the same run: " in line and "uninitialized __shared__" in line for line in wrong.evidence)
+
+
+def test_a_variable_without_a_value_is_named_beside_unwritten_shared_memory(gpu: Device, tmp_path: Path) -> None:
+    store = "GPULAB_T own;\n    if (i < n) own = in[i];\n    if (i % 2 == 0) tile[threadIdx.x] = own;"
+    source = changed(TREE, "tile[threadIdx.x] = i < n ? in[i] : GPULAB_T(0);", store)
+    (wrong,) = graded(tmp_path, gpu, source, replace(WATCHED, safe=(), compile_points=50))["correct[n=300]"].findings
+    assert any("uninitialized __shared__" in line for line in wrong.evidence)
+    assert any("`own` may be read before it has a value" in line for line in wrong.evidence)
+    assert wrong.hint.startswith(f"{NO_VALUE} ")
 
 
 def test_poisoned_outputs_count_as_uninitialised(gpu: Device, tmp_path: Path) -> None:
