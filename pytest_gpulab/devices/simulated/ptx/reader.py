@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from string import digits
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.ptx.syntax import VARIABLE, immediate, variable_of
 from pytest_gpulab.devices.system.processes import without_collector
 
 from .source_lines import Unplaced
 from .syntax import (
+    VARIABLE,
     Address,
     Call,
     Function,
@@ -29,9 +29,11 @@ from .syntax import (
     Reg,
     Sym,
     Vector,
+    immediate,
     parts,
     pieces,
     split,
+    variable_of,
     without_comments,
 )
 
@@ -201,11 +203,11 @@ class _Parser:
             rest = text[match.end() :]
             if rest.startswith((".branchtargets", ".calltargets", ".callprototype")):
                 if rest.startswith(".branchtargets"):
-                    table = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
+                    table = self._bind(self.scopes[-1], match[1]) if len(self.scopes) > 1 else match[1]
                     self.scopes[-1].tables.append(table)
                     self.function.branch_targets[table] = tuple(map(str.strip, split(rest.split(None, 1)[1])))
                 return ""
-            label = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
+            label = self._bind(self.scopes[-1], match[1]) if len(self.scopes) > 1 else match[1]
             self.scopes[-1].labels[match[1]] = label
             self.function.body.append(Label(label))
             text = rest
@@ -238,7 +240,7 @@ class _Parser:
         name = variable.name
         if len(self.scopes) > 1:
             self.scopes[-1].operands.clear()
-            name = self._bind(name)
+            name = self._bind(self.scopes[-1], name)
         self.function.variables[name] = replace(variable, name=name)
 
     def _location(self, text: str) -> None:
@@ -278,17 +280,14 @@ class _Parser:
     def _declare_register(self, scope: _Scope, name: str, kind: str) -> str:
         """Declare a register and return its unique name: the written one in a function's outermost scope only."""
         assert self.function is not None
-        unique = name
-        if scope is not self.scopes[0]:
-            self.serial += 1
-            unique = scope.names[name] = f"{name}@{self.serial}"
+        unique = name if scope is self.scopes[0] else self._bind(scope, name)
         self.function.registers[unique] = kind
         return unique
 
-    def _bind(self, name: str) -> str:
+    def _bind(self, scope: _Scope, name: str) -> str:
         self.serial += 1
-        self.scopes[-1].names[name] = f"{name}@{self.serial}"
-        return self.scopes[-1].names[name]
+        scope.names[name] = f"{name}@{self.serial}"
+        return scope.names[name]
 
     def _name(self, name: str) -> str:
         """Return the unique name from the innermost scope that declares the name."""
