@@ -12,7 +12,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of
 from pytest_gpulab.grading.correctness.cases import CaseRuns
-from pytest_gpulab.grading.correctness.safety import wrong_order
+from pytest_gpulab.grading.correctness.safety import is_cut_short, wrong_order
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
 
 from .catalogue import LoadedExercise
@@ -97,12 +97,16 @@ class FigureChecks:
         return check.result("missed" if is_missed else "failed", unused)
 
     def check_order(self, check: Check, tier: SpeedTier) -> CheckResult:
-        """Return a race at the timed size as a failure; a `safe` check fails for those that the cases show."""
+        """Return a race at the timed size as a failure; a `safe` check fails for those that the cases show.
+
+        A race check that was cut short makes the result not gradable, as that of a `safe` check.
+        """
         raced = self.costs.races(tier)
         outcomes = self._cases.known(self._loaded.exercise.cases) if raced else ()
         known = {(found.code, found.where) for _, outcome in outcomes for found in wrong_order(outcome.hazards)}
         new = tuple(found for found in raced if (found.code, found.where) not in known)
-        return check.result("failed" if new else "passed", new[:1])
+        verdict: Verdict = "not gradable" if is_cut_short(new[:1]) else "failed" if new else "passed"
+        return check.result(verdict, new[:1])
 
     @cached_property
     def _usages(self) -> Usages:

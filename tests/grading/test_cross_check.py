@@ -173,6 +173,60 @@ def test_a_race_in_a_large_launch_fails_the_speed_check_and_explains_wrong_outpu
         assert grader._cross_check.combined_with(check.result("failed", (wrong,))).findings == (finding, wrong)
 
 
+COUNTS_ITS_BLOCKS = """__device__ int started;
+__global__ void twice(const int *in, int *out, int n) {
+    __shared__ int all[32], number;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == 0) number = atomicAdd(&started, 1);
+    __syncthreads();
+    all[threadIdx.x] = n;
+    if (n < 1000 || number < 16) __syncthreads();
+    if (i < n && all[31 - threadIdx.x] >= 0) out[i] = 2 * in[i];
+}
+"""
+WAITS_FOR_EARLIER_BLOCKS = """__device__ int ended;
+__global__ void twice(const int *in, int *out, int n) {
+    __shared__ int all[32];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == 0) while (*(volatile int *)&ended < blockIdx.x / 32 * 32) {}
+    __syncthreads();
+    all[threadIdx.x] = n;
+    if (n < 1000 || blockIdx.x < 2) __syncthreads();
+    if (i < n && all[31 - threadIdx.x] >= 0) out[i] = 2 * in[i];
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(&ended, 1);
+}
+"""
+
+
+@pytest.mark.parametrize("text", [COUNTS_ITS_BLOCKS, WAITS_FOR_EARLIER_BLOCKS])
+def test_all_blocks_of_a_timed_launch_run_so_that_a_race_of_the_later_ones_is_found(bench: Class, text: str) -> None:
+    found = results(bench, text)
+    assert {name: result.findings[0].code for name, result in found.items() if result.verdict != "passed"} == {
+        "speedup[0.5x]": "race"
+    }
+
+
+def test_an_access_beyond_an_array_at_the_timed_size_fails_although_hardware_lets_it_pass(bench: Class) -> None:
+    found = results(
+        bench, KERNEL.replace("if (i < n)", "if (n > 1000 && in[i + 1] == 1 << 30) return;\n    if (i < n)")
+    )
+    (result,) = (result for result in found.values() if result.verdict != "passed")
+    assert (result.name, result.verdict, result.findings[0].code) == ("speedup[0.5x]", "failed", "out-of-bounds")
+
+
+def test_a_race_check_of_the_timed_size_that_was_cut_short_does_not_pass(bench: Class) -> None:
+    check = bench.checks["speedup[0.5x]"]
+    short = check.result("not gradable", (Finding("not-checked", "The race check ran out of memory."),))
+    with closing(bench.grader()) as grader:
+        assert grader._cross_check is not None
+        grader._cross_check._results[check.name] = short
+        combined = grader._cross_check.combined_with
+        assert combined(check.result("passed")) == short
+        assert combined(check.result("missed")).verdict == "missed"
+
+
 def test_a_fault_gets_its_name_and_place_and_keeps_what_the_gpu_said(bench: Class) -> None:
     trap = KERNEL.replace("if (i < n)", "if (n == 31) __trap();\n    if (i < n)")
     found = results(bench, trap)
@@ -260,7 +314,7 @@ def notes(found: dict[str, CheckResult]) -> list[str]:
 
 
 def test_a_case_too_large_to_simulate_keeps_the_gpus_result(bench: Class) -> None:
-    (note,) = notes(results(large(bench), READS_BEYOND))
+    (note,) = notes(results(large(bench), READS_BEYOND.replace("[i + 1]", "[n < 10000 ? 0 : i + 1]")))
     assert note.startswith("Checked on the GPU only: Not graded, because `correct[n=2^21+1]` did not pass: ")
     assert note.endswith("The case is too large for the simulated GPU: only the real GPU checks it.")
 

@@ -106,6 +106,17 @@ def test_all_blocks_of_a_small_launch_run_and_some_are_counted(bench: Bench) -> 
     assert [launch.watch for launch in options[-5:]] == [False, False, False, True, False]
 
 
+def test_a_race_check_of_the_timed_size_that_was_cut_short_does_not_pass(bench: Bench) -> None:
+    def cut_short(options: Any, *args: Any) -> Any:
+        unchecked = ("some accesses",) if options.watch else ()
+        return {**kernel(1.0)(options, *args), "unchecked": unchecked}
+
+    result = bench.result("speedup[1.5x]", program(cut_short))
+    (finding,) = result.findings
+    assert (result.verdict, result.points, finding.code) == ("not gradable", 0, "not-checked")
+    assert finding.what == "At size 2^10: the race check ran out of memory: it skipped some accesses."
+
+
 def test_a_kernel_far_below_the_threshold_runs_only_as_a_sample(bench: Bench) -> None:
     assert bench.result("speedup[1.5x]", right(costs_ms=9.0)).verdict == "failed"
     assert all(options.complete_within is None for _, options in bench.device.launches)

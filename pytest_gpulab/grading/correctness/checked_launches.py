@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchOptions, TooMuchWork
+from pytest_gpulab.devices.protocol import Device, DeviceError, KernelFault, LaunchOptions, TooMuchWork
 from pytest_gpulab.exercise import Exercise, Plan, Problem
 from pytest_gpulab.grading.compilation.builds import Build
 from pytest_gpulab.grading.diagnosis.compare import compare, overwritten, wrong_with
-from pytest_gpulab.grading.findings import finding
-from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import PROOF, Finding
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of
 from pytest_gpulab.grading.plans.replay import FIRST, Poison, Run, replay
 
-from .safety import wrong_order
+from .safety import skipping, wrong_order
 
 Array = npt.NDArray[Any]
 
@@ -37,8 +37,8 @@ SAMPLE_BLOCKS = 64
 COMPLETE_WORK = 60_000_000
 # The limit where a sample does not show all outputs: sums over all blocks, or later launches without complete input.
 LONG_WORK = 4 * COMPLETE_WORK
-CHECKED_BLOCKS = 2  # of a large launch, for races
-CHECKED_S = 5.0  # time limit of such a launch, which may wait for blocks that do not run
+CHECKED_BLOCKS = 2  # of a very large launch, for races
+CHECKED_S = 5.0  # time limit of a launch that is only checked for races; it may wait for blocks that do not run
 ZEROS = Poison({}, byte=0)
 WRITTEN_SHARE = 0.75  # part of its share of an output that a sample must write
 SHOWN_WORK = 0.8  # part of a limit that a sample, scaled up, must reach if all blocks exceed the limit
@@ -54,7 +54,7 @@ class CostedRun:
     inputs: Mapping[str, Array]  # its inputs
     run: Run  # its result, with the outputs
     is_complete: bool  # True if all blocks ran
-    raced: tuple[Finding, ...] = ()  # races and errors at barriers in the blocks that were watched
+    raced: tuple[Finding, ...] = ()  # findings of the race check of the blocks that were watched
     # the limit of warp instructions that all blocks exceed, but a sample, scaled up, does not; else 0
     hidden_work: int = 0
 
@@ -149,17 +149,27 @@ def run_again(
 
 
 def races(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> tuple[Finding, ...]:
-    """Return the races and the errors at barriers in some blocks of each of a plan's launches.
+    """Return the races and the errors at barriers in a wave of each of a plan's launches, or the access that ends it.
 
-    Cases are small: a kernel may leave out its barriers in larger launches, where nothing else finds that. A later
-    launch reads zeros where the other blocks have not written; a fault of it is ignored.
+    Cases are small: a kernel may leave out its barriers in larger launches, where nothing else finds that. All blocks
+    run if that takes not too long, because blocks may wait for each other, or count each other. Otherwise two of them
+    do. Then a later launch reads zeros where the other blocks have not written; a fault of it is ignored.
     """
+    options = replace(_sample(seed, COMPLETE_WORK, watch=True), time_limit_s=CHECKED_S)
+    run = run_fresh(device, build, plan, inputs, options, read_back=False)
+    if isinstance(run.error, KernelFault) and run.error.code in PROOF:
+        return (*_races(run), of_error(run.error)[1])
+    if run.error is None:
+        return _races(run)
     options = replace(FIRST.options, sample_blocks=CHECKED_BLOCKS, sample_seed=seed, time_limit_s=CHECKED_S)
-    return _races(run_fresh(device, build, plan, inputs, options, read_back=False, poison=ZEROS))
+    few = run_fresh(device, build, plan, inputs, options, read_back=False, poison=ZEROS)
+    return _races(run) or _races(few)
 
 
 def _races(run: Run) -> tuple[Finding, ...]:
-    return wrong_order(hazard for profile in run.profiles for hazard in profile.hazards)
+    """Return the races and the errors at barriers, then the accesses that the race check skipped."""
+    skipped = dict.fromkeys(what for profile in run.profiles for what in profile.unchecked)
+    return (*wrong_order(run.hazards), *map(skipping, skipped))
 
 
 def _mixed(old: Array, new: Array, rng: np.random.Generator) -> Array:

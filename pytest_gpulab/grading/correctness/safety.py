@@ -69,9 +69,19 @@ def not_checked(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
     sightings: dict[str, _Sighting] = {}
     for case, outcome in outcomes:
         for what in outcome.unchecked if kind == "race" else ():
-            sighting = _Sighting(f"The race check ran out of memory: it skipped {what}.", "", ())
+            sighting = _Sighting(skipping(what).what.capitalize(), "", ())
             sightings.setdefault(what, sighting).add(case)
     return tuple(sighting.found("not-checked", sighting.what) for sighting in sightings.values())
+
+
+def skipping(what: str) -> Finding:
+    """Return the finding of accesses that the race check skipped; `what` names them. Its text is a clause."""
+    return finding("not-checked", f"the race check ran out of memory: it skipped {what}.")
+
+
+def is_cut_short(findings: Iterable[Finding]) -> bool:
+    """Return whether hazards were not fully checked; then nothing is known about races, which a GPU cannot detect."""
+    return any(found.code == "not-checked" for found in findings)
 
 
 def harmless(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ in this run. The simulated GPU finds them. It runs the small cases in a process 
 - a `correct` check that failed on the GPU stays failed, with the simulated GPU's finding if that is more precise;
 - `uses` and `speedup` need the cases of their variant, as always. The counters of `uses` come from the simulated GPU,
   which has compiled the submission already;
-- a `speedup` check that passed on the GPU fails for a race in some blocks of a large launch;
+- a `speedup` check that passed on the GPU fails for a race or an out-of-bounds access in a large launch;
 - a kernel that fails on the GPU at the timed size runs on the simulated one at a smaller size, to find the line.
 
 If there is no simulated GPU, or it cannot run a case or not in time, the GPU's verdict stands and no points are lost.
@@ -28,7 +28,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.exercise import Case, Exercise, SpeedTier, UsesCheck
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
 from pytest_gpulab.grading.compilation.builds import cases_of
-from pytest_gpulab.grading.correctness.safety import ORDER
+from pytest_gpulab.grading.correctness.safety import ORDER, is_cut_short
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, PROOF, CheckResult, Finding, Verdict
 from pytest_gpulab.grading.time_limits import TIME_LIMIT
@@ -122,7 +122,11 @@ class CrossCheck:
         """Return the result of a `speedup` check; it fails for a race in a large launch, the cause of wrong outputs."""
         is_wrong = any(found.code in VAGUE and not found.because for found in result.findings[:1])
         simulated = self._answer_to("count", result.name) if is_wrong or result.verdict == "passed" else None
-        if simulated is None or not any(found.code in ORDER for found in simulated.findings):
+        if simulated is None:
+            return result
+        if result.verdict == "passed" and is_cut_short(simulated.findings):
+            return replace(result, verdict="not gradable", points=0.0, findings=simulated.findings)
+        if not any(found.code in (*ORDER, *PROOF) for found in simulated.findings):
             return result
         return replace(result, verdict="failed", points=0.0, findings=(*simulated.findings, *result.findings))
 
@@ -278,7 +282,7 @@ def proves_luck(simulated: CheckResult) -> bool:
 
 def _safe(result: CheckResult, simulated: CheckResult | None, unavailable: str) -> CheckResult:
     own = tuple(found for found in result.findings if not found.because)
-    if simulated is not None and result.verdict == "passed" and _is_cut_short(simulated):
+    if simulated is not None and result.verdict == "passed" and is_cut_short(simulated.findings):
         return replace(result, verdict="not gradable", points=0.0, findings=simulated.findings)
     if simulated is None or simulated.verdict == "not gradable":
         why = unavailable or "it does not compile for the simulated GPU"
@@ -294,11 +298,6 @@ def _safe(result: CheckResult, simulated: CheckResult | None, unavailable: str) 
     if simulated.verdict == "passed":  # with notes on harmless hazards
         return replace(result, findings=(*result.findings, *seen))
     return replace(result, verdict="failed", points=0.0, findings=(*seen, *own)) if seen else result
-
-
-def _is_cut_short(simulated: CheckResult) -> bool:
-    """Return whether hazards were not fully checked; then nothing is known about races, which a GPU cannot detect."""
-    return any(found.code == "not-checked" for found in simulated.findings)
 
 
 def _summary(simulated: CheckResult) -> str:
