@@ -44,6 +44,67 @@ def test_files_that_a_platform_names_after_students_are_in_their_folders(scratch
     assert codes(found) == [("dylanbob_canvas_18", "", "late")]
 
 
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("de_la_cruzana_17_991_scan.cu", "de_la_cruzana_canvas_17/scan.cu"),
+        ("group_07_17_991_scan.cu", "group_07_canvas_17/scan.cu"),
+        ("group_07_LATE_17_991_scan-1.cu", "group_07_canvas_17/scan.cu"),
+        ("ann_17_991_scan-1-2.cu", "ann_canvas_17/scan.cu"),  # the student's own file was a download of the first one
+        ("ann_17_991_scan (1)-1.cu", "ann_canvas_17/scan (1).cu"),
+        ("ann_1700_991_99_scan-1.cu", None),  # a name that the student chose
+        ("anon_k3Xy9_991_scan-1.cu", "anon_canvas_k3Xy9/scan.cu"),
+        ("LATE_anon_k3Xy9_991_scan.cu", "anon_canvas_k3Xy9/scan.cu"),
+    ],
+)
+def test_names_of_canvas_are_read(scratch: Path, name: str, label: str | None) -> None:
+    found = collected(scratch, packed((name, b"")))
+    assert labels(found) == [label] * (label is not None) and len(found.students) == 1
+
+
+def test_an_exercise_with_a_number_is_found_in_canvas(scratch: Path) -> None:
+    (scratch / "class").mkdir()
+    for name in ("ann_17_990_lab-2.cu", "bob_18_991_lab-2-1.cu"):
+        (scratch / "class" / name).touch()
+    found = handed_in(scratch / "class", ["lab-2"], scratch)
+    assert labels(found) == ["ann_canvas_17/lab-2.cu", "bob_canvas_18/lab-2.cu"]
+
+
+def test_a_text_in_canvas_is_a_students_file(scratch: Path) -> None:
+    found = collected(scratch, packed(("ann_17_text.html", b""), ("bob_LATE_18_link.html", b"")))
+    assert codes(found) == [("ann_canvas_17", "", "no-source"), ("bob_canvas_18", "", "no-source")]
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("hw/ann/scan.cu", "hw/bob/scan.cu", "index.html"),
+        ("out/hw/ann/scan.cu", "out/hw/bob/scan.cu"),
+        ("hw/Ann_3_assignsubmission_file_scan.cu", "hw/Bob_4_assignsubmission_file_scan.cu"),
+        ("hw/ann_17_990_scan.cu", "hw/bob_18_991_scan.cu"),
+        ("hw/HW_ann_attempt_2026-03-01-12-00-00_scan.cu", "hw/HW_bob_attempt_2026-03-01-12-00-00_scan.cu"),
+    ],
+)
+def test_folders_around_the_class_are_looked_through(scratch: Path, names: tuple[str, ...], is_packed: bool) -> None:
+    if is_packed:
+        found = collected(scratch, packed(*((name, b"") for name in names)))
+    else:
+        for name in names:
+            (scratch / "class" / name).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / "class" / name).touch()
+        found = handed_in(scratch / "class", EXERCISES, scratch)
+    assert [name.casefold()[:3] for name in found.students] == ["ann", "bob"] and len(found.submissions) == 2
+
+
+@pytest.mark.parametrize("names", [("ann/hw/scan.cu",), ("ann/scan/1.cu", "ann/reduction/1.cu"), ("ann/scan.cu",)])
+def test_the_only_students_folder_is_not_around_a_class(scratch: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        (scratch / "class" / name).parent.mkdir(parents=True, exist_ok=True)
+        (scratch / "class" / name).touch()
+    assert handed_in(scratch / "class", EXERCISES, scratch).students == ("ann",)
+
+
 @pytest.mark.parametrize("order", [(1, -1), (-1, 1)], ids=["first to last", "last to first"])
 def test_of_equally_new_attempts_in_canvas_the_highest_counts(scratch: Path, order: tuple[int, int]) -> None:
     names = ["ann_17_990_scan.cu", "ann_17_991_scan-2.cu", "ann_17_992_scan-10.cu"][:: order[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -107,13 +108,30 @@ def test_a_folder_of_gradescope_is_reported_with_the_file_that_names_its_student
 
 def test_canvas_folders_are_understood(tmp_path: Path) -> None:
     known = roster(tmp_path, "Student,ID\nAda Lovelace,17\nBob Dylan,18\n")
-    assert known.student("lovelaceada_canvas_17") == ADA and known.student("team_17") is None
+    assert (
+        known.student("lovelaceada_canvas_17") == known.student("x_canvas_18_canvas_17") == ADA
+        and known.student("team_17") is None
+    )
 
 
 def test_other_columns_that_may_hold_ids_name_folders_too(tmp_path: Path) -> None:
     known = roster(tmp_path, "id,name,username,email\n17,Ada Lovelace,ada,a@b.c\n18,Bob Dylan,bob,17\n")
     assert known.student("ada") == known.student("a@b.c") == ADA and known.student("bob") == BOB
     assert known.student("17") == ADA, "an id before another student's other columns"
+
+
+@pytest.mark.parametrize("written", ["17.0", "0017", "'17", '"=""17"""', "#17", "17\u200b", "\uff11\uff17"])
+def test_ids_are_found_as_spreadsheets_write_them(tmp_path: Path, written: str) -> None:
+    known = roster(tmp_path, f"id,name\n{written},Ada Lovelace\n18,Bob Dylan\n")
+    ada = known.students[0]
+    assert ada.id == next(csv.reader([written]))[0], "the platform's own spelling stays"
+    assert known.student("17") == known.student("017") == known.student("ada_canvas_17") == ada
+    assert known.student("hw-1-017") is None, "a part of a folder's name is taken as it is"
+
+
+def test_an_id_that_two_students_may_have_is_neithers(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name\n0017,Ada Lovelace\n17,Bob Dylan\n")
+    assert known.student("17") == Student("17", "Bob Dylan") and known.student("017") is None
 
 
 def test_clones_of_gh_classroom_are_understood(tmp_path: Path) -> None:
@@ -154,7 +172,7 @@ def test_a_name_with_the_last_one_first_is_a_name_too(tmp_path: Path) -> None:
     known = roster(tmp_path, 'Student,ID\n"Lovelace, Ada",17\n"Dylan, Bob",18\n')
     assert known.student("Ada Lovelace") == known.student("Lovelace, Ada") == Student("17", "Lovelace, Ada")
     known = roster(tmp_path, "id,first name,last name\n17,Ada,Lovelace\n18,Bob,Dylan\n")
-    assert known.student("Lovelace, Ada") == ADA
+    assert known.student("Lovelace, Ada") == known.student("Lovelace Ada") == ADA
 
 
 def test_moodles_name_is_the_first_one(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from pytest_gpulab.grading.grade import Finding
 
 from . import entries
 from .entries import Entry
+from .exported_names import folders_around
 
 MAX_MEMBERS = 500_000
 """Members of a ZIP; no class has more."""
@@ -72,18 +73,17 @@ class Unpacker:
         self._bytes: Counter[str] = Counter()
 
     def of_class(self, archive: Path, exercises: Collection[str]) -> Iterator[Entry]:
-        """Yield the entries of the ZIP of a class, without a single folder around all of them.
+        """Yield the entries of the ZIP of a class, without single folders around all of them.
 
-        A single folder is one around all students if it has folders with `.cu` files, or several ZIPs, that are not
-        named after `exercises` (in lower case). Raises BadArchive if the ZIP cannot be read, and CannotUnpack if its
+        `exercises` are their names in lower case. Raises BadArchive if the ZIP cannot be read, and CannotUnpack if its
         files cannot be written.
         """
         with _opened(archive) as zipped:
             members = list(_members(zipped))
-            if _has_folder_around(members, exercises):
-                inner = (member._replace(parts=member.parts[1:]) for member in members if len(member.parts) > 1)
-                members = [*inner, *(member for member in members if len(member.parts) == 1 and not _is_folder(member))]
-            yield from self._unpacked(zipped, members)
+            depth = len(folders_around([member.parts for member in members], exercises, least=1))
+            inner = [member._replace(parts=member.parts[depth:]) for member in members if len(member.parts) > depth]
+            beside = (member for member in members if len(member.parts) <= depth and not _is_folder(member))
+            yield from self._unpacked(zipped, [*inner, *(each._replace(parts=each.parts[-1:]) for each in beside)])
 
     def of_student(self, packed: Entry) -> Iterator[Entry]:
         """Yield the entries of a student's ZIP; one beside the students' folders is named after its student.
@@ -193,16 +193,6 @@ def _name(info: zipfile.ZipInfo) -> str:
 
 def _is_folder(member: _Member) -> bool:
     return member.info.orig_filename.endswith(("/", "\\"))
-
-
-def _has_folder_around(members: list[_Member], exercises: Collection[str]) -> bool:
-    deep = [member.parts for member in members if len(member.parts) > 1]
-    if len({parts[0] for parts in deep}) != 1:
-        return False
-    read = [(len(parts), parts[1]) for parts in deep if entries.suffix_of(parts[-1]) in entries.READ]
-    folders = {name for length, name in read if length > 2 and name.casefold() not in exercises}
-    zips = {Path(name).stem for length, name in read if length == 2 and entries.suffix_of(name) == ".zip"}
-    return bool(folders) or len([name for name in zips if name.casefold() not in exercises]) > 1
 
 
 def _fault_of_contents(info: zipfile.ZipInfo) -> Finding | None:

@@ -7,6 +7,7 @@ between the cells.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ PARTICIPANT = ("participant", "teilnehmer/in", "participante")  # before the num
 _NO_STUDENT = ("points possible", "manual posting")  # rows that Canvas writes below its header
 # The first match counts: the student may have chosen the text after it.
 _OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_.+")
-_OF_CANVAS = re.compile(r"[^_]+_canvas_(?P<id>\d+)")  # the name that `submissions` gives to students of Canvas exports
+_OF_CANVAS = re.compile(r".+_canvas_(?P<id>\d+)")  # the name that `exported_names` gives to students of Canvas
 _OF_GRADESCOPE = re.compile(r"submission_\d+")
 _MADE_AGAIN = re.compile(r"-\d$")  # GitHub Classroom adds it to the name of a repository that exists already
 _OF_BRIGHTSPACE = re.compile(
@@ -87,6 +88,8 @@ class Roster:
         self._owners |= _only_owners((alias, row.student) for row in found for alias in row.aliases)
         self._owners |= {key_of(student.id): student for student in self.students}
         self._owners |= {key_of(row.folder): row.student for row in found if row.folder}
+        ids = ((text, row.student) for row in found for text in (row.student.id, *row.aliases))
+        self._by_plain_id = _only_owners((_plain_id(text), student) for text, student in ids)
 
     @classmethod
     def read(cls, path: Path) -> Roster:
@@ -107,15 +110,20 @@ class Roster:
         The assignment is a beginning that several folders share. A repository `hw-ada-1` is the second one of `ada` if
         `ada-1` is not on the roster, and `ada` has no other folder.
         """
-        clones = [folder for folder in folders if self._named(_names(folder)) is None]
+        clones = [folder for folder in folders if self._listed(folder) is None]
         self._prefixes = Counter(prefix for folder in clones for prefix in _prefixes(folder))
         others = (folder for folder in folders if folder not in clones or not self._is_made_again(folder))
         self._settled = frozenset(student for folder in others if (student := self.student(folder)) is not None)
 
     def student(self, folder: str) -> Student | None:
         """Return the student of a folder; None if it matches no one on the roster."""
-        named = self._named(_names(folder)) or self._named(self._usernames(folder))
+        named = self._listed(folder) or self._named(self._usernames(folder))
         return None if named in self._settled and self._is_made_again(folder) else named
+
+    def _listed(self, folder: str) -> Student | None:
+        """Return the student whom a folder's whole name lists, if need be by an id in another spelling."""
+        plain_ids = map(_plain_id, _names(folder))
+        return self._named(_names(folder)) or next(filter(None, map(self._by_plain_id.get, plain_ids)), None)
 
     def _named(self, texts: Iterable[str]) -> Student | None:
         keys = map(key_of, texts)
@@ -132,7 +140,7 @@ class Roster:
     def _is_made_again(self, folder: str) -> bool:
         """Return True for a clone that matches a student only without the number at its end."""
         name = next((name for name in self._usernames(folder) if key_of(name) in self._owners), "")
-        return self._named(_names(folder)) is None and bool(name) and not folder.endswith(name)
+        return self._listed(folder) is None and bool(name) and not folder.endswith(name)
 
     def absent(self, folders: Iterable[str]) -> tuple[Student, ...]:
         """Return the students without any of these folders."""
@@ -162,12 +170,18 @@ class Roster:
 
 
 def _orders(name: str) -> tuple[str, ...]:
-    """Return a name, and a form of it in the other order: `Lovelace, Ada` and `Ada Lovelace`."""
+    """Return a name, and its forms in the other order: `Ada Lovelace`, `Lovelace, Ada` and `Lovelace Ada`."""
     if "," in name:
         last, _, first = name.partition(",")
         return name, f"{first.strip()} {last.strip()}"
     first, _, last = name.rpartition(" ")
-    return (name, f"{last}, {first}") if first else (name,)
+    return (name, f"{last}, {first}", f"{last} {first}") if first else (name,)
+
+
+def _plain_id(text: str) -> str:
+    """Return an id without the marks of spreadsheets and Brightspace: `="0017"`, `'17`, `17.0` and `#17` are 17."""
+    bare = unicodedata.normalize("NFKC", text).strip("='\"#\u200b ")
+    return key_of(re.sub(r"0*(\d+)(?:\.0+)?", r"\1", bare) if re.fullmatch(r"\d+(?:\.0+)?", bare) else bare)
 
 
 def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:

@@ -5,29 +5,19 @@ No file of a student raises an exception here, and none affects the submissions 
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection as Names
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_gpulab import UserError
 from pytest_gpulab.grading.grade import Finding
 
 from .archive import BadArchive, CannotUnpack, Unpacker
-from .entries import Entry, of_folder, of_paths
+from .entries import Entry, of_folder, of_paths, student_name
+from .exported_names import by_username, folders_around, in_a_folder, without_online_texts
 from .student_files import LAYOUT, NO_ZIP, OTHER_ARCHIVE, HandedIn, StudentFiles, Unusable
-
-_OF_CANVAS = re.compile(
-    r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_\d+_(?P<stem>.+?)(?:-(?P<attempt>\d+))?(?P<suffix>\.\w+)"
-)
-# The first match counts: the student chooses the file name after it, which may contain the same words.
-_OF_MOODLE = re.compile(r"(?P<student>.+?_\d+_assignsubmission_file)_(?P<file>.+)")
-_ONLINE_TEXT, _FILES = "_assignsubmission_onlinetext", "_assignsubmission_file"
-_OF_BLACKBOARD = re.compile(r"(?P<head>.+?_.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})_(?P<file>.+)")
 
 ONE_STUDENT = "submission"
 """The name of a student who is graded alone."""
@@ -66,7 +56,7 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
             problems.append(Unusable("", "", entry.label, entry.fault))
         elif entry.suffix == ".cu":
             problems.append(Unusable("", "", entry.label, NO_STUDENT))
-    by_student = _without_online_texts(_by_username(by_student))
+    by_student = without_online_texts(by_username(by_student))
     if not by_student:
         raise SubmissionsError(f"{source}: there is no student's folder in it; {LAYOUT}")
     students = [StudentFiles.of(name, found, by_name) for name, found in sorted(by_student.items())]
@@ -95,8 +85,8 @@ def _entries(source: Path, exercises: Names[str], scratch: Path) -> Iterator[Ent
     if not source.exists():
         raise SubmissionsError(f"{source}: there is no such folder or ZIP")
     try:
-        found = of_folder(source) if source.is_dir() else unpacker.of_class(source, exercises)
-        for entry in map(_in_a_folder, found):
+        found = _of_class(source, exercises) if source.is_dir() else unpacker.of_class(source, exercises)
+        for entry in (in_a_folder(each, exercises) for each in found):
             is_packed = entry.suffix == ".zip" and entry.path is not None
             yield from _unpacked(unpacker, entry) if is_packed else (entry,)
     except OSError as error:
@@ -107,67 +97,17 @@ def _entries(source: Path, exercises: Names[str], scratch: Path) -> Iterator[Ent
         raise SubmissionsError(f"{source}: neither a folder nor a ZIP of one. {bad}") from None
 
 
+def _of_class(folder: Path, exercises: Names[str]) -> list[Entry]:
+    """Return the entries of the folder of a class, without single folders around all of them."""
+    found = list(of_folder(folder))
+    around = folders_around([entry.parts for entry in found], exercises, least=2)
+    for name in around:
+        folder = next(child for child in folder.iterdir() if student_name(child.name) == name)
+    return list(of_folder(folder)) if around else found
+
+
 def _unpacked(unpacker: Unpacker, packed: Entry) -> Iterator[Entry]:
     """Yield the entries of a student's ZIP, with the platform's data about the ZIP."""
     for entry in unpacker.of_student(packed):
         exported = "/".join((packed.exported, *entry.parts[2:])) if packed.exported else ""
         yield replace(entry, exported=exported, attempt=packed.attempt, is_late=packed.is_late)
-
-
-def _in_a_folder(entry: Entry) -> Entry:
-    """Return a file that a platform named after its student as an entry of that student's folder.
-
-    Moodle writes `Ada Lovelace_4711_assignsubmission_file_scan.cu`, Canvas `lovelaceada_4711_815_scan-1.cu`, where 815
-    is the file's number and -1 counts attempts, Blackboard `Scan_alovelace_attempt_2026-03-01-12-00-00_scan.cu`.
-    """
-    if len(entry.parts) > 1 or entry.is_folder:
-        return entry
-    if moodle := _OF_MOODLE.fullmatch(entry.parts[0]):
-        return replace(entry, parts=(moodle["student"], moodle["file"]))
-    if blackboard := _OF_BLACKBOARD.fullmatch(entry.parts[0]):
-        parts = (blackboard["head"], blackboard["file"])
-        return replace(entry, parts=parts, modified_s=_attempted_s(blackboard["time"]), exported=entry.parts[0])
-    if canvas := _OF_CANVAS.fullmatch(entry.parts[0]):
-        return replace(
-            entry,
-            parts=(f"{canvas['name']}_canvas_{canvas['id']}", canvas["stem"] + canvas["suffix"]),
-            exported=entry.parts[0],
-            attempt=int(canvas["attempt"] or 0),
-            is_late=canvas["late"] is not None,
-        )
-    return entry
-
-
-def _by_username(by_student: Mapping[str, list[Entry]]) -> dict[str, list[Entry]]:
-    """Return the entries by student, those of Blackboard without the assignment before the username.
-
-    Both may contain `_`. The assignment is the longest beginning that several names share.
-    """
-    cuts = {
-        name: [at.start() for at in re.finditer("_", name)][::-1]
-        for name, (first, *_) in by_student.items()
-        if _OF_BLACKBOARD.fullmatch(first.exported.partition("/")[0])
-    }
-    shared = Counter(name[:cut] for name in cuts for cut in cuts[name])
-    renamed: dict[str, list[Entry]] = defaultdict(list)
-    for name, found in by_student.items():
-        cut = next((cut for cut in cuts.get(name, ()) if shared[name[:cut]] > 1), cuts.get(name, [-1])[0])
-        renamed[name[cut + 1 :]] += [replace(each, parts=(name[cut + 1 :], *each.parts[1:])) for each in found]
-    return renamed
-
-
-def _without_online_texts(by_student: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
-    """Return the entries by student; Moodle's folder of a student's online text is left out beside one of files."""
-    texts = {name: name.replace(_ONLINE_TEXT, _FILES) for name in by_student if _ONLINE_TEXT in name}
-    for name, files in texts.items():
-        others = [each for each in by_student[name] if not each.is_folder and each.parts[-1] != "onlinetext.html"]
-        if files in by_student and not others:
-            del by_student[name]
-    return by_student
-
-
-def _attempted_s(time: str) -> float:
-    """Return the time of a Blackboard attempt, read as UTC; 0 if the date is invalid."""
-    with suppress(ValueError):
-        return datetime.strptime(time, "%Y-%m-%d-%H-%M-%S").replace(tzinfo=timezone.utc).timestamp()
-    return 0.0

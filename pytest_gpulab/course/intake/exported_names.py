@@ -1,0 +1,130 @@
+"""The names that learning platforms give to students' files when they export them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from itertools import count
+from pathlib import Path
+
+from pytest_gpulab.grading.catalogue import stems_of
+
+from .entries import READ, Entry, suffix_of
+
+# Students' and groups' names may contain `_` and end with a short number. The student chooses the file's name, so the
+# first match counts. A text or link that was handed in has no number of a file.
+_OF_CANVAS = re.compile(
+    r"(?:(?P<name>.+?(?:_\d{1,3}(?=_\d+_\d+_))?)(?P<late>_LATE)?_(?P<id>\d+)|(?P<late_too>LATE_)?anon_(?P<anonymous>\w{5}))"
+    r"_(?:\d+_(?P<file>.+\.\w+)|(?P<text>(?:text|link)\.html))"
+)
+# The first match counts: the student chooses the file name after it, which may contain the same words.
+_OF_MOODLE = re.compile(r"(?P<student>.+?_\d+_assignsubmission_file)_(?P<file>.+)")
+_ONLINE_TEXT, _FILES = "_assignsubmission_onlinetext", "_assignsubmission_file"
+_OF_BLACKBOARD = re.compile(r"(?P<head>.+?_.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})_(?P<file>.+)")
+_NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>\d+)")
+
+
+def in_a_folder(entry: Entry, exercises: Collection[str]) -> Entry:
+    """Return a file that a platform named after its student as an entry of that student's folder.
+
+    Moodle writes `Ada Lovelace_4711_assignsubmission_file_scan.cu`, Canvas `lovelaceada_4711_815_scan-1.cu`, where 815
+    is the file's number and -1 counts attempts, Blackboard `Scan_alovelace_attempt_2026-03-01-12-00-00_scan.cu`.
+    `exercises` are their names in lower case.
+    """
+    if len(entry.parts) > 1 or entry.is_folder:
+        return entry
+    if moodle := _OF_MOODLE.fullmatch(entry.parts[0]):
+        return replace(entry, parts=(moodle["student"], moodle["file"]))
+    if blackboard := _OF_BLACKBOARD.fullmatch(entry.parts[0]):
+        parts = (blackboard["head"], blackboard["file"])
+        return replace(entry, parts=parts, modified_s=_attempted_s(blackboard["time"]), exported=entry.parts[0])
+    if canvas := _OF_CANVAS.fullmatch(entry.parts[0]):
+        file, attempt = _without_attempt(canvas["file"] or canvas["text"], exercises)
+        return replace(
+            entry,
+            parts=(f"{canvas['name'] or 'anon'}_canvas_{canvas['id'] or canvas['anonymous']}", file),
+            exported=entry.parts[0],
+            attempt=attempt,
+            is_late=bool(canvas["late"] or canvas["late_too"]),
+        )
+    return entry
+
+
+def _without_attempt(name: str, exercises: Collection[str]) -> tuple[str, int]:
+    """Return a file's name without Canvas' mark of an attempt, and the number of earlier attempts.
+
+    An exercise's own name may end like that mark, and a student's own file may be a marked one of an earlier download.
+    """
+    attempt = 0
+    while not any(stem in exercises for stem in stems_of(name)):
+        numbered = _NUMBERED.fullmatch(Path(name).stem)
+        if numbered is None:
+            break
+        name, attempt = numbered["stem"] + Path(name).suffix, attempt or int(numbered["number"])
+    return name, attempt
+
+
+def folders_around(names: Sequence[Sequence[str]], exercises: Collection[str], least: int) -> tuple[str, ...]:
+    """Return the folders around a class, the outermost first, given its paths in parts.
+
+    Each is the only one beside its files. The last one holds students: several ZIPs or folders with `.cu` files, which
+    are not named after `exercises` (in lower case), or a file that a platform named after a student. The outermost
+    folder needs `least` such folders with `.cu` files.
+    """
+    around: tuple[str, ...] = ()
+    for depth in count(1):
+        inner = [parts for parts in names if len(parts) > depth]
+        if len({parts[depth - 1] for parts in inner}) != 1:
+            return around
+        if _holds_a_class([parts[depth:] for parts in inner], exercises, least if depth == 1 else 2):
+            around = tuple(inner[0][:depth])
+    raise AssertionError
+
+
+def _holds_a_class(names: Iterable[Sequence[str]], exercises: Collection[str], least: int) -> bool:
+    read = [(len(parts), parts[0]) for parts in names if suffix_of(parts[-1]) in READ]
+    folders = {name for length, name in read if length > 1}
+    files = [name for length, name in read if length == 1]
+    zips = {Path(name).stem for name in files if suffix_of(name) == ".zip"}
+    students, packed = ([name for name in found if name.casefold() not in exercises] for found in (folders, zips))
+    is_named = any(pattern.fullmatch(name) for name in files for pattern in (_OF_MOODLE, _OF_BLACKBOARD, _OF_CANVAS))
+    return len(students) >= least or len(packed) > 1 or is_named
+
+
+def by_username(by_student: Mapping[str, list[Entry]]) -> dict[str, list[Entry]]:
+    """Return the entries by student, those of Blackboard without the assignment before the username.
+
+    Both may contain `_`. The assignment is the longest beginning that several names share.
+    """
+    cuts = {
+        name: [at.start() for at in re.finditer("_", name)][::-1]
+        for name, (first, *_) in by_student.items()
+        if _OF_BLACKBOARD.fullmatch(first.exported.partition("/")[0])
+    }
+    shared = Counter(name[:cut] for name in cuts for cut in cuts[name])
+    renamed: dict[str, list[Entry]] = defaultdict(list)
+    for name, found in by_student.items():
+        cut = next((cut for cut in cuts.get(name, ()) if shared[name[:cut]] > 1), cuts.get(name, [-1])[0])
+        renamed[name[cut + 1 :]] += [replace(each, parts=(name[cut + 1 :], *each.parts[1:])) for each in found]
+    return renamed
+
+
+def without_online_texts(by_student: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
+    """Return the entries by student; Moodle's folder of a student's online text is left out beside one of files."""
+    texts = {name: name.replace(_ONLINE_TEXT, _FILES) for name in by_student if _ONLINE_TEXT in name}
+    for name, files in texts.items():
+        others = [each for each in by_student[name] if not each.is_folder and each.parts[-1] != "onlinetext.html"]
+        if files in by_student and not others:
+            del by_student[name]
+    return by_student
+
+
+def _attempted_s(time: str) -> float:
+    """Return the time of a Blackboard attempt, read as UTC; 0 if the date is invalid."""
+    with suppress(ValueError):
+        return datetime.strptime(time, "%Y-%m-%d-%H-%M-%S").replace(tzinfo=timezone.utc).timestamp()
+    return 0.0
