@@ -72,6 +72,13 @@ def test_keys_buttons_and_the_slider_step(browser: Browser, tree: Path) -> None:
     assert shown(browser) == (2, 15, "tile, step 0: line 15: 32 of 32 threads write")
 
 
+def test_the_words_of_a_step_have_a_line_of_their_own(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    boxes = "['.steps button', '.steps output'].map(each => document.querySelector(each).getBoundingClientRect())"
+    button, words = browser.run(f"return {boxes}.map(box => [box.left, box.top, box.bottom])")
+    assert words[0] == button[0] and words[1] >= button[2]
+
+
 def test_hovering_names_thread_and_line(browser: Browser, tree: Path) -> None:
     browser.open(tree)
     titles = browser.run("return [...document.querySelectorAll('.written title')].map(each => each.textContent)")
