@@ -34,9 +34,9 @@ def smallest_failing(
 
 def _searched(loaded: LoadedExercise, case: str) -> Iterator[Check]:
     for check in checks_of(loaded.exercise):
-        is_any = not case and check.kind in ("correct", "safe")
-        is_it = isinstance(check.subject, Case) and check.subject.name == case
-        if (check.kind == "compile" or is_any or is_it) and not check.hidden:
+        is_any = not case and check.kind in ("compile", "correct", "safe")
+        is_it = isinstance(check.subject, Case) and check.subject.name == case  # only its variant is compiled
+        if (is_any or is_it) and not check.hidden:
             yield check
 
 

@@ -11,7 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_gpulab.command import main
+from pytest_gpulab.exercise import Variant
 from pytest_gpulab.grading import smallest_failing
+from pytest_gpulab.grading.compilation.builds import Build, Builds
 from pytest_gpulab.grading.correctness import shrinking
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.explanation import drawing
@@ -19,6 +21,7 @@ from pytest_gpulab.grading.time_limits import CaseLimits, TimeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = ROOT / "solutions" / "reduction" / "08_shared_sequential.cu"
+LARGE = ROOT / "tests" / "wrong" / "reduction" / "half_precision.cu"
 WRONG = ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu"
 FIELD = ROOT / "solutions" / "constant_memory" / "01_constant.cu"
 
@@ -54,6 +57,19 @@ def test_without_an_input_the_smallest_failing_one_is_shown(
     monkeypatch.delattr(CaseRuns, "with_likely_cause")
     code, printed = explain(capsys, WRONG)
     assert (code, "n = 2, in = [0 1] out should be [1], is [0]" in printed) == (1, True)
+
+
+def test_smaller_blocks_are_compiled_as_the_failing_variant_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    once = Builds._make
+
+    def make(builds: Builds, variant: Variant) -> Build:
+        compiled.append(f"{builds.path == LARGE} {variant.name}")
+        return once(builds, variant)
+
+    monkeypatch.setattr(Builds, "_make", make)
+    assert main.main(["explain", str(LARGE), "--format", "text"]) == 1
+    assert {each for each in compiled if each.startswith("False")} == {"False float32-sum"}
 
 
 def test_values_of_a_small_input_are_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
