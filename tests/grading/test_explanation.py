@@ -136,6 +136,20 @@ def test_elements_that_another_block_writes_are_not_unwritten() -> None:
     assert marks == {"race of blocks 1 and 0 on prefixes[1]: blocks run in no order (line 17 and 19)"}
 
 
+@pytest.mark.parametrize(
+    ("path", "block", "words"),
+    [
+        ("stencil/no_halo", "block 6 of 9", "first wrong value: out[y=0, x=27] is 0, right is 1"),
+        ("histogram/full_blocks_only", "block 0 of 1", "no thread writes out[0]"),
+    ],
+)
+def test_the_block_with_the_first_wrong_element_is_drawn(path: str, block: str, words: str) -> None:
+    """It may be neither the first nor the last one, and an output that holds zeros may miss what no thread adds."""
+    figures = draw(f"tests/wrong/{path}.cu").figures
+    (marked,) = (figure for figure in figures if figure.has_marks)
+    assert block in marked.title and marked.marks[0].what == words
+
+
 MISSED = {
     "reduction/barrier_in_thread_loop": (3, "tile, step 2", ["threads 8 to 31 do not reach the barrier in line 16"]),
     "reduction/returns_then_writes_beyond": (

@@ -27,7 +27,7 @@ from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.sizes import extents_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
-from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .figure import Figure, figures_of
 from .tracing import Traced, traced
@@ -107,7 +107,8 @@ def _drawn(own: _Runner, smaller: _Smaller, request: Request) -> Drawn:
         return smaller.drawn
     trial = own.chosen(request, failure)
     is_large = prod(extents_of(trial.problem.size)) > MAX_REUSED
-    found = None if is_large and smaller.were_searched else smaller.like(trial, own.request or request)
+    is_slow = any(fault.code == TIME_LIMIT for fault in trial.outcome.faults)  # with fewer threads, too
+    found = None if is_slow or (is_large and smaller.were_searched) else smaller.like(trial, own.request or request)
     return found or own.figures(trial, "")
 
 
@@ -161,6 +162,17 @@ class _Smaller:
                 declared = ", ".join(str(value) for _, value in changed.values())
                 note = f"Drawn with {values} instead of {declared}, where it behaves the same."
                 yield _Runner(self._subject, self._path), note
+
+
+def _marked(found: Traced, blocks: frozenset[int]) -> list[Figure]:
+    """Return the figures of these blocks, and of the first other recorded one if only that one has a mistake."""
+    figures = figures_of(found, blocks)
+    if found.trial.outcome.verdict != "failed" or any(figure.has_marks for figure in figures):
+        return figures
+    for block in sorted(found.blocks - blocks):
+        if any(figure.has_marks for figure in figures_of(found, frozenset({block}))):
+            return figures_of(found, blocks | {block})
+    return figures
 
 
 def _is_full(trial: Trial) -> bool:
@@ -287,7 +299,7 @@ class _Runner:
             found = replace(found, right=self._baseline(trial, blocks))
         if found.order:
             note += f" The order of warps is one in which the result is wrong: {found.order.removeprefix('when ')}."
-        return Drawn(trial, tuple(figures_of(found, blocks)), note.strip())
+        return Drawn(trial, tuple(_marked(found, blocks)), note.strip())
 
     def _baseline(self, trial: Trial, blocks: frozenset[int]) -> Traced | None:
         """Trace the naive baseline on a plan of several launches; None if it does not fit the plan."""

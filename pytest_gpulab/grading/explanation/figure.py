@@ -9,9 +9,10 @@ from itertools import groupby
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault
-from pytest_gpulab.devices.trace_events import LaunchTrace, MissedBarrierEvent
+from pytest_gpulab.devices.trace_events import AccessEvent, LaunchTrace, MissedBarrierEvent
 from pytest_gpulab.grading.correctness.trials import unwritten
 
 from .departure import departures
@@ -274,12 +275,29 @@ def _missing(traced: Traced, number: int) -> dict[tuple[str, int], list[tuple[in
     """Return the elements of the outputs that no thread of the plan writes, with words, by the key of the array."""
     if number != len(traced.launches) - 1 or traced.run.error is not None:
         return {}
-    masks = unwritten(traced.trial, traced.run)
+    masks = unwritten(traced.trial, traced.run) | _left_zero(traced, number)
     return {
         key: [(index, f"no thread writes {array.element(index)}") for index in np.flatnonzero(mask).tolist()]
         for key, array in traced.arrays[number].items()
         if array.buffer and (mask := masks.get(array.buffer)) is not None and mask.any()
     }
+
+
+def _left_zero(traced: Traced, number: int) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return which wrong elements of zeroed outputs no thread writes, by output, if all blocks are recorded."""
+    plan, launch = traced.trial.prepared.plan, traced.launches[number]
+    if len(plan.launches) > 1 or launch.is_cut or not traced.blocks.issuperset(range(prod(launch.grid))):
+        return {}
+    found: dict[str, npt.NDArray[np.bool_]] = {}
+    for (space, base), array in traced.arrays[number].items():
+        wrong = traced.trial.wrong(traced.run).get(array.buffer) if space == "global" else None
+        if wrong is not None and plan.buffer(array.buffer).zeroed:
+            writes = (each for each in launch.events if isinstance(each, AccessEvent) and each.kind != "read")
+            places = [each.offsets for each in writes if (each.space, each.base) == (space, base)]
+            mask = wrong.reshape(-1).copy()
+            mask[np.concatenate([np.zeros(0, np.int64), *places]) // array.dtype.itemsize] = False
+            found[array.buffer] = mask
+    return found
 
 
 def _lost(traced: Traced, rows: list[Row]) -> Iterator[Mark]:
