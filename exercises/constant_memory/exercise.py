@@ -35,6 +35,7 @@ FEW_PATTERNS = ("random", "fractions")
 ROUNDS = "Usual cause: the loop over the vectors. Which is the first one that it takes, and which the last?"
 SUM = "Usual cause: a sum that starts anew, or is replaced, in each round."
 INDEX = "Usual cause: an index that stays the same in each round."
+CHOSEN = "Usual cause: the terms are compared, where they should be added."
 BEYOND = "Usual cause: an index of `vectors` that is not below `count`: nothing was copied there."
 TERM = "Usual cause: a formula other than the README's."
 TYPE = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
@@ -122,6 +123,8 @@ def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistak
         ("the term of the last vector alone", SUM): squares[-1],
         ("the first vector's term for every vector", INDEX): count * squares[0],
         ("the result of vectors that are (0, 0)", BEYOND): count * nowhere,
+        ("the largest of the terms", CHOSEN): np.max(squares, axis=0),
+        ("the smallest of the terms", CHOSEN): np.min(squares, axis=0),
         ("the sum of distances, not of their squares", TERM): sum(map(np.sqrt, squares)),
         ("the sum of the squares of whole numbers", TYPE): sum(whole),
     }

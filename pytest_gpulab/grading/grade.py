@@ -51,12 +51,15 @@ class SmallestInput:
     # all others tried`; empty if no rule holds
     rule: str
     command: str  # the command that runs the submission on this input
+    # the elements that a wrong result adds up, such as `out[0] is in[0] + in[2], expected in[0] + in[1] + in[2]`; empty
+    # if the result is no such sum
+    relation: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines of a report."""
-        rule = (self.rule,) if self.rule else ()
-        return (f"smallest failing input: {self.what}", *rule, f"run it: {self.command}")
+        known = (words for words in (self.relation, self.rule) if words)
+        return (f"smallest failing input: {self.what}", *known, f"run it: {self.command}")
 
 
 @dataclass(frozen=True)

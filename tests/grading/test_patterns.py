@@ -9,6 +9,7 @@ from wrong_values import BEFORE, INDEX, SUMS, WITHOUT, F, N, X, mistake, omitted
 from pytest_gpulab.exercise import KnownMistake
 from pytest_gpulab.grading.diagnosis import arithmetic_patterns
 from pytest_gpulab.grading.diagnosis import value_patterns as values
+from pytest_gpulab.grading.diagnosis.arithmetic_patterns import ALONG_COLUMN, ALONG_ROW
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
 from pytest_gpulab.grading.diagnosis.scan_patterns import SCAN_SHIFT
 
@@ -67,7 +68,12 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
             TABLE.reshape(1, 24),
             "each of them differs from the expected value by +3 * x",
         ),
-        (TABLE + INDEXES[0] ** 2, TABLE, ""),
+        (
+            SQUARE - 2 * np.arange(20.0)[:, None] ** 2,
+            SQUARE,
+            "each of them differs from the expected value by -2 * y * y",
+        ),
+        (SQUARE + np.arange(20.0)[:, None] ** 3, SQUARE, ""),
         (X + 7, X, "each of them is too large by 7"),
         (F - 3, F, "each of them is too small by 3"),
         (X[::-1], X, "the order is reversed"),
@@ -332,3 +338,23 @@ def test_another_operation_on_two_inputs_is_named() -> None:
     assert said(a * b, a + b, 1e-6, **inputs) == "each of them is a * b"
     assert said(a + 2 * b, a + b, 1e-6, **inputs) == "each of them is too large by its own element of `b`"
     assert said(a / b, a + b, 1e-6, **inputs) == ""
+
+
+@pytest.mark.parametrize(("shape", "cause"), [((1, 40), ALONG_ROW), ((40, 1), ALONG_COLUMN)])
+def test_an_offset_of_a_single_row_may_be_a_term_without_x(shape: tuple[int, int], cause: str) -> None:
+    wanted = (np.arange(40.0) ** 2).reshape(shape)
+    pattern = values.pattern_of(mistake(wanted + 7.5, wanted))
+    assert pattern is not None and (pattern.what, pattern.cause) == ("each of them is too large by 7.5", cause)
+
+
+def test_a_known_mistake_that_gives_one_of_few_elements_may_be_chance() -> None:
+    """A wrong maximum is likely to be that of some part, whatever the mistake is."""
+    x = np.array([5, 9, 7, 3, 8], np.int32)
+
+    def words(total: int, expected: int) -> str:
+        known = [KnownMistake("that of the first block", {"out": np.array([total])}, "An index.")]
+        around = {"inputs": {"in": x}, "known": lambda: known}
+        return said(np.array([total], np.int32), np.array([expected], np.int32), **around)
+
+    assert words(7, 9) == ""
+    assert words(99_991, 123_456) == "it is that of the first block"

@@ -21,3 +21,10 @@ def test_a_kernel_can_be_fast_without_the_idea_and_then_fails_only_the_check_of_
     assert checks.pop("uses[constant-memory]") == "failed"
     assert checks.pop("speedup[2x]") == "passed"
     assert {verdict for name, verdict in checks.items() if not name.startswith("speedup")} == {"passed"}
+
+
+def test_terms_that_are_compared_are_recognised(wrong_kernels: Graded) -> None:
+    (path,) = (path for path in wrong_of("constant_memory") if path.name == "largest_term.cu")
+    checks = {check["name"]: check for check in wrong_kernels.grades[path]["checks"]}
+    (found,) = checks["correct[97x61]"]["findings"]
+    assert "each of them is the largest of the terms" in found["evidence"]

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -19,7 +20,8 @@ import numpy as np
 from pytest_gpulab.exercise import Case, Plan, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variant_key
-from pytest_gpulab.grading.diagnosis.causes import EDGES, PITCH
+from pytest_gpulab.grading.diagnosis.arithmetic_patterns import OFFSET
+from pytest_gpulab.grading.diagnosis.causes import EDGES, FROM_INDEX_ON, PITCH
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, Repeats
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
 from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
@@ -30,15 +32,22 @@ from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .cases import CaseRuns
-from .safety import unsafe
+from .relation import Relation, relation_of
+from .same_failure import Same, same_failure
 from .trials import Trial, Trials, given_words, wrong_words
 
 MAX_SEARCHES = 3  # per submission: each kind of failure is shrunk once
-MAX_WORK = {"sizes": 60, "values": 80, "rule": 40}  # trials of one search by purpose; a large trial counts more
+MAX_WORK = {
+    "sizes": 60,
+    "values": 80,
+    "rule": 40,
+    "relation": 20,
+}  # trials of one search by purpose; a large trial counts more
 WORK_ELEMENTS = 4096
+FEW_ELEMENTS = 8  # of one input, whose relation to a wrong result shows the steps of a tree
 MAX_SHARE = 10  # of a single trial
 MAX_STEPS = 45_000  # of a search, see `WorkLimit`: 1 to 2 s
-SAFETY_S = 20.0
+SAFETY_S = 25.0
 MAX_SAMPLED = 5000  # elements of a case that shows the range of valid values
 MAX_KNOWN = 2048  # elements of a case that tests a rule
 MAX_LEFT_OUT = 4  # places of elements to leave out, one at a time
@@ -63,45 +72,16 @@ RULE_HINTS = (
 OF_FIRST_RUN = ("wrong-result", "not-written", "input-changed")
 """Codes of the first run only: other runs are compared with it."""
 
-RACES = re.compile(r"\((RAW|WAR|WAW)\)")
-
-Same = Callable[[Trial], "Finding | None"]
-"""Returns a trial's finding if the trial fails in the same way."""
-
-
-def same_failure(found: Finding) -> Same:
-    """Return the comparison with the first finding of a `correct` check."""
-
-    def same(trial: Trial) -> Finding | None:
-        first = next(iter(trial.outcome.findings), None)
-        is_same = first is not None and (first.code, first.where) == (found.code, found.where)
-        return first if is_same else None
-
-    return same
-
-
-def same_hazard(kind: str, found: Finding) -> Same:
-    """Return the comparison with a finding of a `safe` check; a write-after-read race is no write-after-write one."""
-
-    def same(trial: Trial) -> Finding | None:
-        seen = [other for other, _ in unsafe(kind, ((trial.case, trial.outcome),))]
-        return next((other for other in seen if _way(other) == _way(found)), None)
-
-    return same
-
-
-def _way(found: Finding) -> tuple[str, str, list[str]]:
-    """Return a finding's code, line and kind of race."""
-    return found.code, found.where, RACES.findall(found.what)
-
 
 def is_shrunk(case: Case, found: Finding) -> bool:
     """Return True if a case's failure has a smallest input to search."""
     return not (case.hidden or found.hidden or found.because) and found.code in SHRUNK
 
 
-def with_smallest(found: Finding, smallest: SmallestInput | None) -> Finding:
-    """Return a finding with its smallest input; a general hint follows the rule of the sizes that fail."""
+def with_smallest(found: Finding, smallest: SmallestInput | None, hint: str = "") -> Finding:
+    """Return a finding with its smallest input; `hint`, or that of the rule of sizes, replaces a general one."""
+    if hint and found.hint in (HINTS[found.code], FROM_INDEX_ON, OFFSET):
+        return replace(found, smallest=smallest, hint=hint)
     failing = smallest.rule if smallest else ""
     for code, words, hint in RULE_HINTS:
         swapped = (*EDGES, HINTS["uninitialised"]) if hint in (TRANSPOSED, PITCH) else ()
@@ -122,7 +102,7 @@ class Shrinker:
     ) -> None:
         self._loaded, self._path, self._builds, self._cases, self._seed = loaded, path, builds, cases, seed
         self._with_rules = with_rules
-        self._found: dict[tuple[str, str, str], tuple[Case, SmallestInput | None]] = {}
+        self._found: dict[tuple[str, str, str], tuple[Case, SmallestInput | None, str]] = {}
         self._last: tuple[_Search, Trial] | None = None
 
     def added_to(self, case: Case, found: Finding, same: Same | None = None) -> Finding:
@@ -133,9 +113,9 @@ class Shrinker:
         if key not in self._found:
             if len(self._found) >= MAX_SEARCHES:
                 return found
-            self._found[key] = case, self._search(case, found, same or same_failure(found))
-        searched, smallest = self._found[key]
-        shown = with_smallest(found, smallest)
+            self._found[key] = case, *self._search(case, found, same or same_failure(found))
+        searched, smallest, hint = self._found[key]
+        shown = with_smallest(found, smallest, hint)
         return shown if variant_key(searched.variant) == variant_key(case.variant) else replace(shown, smallest=None)
 
     def _kernel(self, case: Case) -> str:
@@ -145,17 +125,20 @@ class Shrinker:
             return make_plan(self._loaded.exercise, problem).launches[0].kernel
         return ""
 
-    def _search(self, case: Case, found: Finding, same: Same) -> SmallestInput | None:
+    def _search(self, case: Case, found: Finding, same: Same) -> tuple[SmallestInput | None, str]:
+        """Return the smallest input, and a hint that follows from its relation to the wrong result, if there is one."""
         try:
             search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same, found)
             trial = search.smallest()
             rule = search.rule(trial) if self._with_rules and trial is not None else ""
+            relation = search.relation(trial) if trial is not None else Relation()
         except (BuildFailed, InstructorsMistake):
-            return None
+            return None, ""
         if trial is None:
-            return None
+            return None, ""
         self._last = search, trial
-        return SmallestInput(search.words(trial, found), rule, self._command(case, trial, search.pattern))
+        command = self._command(case, trial, search.pattern)
+        return SmallestInput(search.words(trial, found), rule, command, relation.words), relation.hint
 
     def rule(self, stopped: Callable[[], bool]) -> str:
         """Return the rule of the last smallest input; empty if there is none, or if `stopped` ends the search."""
@@ -187,6 +170,7 @@ class _Search:
     ) -> None:
         self._case, self._same = case, same
         # A failure of the first run, in lockstep, shows there at other sizes, too. Only a rule needs right sizes.
+        self._is_first_wrong = found.code == "wrong-result" and not found.by_luck
         is_in_first = found.code in OF_FIRST_RUN or cases.has_passed(case)
         self._repeats = Repeats(orders=not is_in_first, luck=found.by_luck)
         self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S), MAX_STEPS)
@@ -236,6 +220,20 @@ class _Search:
         if all(self._failed.values()) or " but " in words:
             return f"fails for {words}"
         return f"fails for {words}; right for all others tried"
+
+    def relation(self, smallest: Trial) -> Relation:
+        """Return the relation of wrong results to random inputs, of a few more elements if these fail as well."""
+        size = smallest.problem.size
+        if not self._is_first_wrong or not self._is_mixable:
+            return Relation()
+        self._left, self._repeats = MAX_WORK["relation"], Repeats(orders=False, luck=False)
+        few = FEW_ELEMENTS if not isinstance(size, tuple) and size < FEW_ELEMENTS else size
+        for other in dict.fromkeys((few, size)):
+            trial = self._at(extents_of(other))
+            found = relation_of(trial, partial(self._trial, other)) if trial is not None else Relation()
+            if found.words:
+                return found if other == size else found._replace(words=f"with n = {other}: {found.words}")
+        return Relation()
 
     # --- sizes --------------------------------------------------------------------------------------------------
 

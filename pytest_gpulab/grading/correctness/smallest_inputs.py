@@ -61,7 +61,8 @@ class SmallestInputs:
         return self._shrinker.rule(stopped) if self._shrinker is not None else ""
 
     def _search(self, failing: Failing) -> Finding:
-        from .shrinking import Shrinker, same_hazard
+        from .same_failure import same_hazard
+        from .shrinking import Shrinker
 
         found, case, hazard = failing
         self._shrinker = self._shrinker or Shrinker(*self.submission, with_rules=self.searched != "later")

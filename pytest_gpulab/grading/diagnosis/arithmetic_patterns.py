@@ -28,6 +28,11 @@ OFFSET = "Usual cause: the same value is added to all of them, or missing in all
 ONE_PER_BLOCK = (
     "Usual cause: a result that is replaced where a block's value should be added to it, or an index without threadIdx."
 )
+_SAME_ALONG = (
+    "Usual cause: a term without {0} in it, which is the same in this {1}, is wrong, missing or added. Compare each "
+    "term with the exercise's."
+)
+ALONG_ROW, ALONG_COLUMN = _SAME_ALONG.format("x", "row"), _SAME_ALONG.format("y", "column")
 PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
 WHOLE = 0.001  # distance to a whole number, of a factor that is one
 
@@ -85,8 +90,10 @@ def offset(output: WrongValue) -> Pattern | None:
     for name, values in output.like_output().items():
         if values.size > 2 and output.is_explained_by(output.wanted + np.sign(difference) * abs(values[0])):
             return Pattern(f"each of them is too {size} by the first element of `{name}`", FIRST_INPUT)
-    is_carry = output.tile and output.at[0] >= output.tile
-    return Pattern(f"each of them is too {size} by {number(abs(difference))}", PER_BLOCK if is_carry else OFFSET)
+    cause = PER_BLOCK if output.tile and output.at[0] >= output.tile else OFFSET
+    if output.actual.ndim == 2 and min(output.actual.shape) == 1:
+        cause = ALONG_ROW if output.actual.shape[0] == 1 else ALONG_COLUMN
+    return Pattern(f"each of them is too {size} by {number(abs(difference))}", cause)
 
 
 def block_offset(output: WrongValue) -> Pattern | None:
@@ -105,13 +112,17 @@ def block_offset(output: WrongValue) -> Pattern | None:
     return Pattern("within a block all of them are the same number", ONE_PER_BLOCK) if is_one else None
 
 
-def linear_difference(output: WrongValue) -> Pattern | None:
-    """Recognise a difference that is a sum of multiples of the coordinates in a plane."""
-    if output.actual.ndim != 2 or distinct(output).size <= 2 * FEW:
+def difference_by_coordinates(output: WrongValue) -> Pattern | None:
+    """Recognise a difference that is a sum of multiples of the coordinates in a plane, and of their products."""
+    y, x = np.array(np.divmod(output.at, output.actual.shape[-1]), np.float64)
+    named = (("x * x", x * x), ("x * y", x * y), ("y * y", y * y), ("x", x), ("y", y))
+    terms = {f"* {name}": values for name, values in named if np.unique(values).size > (FEW if "*" in name else 1)}
+    terms[""] = np.ones(x.shape)
+    if output.actual.ndim != 2 or distinct(output).size <= 2 * len(terms):
         return None
-    y, x = np.array(np.divmod(output.at, output.actual.shape[1]), np.float64)
-    terms = {f"* {name}": values for name, values in (("x", x), ("y", y)) if np.ptp(values)} | {"": np.ones(x.shape)}
-    factors, *_ = np.linalg.lstsq(np.stack(list(terms.values()), axis=1), output.difference, rcond=None)
+    matrix = np.stack(list(terms.values()), axis=1)
+    scale = np.abs(matrix).max(axis=0)
+    factors = np.linalg.lstsq(matrix / scale, output.difference, rcond=None)[0] / scale
     parts = {words: factor * values for (words, values), factor in zip(terms.items(), factors, strict=True)}
     size = max(np.abs(part).max() for part in parts.values())
     words = [

@@ -46,8 +46,11 @@ def value_bits(output: WrongValue, spread: float | None = None) -> float:
     """Return the information, in bits, of a prediction that fits every wrong element.
 
     A prediction fits by chance with the probability of its window (one number, or twice the slack) in the range of
-    possible values: `spread`, or from minus to plus the largest known value. Equal elements count once.
+    possible values: `spread`, or from minus to plus the largest known value. Equal elements count once. A single result
+    that is an element of its input may be the largest of a part: then any element is as likely.
     """
+    if spread is None and output.actual.size == 1 and (few := _choices(output)):
+        return log2(few)
     at = distinct(output)
     got, wanted = output.got[at].astype(np.float64), output.wanted[at].astype(np.float64)
     size = np.maximum(np.abs(got), np.abs(wanted))
@@ -59,6 +62,13 @@ def value_bits(output: WrongValue, spread: float | None = None) -> float:
     with np.errstate(all="ignore"):
         bits = np.log2(ranges / window)
     return float(np.maximum(np.nan_to_num(bits, nan=0.0, posinf=64.0, neginf=0.0), 0).sum())
+
+
+def _choices(output: WrongValue) -> int:
+    """Return the number of distinct elements of the only input that has the result among them; 0 if there is none."""
+    inputs = [values for values in output.context.inputs.values() if values.size > 1]
+    is_choice = len(inputs) == 1 and bool((inputs[0] == output.got[0]).any())
+    return int(np.unique(inputs[0]).size) if is_choice else 0
 
 
 def place_bits(wrong: int, size: int) -> float:

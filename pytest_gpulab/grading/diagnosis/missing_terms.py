@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import log2
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,10 @@ SIZEOF = (
     "Usual cause: `sizeof` of a pointer, which is 8 bytes for any number of elements. Which variable holds the length?"
 )
 COUNTED = "Usual cause: 1 is added for each element. Which value should be added?"
-COUNTED_TWICE = "Usual cause: two threads take the same element. Which indices does each thread read, at this length?"
+COUNTED_TWICE = (
+    "Usual cause: two threads, or a start value and a loop, take the same element. Which indices does each thread "
+    "read, at this length?"
+)
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,11 @@ def missing_terms_of(output: WrongValue) -> Pattern | None:
 def _bits(output: WrongValue, values: Array) -> float:
     """Return the information, in bits, of a result that is exactly that of some elements.
 
-    Other sums may be any number up to the sum of the magnitudes. A maximum or minimum may be any of the elements.
+    Other sums may be any number up to the sum of the magnitudes.
     """
     if _is_expected(output, np.add, values):
         return value_bits(output, spread=2 * float(np.abs(values.astype(np.float64)).sum()))
-    is_choice = any(_is_expected(output, operation, values) for operation in (np.maximum, np.minimum))
-    is_choice &= bool((values == output.got[0]).any())
-    return log2(np.unique(values).size) if is_choice else value_bits(output)
+    return value_bits(output)
 
 
 def _few_different(output: WrongValue, name: str, values: Array) -> Pattern | None:

@@ -11,7 +11,7 @@ from math import log2
 
 import numpy as np
 
-from .arithmetic_patterns import PER_BLOCK, block_offset, common_factor, linear_difference, offset, other_factor
+from .arithmetic_patterns import PER_BLOCK, block_offset, common_factor, difference_by_coordinates, offset, other_factor
 from .coincidence import CERTAIN, FEW, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
 from .patterns import ROUNDING, Array, Pattern, WrongValue, number
 from .scan_patterns import SCAN_SHIFT, backwards, block_sums, is_scan, step_left_out, strided_items
@@ -347,7 +347,7 @@ _PREDICTIONS: tuple[_Way, ...] = (
     _moved,
     _displaced,
     other_factor,
-    linear_difference,
+    difference_by_coordinates,
 )
 """Patterns that predict every wrong value."""
 
