@@ -358,3 +358,8 @@ def test_a_known_mistake_that_gives_one_of_few_elements_may_be_chance() -> None:
 
     assert words(7, 9) == ""
     assert words(99_991, 123_456) == "it is that of the first block"
+
+
+def test_a_single_large_whole_number_is_chance() -> None:
+    """A float32 near 2**21 has two binary places: every fourth is a whole number."""
+    assert said(np.array([3181614.0], np.float32), np.array([4098.446]), 0.07) == ""

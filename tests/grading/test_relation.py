@@ -14,7 +14,7 @@ from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Array, Tunable
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.correctness import shrinking
+from pytest_gpulab.grading.correctness import relation, shrinking
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.numerics import fill
@@ -103,6 +103,13 @@ def test_a_result_that_is_no_sum_of_elements_has_no_relation(
     """These kernels give digits for some coded inputs; others show that they do not add elements."""
     found = first_wrong(tmp_path, device, old, new)
     assert found.smallest is not None and not found.smallest.relation
+
+
+def test_an_element_in_the_place_of_another_is_named() -> None:
+    elements = [("in", "in[y=0, x=1]"), ("in", "in[y=1, x=0]")]
+    kernel, exercise = (relation._Linear(np.zeros(1), np.array([row])) for row in ([1.0, 0.0], [0.0, 1.0]))
+    hint = relation._hint(0, kernel, exercise, elements)
+    assert hint.startswith("A thread takes in[y=0, x=1] in the place of in[y=1, x=0].")
 
 
 def test_the_element_to_follow_replaces_a_general_hint_only(

@@ -171,9 +171,13 @@ def _times(factor: float) -> str:
 
 
 def _hint(row: int, kernels: _Linear, exercises: _Linear, elements: list[tuple[str, str]]) -> str:
-    """Return the hint to follow a missing element, else one that is added too often."""
+    """Return the hint on an element in the place of another, on a missing one, or on one that is added too often."""
     more = kernels.factors[row] - exercises.factors[row]
     missing, often = np.flatnonzero((more < 0) & (kernels.factors[row] == 0)), np.flatnonzero(more)
+    instead = np.flatnonzero(more > 0)
+    if missing.size == instead.size == 1 and elements[missing[0]][0] == elements[instead[0]][0]:
+        read, meant = elements[instead[0]][1], elements[missing[0]][1]
+        return f"A thread takes {read} in the place of {meant}. How is the index made, and from which extents?"
     if missing.size:
         return f"Follow {elements[missing[0]][1]}: which thread reads it, in which step, and where does its value go?"
     if often.size:

@@ -44,7 +44,7 @@ MAX_WORK = {
     "relation": 20,
 }  # trials of one search by purpose; a large trial counts more
 WORK_ELEMENTS = 4096
-FEW_ELEMENTS = 8  # of one input, whose relation to a wrong result shows the steps of a tree
+FEW_ELEMENTS = 8  # of one input: their relation to a wrong result shows the steps of a tree
 MAX_SHARE = 10  # of a single trial
 MAX_STEPS = 45_000  # of a search, see `WorkLimit`: 1 to 2 s
 SAFETY_S = 25.0

@@ -258,7 +258,8 @@ def _whole_numbers(output: WrongValue) -> Pattern | None:
         cause = FRACTION if _rise_together(output.got, wanted) else ""
         if cause and _may_be_halves(output.got):
             cause = INT_OR_HALF
-        return Pattern(f"{output.them} is a whole number", cause, bits=float(-np.log2(spacing).sum()))
+        bits = float(-np.log2(spacing).sum())
+        return None if is_likely(bits, tried=1) else Pattern(f"{output.them} is a whole number", cause, bits=bits)
     return None
 
 
