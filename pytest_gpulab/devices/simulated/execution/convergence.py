@@ -11,7 +11,7 @@ from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, from_warps, to_warps
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
-from pytest_gpulab.devices.simulated.warps.collectives import activemask
+from pytest_gpulab.devices.simulated.warps.collectives import OTHERS, activemask, other_lanes
 
 from .barriers import Barriers
 from .scheduler import Key
@@ -85,10 +85,8 @@ class PartialWarps:
         if missing.any():
             self._invalid("must name the thread that calls it", where, lanes, missing)
         elif mask.ndim and mask.size > 1:
-            differs = np.zeros(grid.shape, np.bool_)
-            for lane in range(WARP):
-                other = grid[:, lane : lane + 1]
-                differs |= (other != _NONE) & (grid >> np.uint32(lane) & np.uint32(1) != 0) & (other != grid)
+            others = other_lanes(grid)
+            differs = ((others != grid) & (others != _NONE) & (grid & OTHERS != 0)).any(axis=0)
             if (bad := from_warps(lanes, differs)).any():
                 self._invalid("must be the same in all threads that it names", where, lanes, bad)
 

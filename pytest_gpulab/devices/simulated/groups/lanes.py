@@ -338,11 +338,11 @@ def to_warps(lanes: Lanes, value: Value, fill: Any) -> npt.NDArray[Any]:
         width = 1
     grid = np.full((wave.warps * WARP, width), fill, value.dtype)
     if lanes.flat:
-        grid[lanes.threads, lanes.columns] = np.broadcast_to(value, lanes.shape)[:, 0]
+        grid[lanes.threads, lanes.columns] = value[:, 0] if value.ndim else value
     elif width == 1 or lanes.all_columns:
         grid[lanes.threads] = value
     else:
-        grid[np.ix_(lanes.threads, lanes.columns)] = np.broadcast_to(value, lanes.shape)
+        grid[np.ix_(lanes.threads, lanes.columns)] = value
     return grid.reshape(wave.warps, WARP, width)
 
 
@@ -350,7 +350,9 @@ def from_warps(lanes: Lanes, grid: npt.NDArray[Any]) -> Value:
     """Return the value of some lanes from a (warps, 32 or 1, blocks) array; the inverse of `to_warps`."""
     wave = lanes.wave
     width = grid.shape[2]
-    flat = np.broadcast_to(grid, (wave.warps, WARP, width)).reshape(wave.warps * WARP, width)
+    if grid.shape[1] == 1:  # one value per warp
+        grid = grid.repeat(WARP, axis=1)
+    flat = grid.reshape(wave.warps * WARP, width)
     if lanes.flat:
         return flat[lanes.threads, lanes.columns if width > 1 else 0].reshape(-1, 1)
     if width == 1 or lanes.all_columns:
