@@ -151,7 +151,7 @@ def said_of(monkeypatch: pytest.MonkeyPatch, file: Path, exercise: str) -> list[
     "name",
     [
         "tests/wrong/constant_memory/swapped_guard.cu",
-        "tests/wrong/reduction/missing_barrier.cu",
+        "tests/wrong/scan/missing_barrier.cu",
         "tests/wrong/scan/offset_of_own_block.cu",
         "solutions/constant_memory/01_constant.cu",
     ],
