@@ -147,3 +147,14 @@ def test_zeros_infinities_and_nans_take_no_slow_path(monkeypatch: pytest.MonkeyP
         double = rounding.fma_f64(a, b, c)
     assert single[:6].tolist()[:3] == double[:6].tolist()[:3]
     assert single[4:6].tolist() == double[4:6].tolist() == [0.0, 0.0]
+
+
+def test_few_double_precision_sums_are_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slow path rounds low parts to odd, which took most of the time of a `pow`.
+
+    Only sums next to the midpoint of two numbers need it. The rounding error of a product is exact.
+    """
+    monkeypatch.setattr(rounding, "odd", lambda total, error: pytest.fail(f"{total.size} lanes on the slow path"))
+    a, b, c = (fractions(4096, salt) - 0.5 for salt in (4, 5, 6))
+    assert np.abs(rounding.fma_f64(a, b, -(a * b))).max() < 2.0**-54
+    assert np.abs(rounding.fma_f64(a, b, c) - (a * b + c)).max() < 2.0**-52  # three roundings

@@ -11,7 +11,6 @@ Modes are PTX's: rn (nearest even), rz (towards zero), rm (down), rp (up).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ _DROPPED = np.int64(64 - 29)  # shift that moves the 29 bits which float32 lacks
 _SIGN = np.uint32(1)  # bits before a float's magnitude
 _LEAST_SAFE = np.uint64((1023 - 900) << 53)  # bits of 2.0**-900 without the sign
 _SAFE_RANGE = np.uint64(1800 << 53)  # up to 2.0**900
+_REST_MARGIN = 2.0**-51  # relative; four times the rounding error of the rest
 _LARGEST_SUBNORMAL = np.uint32(0x00FFFFFF)  # as `_magnitudes` gives it; the smallest normal number counts, too
 _least = np.minimum.reduce  # faster than ndarray.min, which calls it through Python
 
@@ -152,24 +152,45 @@ def narrow(a: Value, mode: str, dtype: np.dtype[Any] = F4) -> Value:
 
 
 def fma_f64(a: Value, b: Value, c: Value) -> Value:
-    """Return a * b + c rounded once to float64, by rounding the low parts of the sum to odd."""
-    a, b, c = np.broadcast_arrays(a, b, c)
+    """Return a * b + c rounded once to float64.
+
+    The sum of the product's high part and c is corrected by a rounded rest. If a slightly smaller and a slightly larger
+    rest give the same result, the exact one gives it, too (Ziv, "Fast evaluation of elementary mathematical functions
+    with correctly rounded last bit", 1991). The other lanes are computed again.
+    """
+    high, low = _two_product(a, b)
+    total = high + c
+    error = sum_error(high, c, total)
+    rest = error + low
+    result = np.asarray(total + rest)
+    margin = rest * _REST_MARGIN
+    doubtful = total + (rest - margin) != total + (rest + margin)
+    if doubtful.any():
+        doubtful &= ((error != 0) & (low != 0)) | np.isnan(rest)  # elsewhere the rest is exact
+        if doubtful.any():
+            result = _repaired_f64(a, b, c, result, doubtful)
+    if not result.all():
+        result = np.asarray(select(result == 0, _zero(a, b, c, high), result))
+    distance = _distance(high)
+    if np.maximum.reduce(distance, axis=None) > _SAFE_RANGE:
+        rough = (distance > _SAFE_RANGE) & (a != 0) & (b != 0)
+        if rough.any():
+            a, b, c, rough = np.broadcast_arrays(a, b, c, rough)
+            result = _exactly(a, b, c, np.array(result), rough & np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
+    return result[()]
+
+
+def _repaired_f64(a: Value, b: Value, c: Value, result: Value, where: Value) -> Value:
+    """Compute the given lanes again: the low parts of the sum are rounded to odd; infinities and NaNs propagate."""
+    a, b, c = (x[where] for x in np.broadcast_arrays(a, b, c))
     high, low = _two_product(a, b)
     th, tl = _two_sum(c, low)
     vh, vl = _two_sum(high, th)
-    tail, error = _two_sum(tl, vl)
-    result = vh + odd(np.asarray(tail), np.asarray(error))
-    if not np.isfinite(result).all():
-        result = _with_non_finite(a, b, c, np.asarray(result))
-    if not np.asarray(result).all():
-        result = select(result == 0, _zero(a, b, c, high), result)
-    involved = [(x, _distance(x)) for x in (a, b, c, high)]
-    if any(np.maximum.reduce(distance, axis=None) > _SAFE_RANGE for _, distance in involved):
-        rough = reduce(np.logical_or, ((distance > _SAFE_RANGE) & (x != 0) for x, distance in involved))
-        if rough.any():
-            rough &= np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
-            result = _exactly(a, b, c, np.array(result), rough)
-    return result[()]
+    repaired = vh + odd(*_two_sum(tl, vl))
+    if not np.isfinite(repaired).all():
+        repaired = _with_non_finite(a, b, c, repaired)
+    result[where] = repaired
+    return result
 
 
 def _distance(a: Value) -> Value:
