@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import Hazard, SourceLine
 
@@ -102,6 +103,26 @@ Schedule = Literal["lockstep", "warps", "warps-reversed", "blocks-reversed"]
 DisturbedSpace = Literal["constant", "shared"]
 
 
+MAX_RECORDED_BYTES = 256 << 20  # of the values of reads; reads beyond it are neither recorded nor replaced
+
+
+@dataclass(eq=False)
+class RecordedReads:
+    """The values that reads and atomics of shared memory return: those of one run, for the same reads of another run.
+
+    Attributes:
+        values: the values, by the read, the first block that runs it, and how often they have executed it before.
+        turns: how often they have executed it in this run.
+        is_replayed: True to return these values instead of recording them.
+        nbytes: the size of all values.
+    """
+
+    values: dict[tuple[int, int, int], list[Any]] = field(default_factory=dict)
+    turns: Counter[tuple[int, int]] = field(default_factory=Counter)
+    is_replayed: bool = False
+    nbytes: int = 0
+
+
 @dataclass(eq=False)
 class DisturbedRead:
     """A fault injected into one read of constant or shared memory by a warp: the read returns changed values.
@@ -128,6 +149,7 @@ class DisturbedRead:
         compared: True to change values, too, that are only compared; otherwise such a read returns its own values.
         single: True to change, in shared memory, the value of one lane only: the first of a read, or the one that
             writes to `address`.
+        recorded: receives the values of all reads of shared memory, or holds those to return.
     """
 
     nth: int
@@ -142,6 +164,7 @@ class DisturbedRead:
     proper: int = 0
     compared: bool = False
     single: bool = False
+    recorded: RecordedReads | None = None
 
 
 PRINT_LIMIT = 16_384  # characters per launch, because every thread may print

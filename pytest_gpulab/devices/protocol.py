@@ -46,6 +46,7 @@ from .launch import LargerLaunch as LargerLaunch
 from .launch import LaunchOptions as LaunchOptions
 from .launch import LaunchProfile as LaunchProfile
 from .launch import LineCounters as LineCounters
+from .launch import RecordedReads as RecordedReads
 from .launch import Schedule as Schedule
 from .launch import WorkLimit as WorkLimit
 

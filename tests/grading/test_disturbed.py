@@ -40,7 +40,9 @@ def share(monkeypatch: pytest.MonkeyPatch, ended: int) -> tuple[float, list[floa
 
     monkeypatch.setattr(used_reads, "run_fresh", run)
     nothing: Any = None
-    return used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(1), "shared").counting, limits_s
+    return used_reads.used_reads(
+        nothing, nothing, nothing, {}, {}, np.random.default_rng(1), "shared"
+    ).counting, limits_s
 
 
 def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own(
@@ -50,7 +52,9 @@ def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own
     assert used == 1
     assert limits_s[0] is None, "an undisturbed run has the time of the check"
     own_s = [limit_s for limit_s in limits_s if limit_s is not None]
-    assert own_s == [pytest.approx(used_reads.LIMIT_S, abs=0.5)] * used_reads.ALL_OF_THE_FIRST
+    assert own_s == [pytest.approx(used_reads.LIMIT_S, abs=0.5)] * (1 + used_reads.ALL_OF_THE_FIRST), (
+        "all reads together, then each"
+    )
 
 
 @pytest.mark.parametrize("ended", [0, 1])
@@ -80,7 +84,7 @@ def test_a_maximum_and_a_minimum_use_their_reads(
     monkeypatch.setattr(used_reads, "run_fresh", run)
     nothing: Any = None
     shares = [
-        used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(seed), "shared").counting
+        used_reads.used_reads(nothing, nothing, nothing, {}, {}, np.random.default_rng(seed), "shared").counting
         for seed in range(50)
     ]
     assert shares == [1.0] * 50
@@ -97,7 +101,7 @@ def used_share(monkeypatch: pytest.MonkeyPatch, every: int, seed: int) -> float:
 
     monkeypatch.setattr(used_reads, "run_fresh", run)
     nothing: Any = None
-    return used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(seed), "shared").counting
+    return used_reads.used_reads(nothing, nothing, nothing, {}, {}, np.random.default_rng(seed), "shared").counting
 
 
 def test_more_reads_decide_if_the_first_ones_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +135,7 @@ def test_a_read_is_tried_again_if_the_machine_has_become_slower(monkeypatch: pyt
     monkeypatch.setattr(used_reads, "run_fresh", run)
     monkeypatch.setattr(used_reads, "time", clock)
     nothing: Any = None
-    assert used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(1), "shared").counting == 0
+    assert used_reads.used_reads(nothing, nothing, nothing, {}, {}, np.random.default_rng(1), "shared").counting == 0
 
 
 @pytest.mark.parametrize("error", [DeviceUnavailable("the machine is too busy"), OutOfMemory("no memory is left")])
@@ -145,5 +149,5 @@ def test_runs_that_the_machine_ends_do_not_count_as_used(monkeypatch: pytest.Mon
     monkeypatch.setattr(used_reads, "run_fresh", run)
     nothing: Any = None
     with pytest.raises(BuildFailed) as blocked:
-        used_reads.used_reads(nothing, nothing, nothing, {}, np.random.default_rng(1), "shared")
+        used_reads.used_reads(nothing, nothing, nothing, {}, {}, np.random.default_rng(1), "shared")
     assert blocked.value.verdict == "not gradable"

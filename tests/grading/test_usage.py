@@ -337,12 +337,36 @@ def test_values_that_are_added_and_subtracted_again_are_not_used(gpu: Device, tm
     assert found.evidence[-1] == "reads of shared memory that affect an output: 0 of 12"
 
 
+@pytest.mark.parametrize(
+    ("copies", "nothing"),
+    [
+        ("one[t] = copy[t] = value;", "one[k] - copy[k]"),
+        ("one[t] = value; copy[t] = ~value;", "one[k] + copy[k] + 1"),
+        ("one[t] = value; copy[t ^ 16] = __shfl_xor_sync(~0u, value, 16);", "one[k] - copy[k]"),
+        ("one[t] = value & 255; copy[t] = value & ~255; both[t] = value;", "(one[k] | copy[k]) - both[k]"),
+    ],
+)
+def test_copies_that_cancel_each_other_out_are_not_used(gpu: Device, tmp_path: Path, copies: str, nothing: str) -> None:
+    idle = f"""__shared__ volatile int one[BLOCK_SIZE], copy[BLOCK_SIZE], both[BLOCK_SIZE];
+    int t = threadIdx.x, value = blockIdx.x * BLOCK_SIZE + t < n ? (int)in[blockIdx.x * BLOCK_SIZE + t] : t;
+    {copies}
+    __syncthreads();
+    GPULAB_T nothing = 0;
+    for (int k = 0; k < 9 && t < 32; ++k) nothing += {nothing};
+    if (threadIdx.x"""
+    source = changed(changed(SERIAL, "if (threadIdx.x", idle), "weight * sum", "weight * sum + nothing")
+    found, *_ = graded(tmp_path, gpu, source, asking(concepts.shared_reads(2)))["uses[idea]"].findings
+    assert found.what.endswith("Too few reads of shared memory: 0 reads per warp; this check requires 2.")
+    assert found.evidence[-1] == "outputs are the same if all reads of shared memory return the values of other inputs"
+
+
 def test_values_that_are_only_compared_count_if_the_exercise_is_about_comparisons(gpu: Device, tmp_path: Path) -> None:
     shown = """__shared__ GPULAB_T shown[BLOCK_SIZE];
-    shown[threadIdx.x] = threadIdx.x;
+    GPULAB_T value = blockIdx.x * BLOCK_SIZE + threadIdx.x < n ? in[blockIdx.x * BLOCK_SIZE + threadIdx.x] : 0;
+    shown[threadIdx.x] = value;
     __syncthreads();
     bool known = true;
-    for (int k = 1; k < 9; ++k) known &= shown[threadIdx.x ^ k] == GPULAB_T(threadIdx.x ^ k);
+    for (int k = 1; k < 9 && threadIdx.x < 32; ++k) known &= shown[threadIdx.x ^ k] == __shfl_xor_sync(~0u, value, k);
     if (threadIdx.x"""
     spoiled = changed(changed(SERIAL, "if (threadIdx.x", shown), "weight * sum", "known ? weight * sum : 0")
     exercise = asking(concepts.shared_reads(2))

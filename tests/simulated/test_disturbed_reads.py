@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_gpulab.devices.protocol import DisturbedRead, LaunchOptions
+from pytest_gpulab.devices.protocol import DisturbedRead, LaunchOptions, RecordedReads
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
 SOURCE = """
@@ -153,3 +153,47 @@ def test_a_disturbed_write_changes_all_reads_of_its_values(store: str) -> None:
     read = DisturbedRead(0, 1, "shared")
     module.launch("twice", (1,), (64,), (out,), options=LaunchOptions(disturbed=read))
     assert read.source == 1
+
+
+BULK = """
+__global__ void backwards(const int *in, int *out) {
+    __shared__ alignas(16) int tile[128];
+    __shared__ alignas(8) unsigned long long barrier;
+    unsigned to = __cvta_generic_to_shared(tile), full = __cvta_generic_to_shared(&barrier);
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(full) : "memory");
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 512;" :: "r"(full) : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 512, [%2];"
+                     :: "r"(to), "l"(in + blockIdx.x * 128), "r"(full) : "memory");
+    }
+    for (unsigned done = 0; !done;)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(full) : "memory");
+    out[blockIdx.x * 128 + threadIdx.x] = tile[127 - threadIdx.x];
+}"""
+
+
+def backwards(read: DisturbedRead, first: int = 0) -> npt.NDArray[np.int32]:
+    device = SimulatedDevice()
+    given, out = device.array(np.arange(first, first + 384, dtype=np.int32)), device.array(np.zeros(384, np.int32))
+    device.compile(BULK).launch("backwards", (3,), (128,), (given, out), options=LaunchOptions(disturbed=read))
+    return out.get().reshape(3, 4, 32)
+
+
+def test_a_read_of_an_array_that_one_thread_has_copied_is_disturbed() -> None:
+    undisturbed = backwards(DisturbedRead(-1, 0, "shared"))
+    for nth in range(12):
+        read = DisturbedRead(nth, FLIPPED, "shared")
+        changed = backwards(read) != undisturbed
+        assert changed.all(axis=2).sum() == changed.any(axis=2).sum() == 1
+        assert read.source >= 0
+
+
+def test_reads_return_the_recorded_values_of_another_run() -> None:
+    recorded = RecordedReads()
+    first = backwards(DisturbedRead(-1, 0, "shared", recorded=recorded))
+    recorded.turns.clear()
+    recorded.is_replayed = True
+    assert (backwards(DisturbedRead(-1, 0, "shared"), first=1000) == first + 1000).all()
+    assert (backwards(DisturbedRead(-1, 0, "shared", recorded=recorded), first=1000) == first).all()

@@ -13,7 +13,7 @@ import numpy as np
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device, DeviceError, DisturbedSpace, LaunchProfile
-from pytest_gpulab.exercise import Bound, ExerciseError, Problem, Size, Usage, UsesCheck, Variant
+from pytest_gpulab.exercise import Array, Bound, ExerciseError, Plan, Problem, Size, Usage, UsesCheck, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, cases_of, made_once, variant_key
 from pytest_gpulab.grading.correctness.checked_launches import CostedRun, not_compared, run_counted, wrong_outputs
@@ -109,6 +109,7 @@ class Usages:
     def _broken_if_unused(self, check: UsesCheck, size: Size, whole: Usage, slack: float) -> tuple[Finding, ...]:
         """Return the bounds that are broken without the unused reads of a memory, if bounds depend on such reads."""
         costed = self._usage(size, check.variant).costed
+        problem = Problem(size, self._builds.of(check.variant).tunables, check.variant)
         rng = rng_for(self._seed, self._loaded.name, "disturbed", size_text(size), self._builds.sha256)
         for space in COUNTERS:
             if space == "constant" and not costed.plan.constants:
@@ -116,7 +117,7 @@ class Usages:
             if not _broken(check.all_bounds, _with_used(whole, space, 0.0), {}, slack):
                 continue
             build = self._builds.of(check.variant)
-            replayed = self._device, build, costed.plan, costed.inputs
+            replayed = self._device, build, costed.plan, costed.inputs, self._inputs(problem, costed.plan, rng)
             used = used_reads(*replayed, rng, space, check.compared, check.reused)
             if broken := _broken(check.all_bounds, _with_used(whole, space, used.counting), {}, slack):
                 return tuple(replace(found, evidence=(*found.evidence, used.evidence)) for found in broken)
@@ -140,11 +141,15 @@ class Usages:
         whole = _summed(costed.run.profiles, problem, min_bytes(self._loaded, problem))
         return _Counted(whole, _by_line(costed.run.profiles, whole), costed, wrong)
 
+    def _inputs(self, problem: Problem, plan: Plan, rng: np.random.Generator) -> Mapping[str, Array]:
+        exercise = self._loaded.exercise
+        return make_inputs(exercise, problem, plan, pattern_of(exercise, problem.variant), rng)
+
     def _run(self, problem: Problem) -> CostedRun:
         exercise, build = self._loaded.exercise, self._builds.of(problem.variant)
         plan = make_plan(exercise, problem)
         rng = rng_for(self._seed, self._loaded.name, "uses", size_text(problem.size), problem.variant.name)
-        inputs = make_inputs(exercise, problem, plan, pattern_of(exercise, problem.variant), rng)
+        inputs = self._inputs(problem, plan, rng)
         chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(problem.size), self._builds.sha256)
         costed = run_counted(self._device, build, plan, inputs, int(chooser.integers(1 << 62)))
         if costed.run.error is not None:

@@ -7,6 +7,10 @@ A value that is read twice, added and subtracted, does not count either. So the 
 then both reads return the changed value, and no output changes. Constant memory has no writes; there the value itself
 is changed, and some output must become the same as with the disturbed read.
 
+Different copies of a value can still cancel each other out, as in `sum + (one - copy)`. So all reads of shared memory
+together must matter: the kernel runs with other inputs, and once more with these inputs while its reads return what
+they returned with the first inputs. If the outputs are the same as with the other inputs alone, no read counts.
+
 Values that are only compared do not count, unless the exercise is about comparisons: a kernel can compare them with
 what it takes from elsewhere, and spoil its output if they differ.
 
@@ -36,6 +40,7 @@ from pytest_gpulab.devices.protocol import (
     DisturbedSpace,
     KernelFault,
     OutOfMemory,
+    RecordedReads,
 )
 from pytest_gpulab.exercise import Plan
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed
@@ -63,6 +68,9 @@ UNCLEAR, MORE_READS = 1 / 6, 36
 of 36 once in 1,000 times."""
 PROPER: Mapping[DisturbedSpace, float] = {"constant": 0.9, "shared": 0.5}
 """The required share of proper reads, for which the memory is meant; with fewer, only a part of all reads counts."""
+# The least share of the changed outputs that must depend on shared memory. Of a scan with shuffles, the first warp of a
+# block gets its result without it.
+DEPENDING = 1 / 8
 # Time limit of a disturbed run: seconds, and undisturbed runs. The disturbed value may be what ends a loop.
 LIMIT_S, LIMIT_TIMES = 1.0, 2.0
 SLOWER = 1.2  # a limit that grows by this factor is worth another try
@@ -79,6 +87,7 @@ class UsedReads:
     """The share of the tried reads from a memory that the outputs depend on.
 
     `proper` is the share of reads for which the memory is meant, see `DisturbedRead`. `reused` is as in `used_reads`.
+    `decisive` is False if the outputs are the same when all reads return the values of other inputs.
     """
 
     space: DisturbedSpace
@@ -86,6 +95,7 @@ class UsedReads:
     tried: int
     proper: float
     reused: bool = False
+    decisive: bool = True
 
     @property
     def share(self) -> float:
@@ -96,7 +106,7 @@ class UsedReads:
     @property
     def counting(self) -> float:
         """The share of reads that count as a use of the memory."""
-        if self.share < LEAST:
+        if self.share < LEAST or not self.decisive:
             return 0.0
         if self.space == "constant":
             return self.share if self.proper >= PROPER["constant"] else 0.0
@@ -105,6 +115,8 @@ class UsedReads:
     @property
     def evidence(self) -> str:
         """The share that is too small, for a finding."""
+        if not self.decisive:
+            return "outputs are the same if all reads of shared memory return the values of other inputs"
         if self.proper < PROPER[self.space]:
             return f"{_PROPER[self.space]}: {100 * self.proper:.2g} %"
         which = "of values that affect several outputs" if self.reused else "that affect an output"
@@ -116,6 +128,7 @@ def used_reads(
     build: Build,
     plan: Plan,
     inputs: Mapping[str, Array],
+    others: Mapping[str, Array],
     rng: np.random.Generator,
     space: DisturbedSpace,
     compared: bool = False,
@@ -125,6 +138,7 @@ def used_reads(
 
     Args:
         device, build, plan, inputs: as in `replay`.
+        others: other inputs.
         rng: the generator that chooses the reads.
         space: the memory that is read.
         compared: whether values that are only compared count as used.
@@ -133,7 +147,8 @@ def used_reads(
     Raises:
         BuildFailed: the runs take too long, or fail for another reason than the disturbed reads.
     """
-    none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared, single=reused)
+    recorded = RecordedReads() if space == "shared" else None
+    none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared, single=reused, recorded=recorded)
     runs = _Runs((device, build, plan, inputs), none, _masks(rng))
     proper = none.proper / none.lanes if none.lanes else 1.0
     if not none.seen or not proper:
@@ -145,7 +160,7 @@ def used_reads(
             break
         if tried == READS and not UNCLEAR <= used / tried < ENOUGH:
             break
-    return UsedReads(space, used, tried, proper, reused)
+    return UsedReads(space, used, tried, proper, reused, used / tried < LEAST or runs.are_decisive(others))
 
 
 class _Runs:
@@ -162,6 +177,18 @@ class _Runs:
     ) -> None:
         self._replayed, self._none, self._masks = replayed, none, masks
         self._before, self._limit_s = self._undisturbed(none)
+        self._recorded, none.recorded = none.recorded, None
+
+    def are_decisive(self, others: Mapping[str, Array]) -> bool:
+        """Return True if outputs of other inputs change where all reads return the values of the first inputs."""
+        if (recorded := self._recorded) is None:
+            return True
+        device, build, plan, _ = self._replayed
+        blank = replace(self._none, seen=0, written=0, lanes=0, proper=0)
+        known = _Runs((device, build, plan, others), blank, self._masks)
+        recorded.is_replayed = True
+        _, mixed = known._limited(replace(blank, recorded=recorded))
+        return mixed.error is not None or _depend(self._before, known._before, mixed)
 
     def is_used(self, nth: int) -> bool:
         """Return True if an output depends on a read, by its index."""
@@ -212,6 +239,8 @@ class _Runs:
         return run, LIMIT_S + LIMIT_TIMES * (time.perf_counter() - begin_s)
 
     def _run(self, read: DisturbedRead, limit_s: float | None = None) -> Run:
+        if read.recorded is not None:
+            read.recorded.turns.clear()
         options = replace(FIRST.options, check=False, disturbed=read, time_limit_s=limit_s)
         return run_fresh(*self._replayed, options)
 
@@ -242,6 +271,13 @@ def _words(run: Run, name: str) -> npt.NDArray[np.unsignedinteger]:
     """Return an output's elements as rows of words of at most 8 bytes, which compare much faster than bytes."""
     values = np.ascontiguousarray(run.outputs[name]).reshape(-1, 1)
     return values.view(f"u{math.gcd(values.itemsize, 8)}")
+
+
+def _depend(before: Run, others: Run, mixed: Run) -> bool:
+    """Return True if a share of the outputs that other inputs change depends on the values of reads."""
+    changes = {name: _changed(before, others, name) for name in others.outputs}
+    depending = sum(int((changes[name] & _changed(others, mixed, name)).sum()) for name in changes)
+    return depending >= DEPENDING * sum(int(changed.sum()) for changed in changes.values())
 
 
 def _agree_somewhere(undisturbed: Run, read: Run, memory: Run) -> bool:

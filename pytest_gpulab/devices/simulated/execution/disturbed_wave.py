@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.launch import MAX_RECORDED_BYTES
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies, AsyncCopy
 from pytest_gpulab.devices.simulated.memory.spaces import Banked
@@ -18,6 +19,7 @@ from .launch_state import LaunchState
 from .wave import Dtype, Wave
 
 WORD = 4  # bytes
+ATOMIC = -1  # stands for the number of a site in `RecordedReads`: all atomics of a wave have one count
 
 
 class DisturbedWave(Wave):
@@ -72,7 +74,7 @@ class DisturbedWave(Wave):
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read shared memory; the values of the chosen read are changed."""
-        values = super().load_shared(lanes, site, address, dtype, count)
+        values = self._exchanged(lanes, site.number, super().load_shared(lanes, site, address, dtype, count))
         if self._read.space != "shared":
             return values
         if self._read.nth < 0:
@@ -82,6 +84,22 @@ class DisturbedWave(Wave):
         self._read.source = self._source(lanes, address)
         self._read.address = int(np.broadcast_to(address, lanes.shape)[_of_warp(lanes, self._number)][0])
         return self._changed(lanes, values, address)
+
+    def _exchanged(self, lanes: Lanes, number: int, values: list[Value]) -> list[Value]:
+        """Record the values that a read returns, or return those of another run; see `RecordedReads`."""
+        if (recorded := self._read.recorded) is None:
+            return values
+        place = number, int(self.shape.block_ids[0])
+        key = *place, recorded.turns[place]
+        recorded.turns[place] += 1
+        if recorded.is_replayed:
+            others = recorded.values.get(key, values)
+            return others if all(_fits(value, lanes) for value in others) else values
+        size = sum(value.nbytes for value in values)
+        if recorded.nbytes + size <= MAX_RECORDED_BYTES:
+            recorded.values[key] = [value.copy() for value in values]
+            recorded.nbytes += size
+        return values
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write to shared memory; the values of the chosen write are changed."""
@@ -98,7 +116,7 @@ class DisturbedWave(Wave):
             self._store_banked(self.shared, lanes.column, lanes, address, self._changed(lanes, left, address))
         if self._needs_source:
             self._note_source(lanes, dtype.itemsize, address, 1 + first + lanes.warp_numbers)
-        return found
+        return self._exchanged(lanes, ATOMIC, [found])[0] if wanted else found
 
     def _is_next_write(self, lanes: Lanes) -> bool:
         """Count a write per warp; return True if the chosen one is among them."""
@@ -203,6 +221,10 @@ def _threads(lanes: Lanes) -> npt.NDArray[np.uint32]:
 def _of_warp(lanes: Lanes, number: int) -> npt.NDArray[np.bool_]:
     """Return a mask of the lanes of one warp, by its number in the group."""
     return np.asarray(lanes.warp_numbers == number)
+
+
+def _fits(value: Value, lanes: Lanes) -> bool:
+    return all(extent in (1, whole) for extent, whole in zip(value.shape, lanes.shape, strict=False))
 
 
 def _flipped(value: Value, chosen: npt.NDArray[np.bool_], flipped: int) -> Any:

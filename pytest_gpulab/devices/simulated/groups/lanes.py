@@ -195,11 +195,12 @@ class Lanes:
     @cached_property
     def warp_numbers(self) -> IndexArray:
         """The number of each lane's warp among those in the set, block by block; has the shape of the lanes."""
-        order, starts = self.by_block if self.flat else (slice(None), self.warp_starts)
-        begins, numbers = np.zeros((2, len(self.threads)), np.intp)
-        begins[starts[1:]] = 1
-        numbers[order] = begins.cumsum()
-        return numbers.reshape(-1, 1) + (0 if self.flat else np.arange(len(self.columns)) * len(starts))
+        if self.flat:  # a lane may be in the set more than once
+            cells = self.columns * self.wave.warps + (self.threads >> WARP_BITS)
+            return np.unique(cells, return_inverse=True)[1].reshape(-1, 1)
+        begins = np.zeros(len(self.threads), np.intp)
+        begins[self.warp_starts[1:]] = 1
+        return begins.cumsum().reshape(-1, 1) + np.arange(len(self.columns)) * len(self.warp_starts)
 
     @cached_property
     def warp_cells(self) -> IndexArray:
