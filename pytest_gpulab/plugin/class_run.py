@@ -174,6 +174,8 @@ class ClassRun:
         """Print the numbers of checks without colour, and last the numbers of students, in place of pytest's line."""
         from pytest_gpulab.reports.terminal.class_summary import last_line
 
+        # pytest-sugar files setup and teardown among the passed tests as well.
+        reporter.stats["passed"] = [each for each in reporter.stats.get("passed", ()) if each.when == "call"]
         counts = ", ".join(text for text, _ in reporter.build_summary_stats_line()[0])
         reporter.write_line(f"checks: {counts} in {time.monotonic() - started_s:.2f}s")
         reporter.write_line(last_line(self._gradebook), bold=True)

@@ -9,7 +9,7 @@ import zipfile
 from typing import Any
 
 import pytest
-from course import BROKEN, EXERCISE, RIGHT, Course
+from course import BROKEN, EXERCISE, RIGHT, WITHOUT, Course
 
 from pytest_gpulab.plugin.hooks import NOT_WRITTEN
 
@@ -54,6 +54,23 @@ def test_a_class_is_graded_and_shown_in_tables(school: Course, kept: str) -> Non
     assert students == "5 students: 1 passed, 3 failed, 1 handed in nothing" and checks.startswith("checks: ")
     assert len(result.outlines) < 60, "there is not a page for each failure"
     result.stdout.no_fnmatch_line("*bob/twice/mine.cu*")
+
+
+class EachPhase:
+    """A reporter that files setup and teardown among the passed tests, as pytest-sugar does."""
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self.reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when != "call":
+            self.reporter.stats.setdefault("passed", []).append(report)
+
+
+def test_checks_are_counted_once_if_another_reporter_files_each_phase(school: Course, kept: str) -> None:
+    options = ("--gpulab", "--gpulab-device=sim", *CLASS, kept)
+    result = school.pytester.runpytest_inprocess(*WITHOUT, *options, plugins=[EachPhase()])
+    assert "checks: 11 failed, 9 passed, 1 bonus missed" in result.outlines[-2]
 
 
 def test_folders_and_the_roster_are_compared(school: Course, kept: str) -> None:
