@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray
 
-from .classes import threads_of
-
-if TYPE_CHECKING:
-    from .fences import Record
+from .classes import Record, threads_of
 
 # The finaliser of SplitMix64, https://prng.di.unimi.it/splitmix64.c: each bit of the input changes half of the result.
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))

@@ -10,18 +10,54 @@ block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes
-
-if TYPE_CHECKING:
-    from .fences import Record
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 _NEVER = np.iinfo(np.int64).max  # later than every event
+
+
+class Record(NamedTuple):
+    """A synchronisation by some lanes; strong accesses have an `address` and a `memory` (None: shared).
+
+    `what` is one of:
+
+    - `fence`, `block fence` (for its own block only);
+    - `read`, `write`, `exchange`, `update` (an atomic with an unused old value);
+    - `warps`, a warp sync; `threads`, a barrier of these threads; `blocks`, a barrier of all threads of the lanes'
+      blocks;
+    - `arrive`, `complete`, `wait` at an mbarrier (see `MbarrierEvent`).
+    """
+
+    time: int
+    what: str
+    lanes: Lanes
+    address: Value
+    memory: Allocation | None
+
+    def by_block(self) -> Iterator[tuple[int, list[int], Any]]:
+        """Yield block, threads and location of the lanes, in order; lanes of a block at one location at once."""
+        threads = threads_of(self.lanes)
+        first = self.address.flat[0]
+        if self.address.size > 1 and not (self.address == first).all():
+            for (block, thread), location in zip(threads.tolist(), self.locations(), strict=True):
+                yield block, [thread], location
+            return
+        for block in dict.fromkeys(threads[:, 0].tolist()):
+            base = -1 - block if self.memory is None else self.memory.base
+            yield block, threads[threads[:, 0] == block, 1].tolist(), (base, int(first))
+
+    def locations(self) -> list[Any]:
+        """Return the location in memory of each lane."""
+        offsets = np.broadcast_to(self.address, self.lanes.shape).ravel(order="F").tolist()
+        if self.memory is not None:
+            return [(self.memory.base, offset) for offset in offsets]
+        return list(zip((-1 - threads_of(self.lanes)[:, 0]).tolist(), offsets, strict=True))
 
 
 class Classes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 from .accesses import PHASES, split_phase
 from .alike_blocks import records_of, representatives
-from .classes import Accessors, Classes, threads_of
+from .classes import Accessors, Classes, Record, threads_of
 
 MAX_RECORDS = 100_000  # bounds the memory and the time of a replay
 MAX_LANES = 1 << 22  # lanes of all records of a launch
@@ -50,44 +50,6 @@ class Questions(NamedTuple):
     def at(self, chosen: IndexArray) -> Questions:
         """Return a selection of the questions."""
         return Questions(self.first.at(chosen), self.second.at(chosen), self.both_strong[chosen])
-
-
-class Record(NamedTuple):
-    """A synchronisation by some lanes; strong accesses have an `address` and a `memory` (None: shared).
-
-    `what` is one of:
-
-    - `fence`, `block fence` (for its own block only);
-    - `read`, `write`, `exchange`, `update` (an atomic with an unused old value);
-    - `warps`, a warp sync; `threads`, a barrier of these threads; `blocks`, a barrier of all threads of the lanes'
-      blocks;
-    - `arrive`, `complete`, `wait` at an mbarrier (see `MbarrierEvent`).
-    """
-
-    time: int
-    what: str
-    lanes: Lanes
-    address: Value
-    memory: Allocation | None
-
-    def by_block(self) -> Iterator[tuple[int, list[int], Any]]:
-        """Yield block, threads and location of the lanes, in order; lanes of a block at one location at once."""
-        threads = threads_of(self.lanes)
-        first = self.address.flat[0]
-        if self.address.size > 1 and not (self.address == first).all():
-            for (block, thread), location in zip(threads.tolist(), self.locations(), strict=True):
-                yield block, [thread], location
-            return
-        for block in dict.fromkeys(threads[:, 0].tolist()):
-            base = -1 - block if self.memory is None else self.memory.base
-            yield block, threads[threads[:, 0] == block, 1].tolist(), (base, int(first))
-
-    def locations(self) -> list[Any]:
-        """Return the location in memory of each lane."""
-        offsets = np.broadcast_to(self.address, self.lanes.shape).ravel(order="F").tolist()
-        if self.memory is not None:
-            return [(self.memory.base, offset) for offset in offsets]
-        return list(zip((-1 - threads_of(self.lanes)[:, 0]).tolist(), offsets, strict=True))
 
 
 class Fences:

@@ -24,6 +24,8 @@ CODES = {
     "u32": "u4", "s32": "i4", "f32": "f4", "b64": "u8", "u64": "u8", "s64": "i8", "f64": "f8", "f16x2": "u4",
 }  # fmt: skip
 """NumPy dtype code by PTX type."""
+PLAIN_FLOAT = {"add": "%s + %s", "sub": "%s - %s", "mul": "%s * %s", "neg": "-%s", "abs": "np.abs(%s)"}
+"""Opcodes of float32 and float64 that are one NumPy operation."""
 
 SPECIAL = {
     f"%{name}.{axis}": f"{owner}.{name}_{axis}"

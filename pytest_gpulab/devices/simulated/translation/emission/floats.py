@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
-from .block import DIRECTED, BlockWriter, emits, refuse_others, rounding_mode, type_code
-from .integers import PLAIN_FLOAT
+from .block import DIRECTED, PLAIN_FLOAT, BlockWriter, emits, refuse_others, rounding_mode, type_code
 
 _MODIFIERS = frozenset({"rn", "ftz", "sat", "approx", "full", "NaN", "xorsign", "abs"} | DIRECTED)
 _ONE = {"f4": (0x3F800000, "f4"), "f8": (0x3FF0000000000000, "f8")}

@@ -12,12 +12,10 @@ from functools import lru_cache
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Pair
 
-from .block import CODES, BlockWriter, emits, refuse_others, type_code
+from .block import CODES, PLAIN_FLOAT, BlockWriter, emits, refuse_others, type_code
 
 _UNARY, _TERNARY = ("neg", "abs", "not", "sqrt", "rcp"), ("fma", "mad")
 _BINARY = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem")
-PLAIN_FLOAT = {"add": "%s + %s", "sub": "%s - %s", "mul": "%s * %s", "neg": "-%s", "abs": "np.abs(%s)"}
-"""Opcodes of float32 and float64 that are one NumPy operation."""
 _LOGIC = {"and": "&", "or": "|", "xor": "^"}
 _OPERATORS = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 _HOW = {*_OPERATORS, "ne", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
