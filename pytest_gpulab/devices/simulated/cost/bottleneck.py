@@ -153,6 +153,7 @@ _PLAIN: Mapping[str, str] = {
     "atomics": "atomics: updates of the same words, one after the other{at}, take {share}",
     "starting blocks": "many blocks: starting them takes {share}",
     "calls": "calls: returns, calls through pointers and jumps of `switch` take {share}",
+    "last block": "last block: what it does after all others have ended takes {share}",
     "memory fences": "fences: warps wait until their writes are visible to other blocks, which takes {share}",
     "waiting for other blocks": "waiting for blocks: each block waits for the one before, which takes {share}",
 }

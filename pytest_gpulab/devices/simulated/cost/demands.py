@@ -60,6 +60,7 @@ class Demands:
         chain: the longest chain of blocks that wait for each other.
         fences: memory fences of a block.
         block_cycles, longest_block_cycles: average and longest critical path of a block.
+        last_block_cycles: what the last block takes longer if it finds by a counter that all others are done.
         most_scattered: the source line with most unnecessary sectors, if there are any.
     """
 
@@ -78,6 +79,7 @@ class Demands:
     fences: Fences
     block_cycles: float
     longest_block_cycles: float
+    last_block_cycles: float
     most_scattered: Scattered | None = None
 
 
@@ -115,7 +117,7 @@ def demands(
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
     missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
-    waiting, fenced, average, longest = _of_paths(counters, workload, gpu, scale, fetched)
+    waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
@@ -133,14 +135,18 @@ def demands(
         fences=fenced,
         block_cycles=average * estimated.block_work,
         longest_block_cycles=_longest(average, longest, growth) * estimated.block_work,
+        last_block_cycles=last * growth,
         most_scattered=_most_scattered(workload),
     )
 
 
 def _of_paths(
     counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float
-) -> tuple[Chain, Fences, float, float]:
-    """Return the chain of waiting blocks, the fences of a block, and average and longest critical path of a block."""
+) -> tuple[Chain, Fences, float, float, float]:
+    """Return the chain of waiting blocks and the fences of a block.
+
+    Behind them, the critical path of a block: the average, the longest one, and what the last block has more.
+    """
     steps = counters.program.steps
     cycles = step_cycles(steps, gpu)
     block_ids, paths, weights = workload.paths.kept()
@@ -149,8 +155,15 @@ def _of_paths(
     waits = workload.waits(block_ids, paths.shape[1])
     wait_cycles = _wait_cycles(gpu, workload.footprint.share_from_memory(fetched_bytes / FETCH_BYTES / scale))
     of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * wait_cycles
-    longest = of_warps.max(axis=0)  # of each block
-    return waiting, fences(steps, paths, weights), float(np.average(longest, weights=weights)), float(longest.max())
+    of_blocks, fenced = of_warps.max(axis=0), fences(steps, paths, weights)
+    average, longest = float(np.average(of_blocks, weights=weights)), float(of_blocks.max())
+    if workload.last_block is not None:  # the results of the other blocks are in the L2 cache
+        block_ids, paths, _ = workload.last_block.paths.kept()
+        waits = workload.last_block.waits(block_ids, paths.shape[1])
+        of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * _wait_cycles(gpu, 0.0)
+        longest = max(longest, float(of_warps.max()))
+    last = longest - average if workload.tickets() else 0.0
+    return waiting, fenced, average, longest - last, last
 
 
 def _longest(average: float, longest: float, growth: float) -> float:

@@ -4,7 +4,7 @@ Each unit of the GPU needs a time for its part of the work. Pipes and memories o
 less. Norms of their times model this:
 
     busy = (sum over pipes and memories of t^8)^(1/8)
-    time = launch + (busy^3 + sum over all waits of t^3)^(1/3) + fences
+    time = launch + (busy^3 + sum over all waits of t^3)^(1/3) + fences + last block
 
 One unit alone costs its own time. A wait as long as the work adds a quarter. At fences, everything stops. Waiting for
 other blocks overlaps with nothing in the first round of blocks, see `_with_chain`.
@@ -86,8 +86,9 @@ def estimate(
     fences_s = _fences(gpu, needs, blocks, max(resident, 1))
     chain_s = needs.chain.cycles(gpu.sms * max(resident, 1)) * 1e-9 / gpu.clock_ghz
     without_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP)
-    total_s = _with_chain(without_s, chain_s, blocks / (gpu.sms * max(resident, 1))) + fences_s
-    waits |= {"waiting for other blocks": chain_s, "memory fences": fences_s}
+    last_s = needs.last_block_cycles * 1e-9 / gpu.clock_ghz
+    total_s = _with_chain(without_s, chain_s, blocks / (gpu.sms * max(resident, 1))) + fences_s + last_s
+    waits |= {"waiting for other blocks": chain_s, "memory fences": fences_s, "last block": last_s}
     parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
     return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share, min(blocks / gpu.sms, 1.0))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +67,8 @@ class Workload:
         self.polled = Seen()  # addresses that waiting loops read, which other blocks write
         self.polled_together = 0  # largest number of them per request
         self.published = Seen()  # addresses of writes that are not plain, with `SITE_BITS` bits of the site's number
+        self.last_block: Workload | None = None  # of the block that finished last, if it is not among the counted ones
+        self._taken: Counter[int] = Counter()  # numbers taken from counters, by address
         self._polling = polling_sites(program)
         self._depths = load_depths(program.steps)
         self._heads = frozenset(region[0] for region in regions(program.steps))
@@ -83,6 +85,15 @@ class Workload:
     def blocks(self) -> int:
         """The number of blocks that ran."""
         return self.paths.blocks
+
+    @property
+    def polls(self) -> bool:
+        """True if the program has loops that wait for other threads."""
+        return bool(self._polling)
+
+    def tickets(self) -> list[int]:
+        """Return the addresses of counters from which each block takes one number."""
+        return [address for address, taken in self._taken.items() if taken == self.blocks]
 
     def waits(self, block_ids: Rows, warps: int) -> Rows:
         """Return each warp's number of waits for sectors that its block had not read before: (warps, blocks)."""
@@ -137,6 +148,8 @@ class Workload:
                 self.uncached_sectors += requested.total(requested.sectors)
         if site.access == "atomic" and not polls:
             self.footprint.atomics(requested.rows, requested.repeat, site.kind == "float")
+        if site.counts_up and lanes.n <= self.blocks and address.min() == address.max():
+            self._taken[int(address.max())] += lanes.n
         if polls:
             self._poll(requested.rows)
         elif self._polling and site.modifies and not site.is_weak:

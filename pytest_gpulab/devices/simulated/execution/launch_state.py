@@ -222,6 +222,9 @@ class LaunchState:
     work: float = math.inf  # the work of all blocks, see `LaunchProfile`; known at the end
     # largest `Wave.length` of the waves that are counted, and of the others
     longest: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    # counters of the wave that runs last, and its first block, if it is not counted; see `block_sampling`
+    last_counters: Counters | None = None
+    last_wave: int = -1
     watched: int = -1  # the first block of the wave to watch, see `LaunchOptions`; -1: of all waves
     trace: LaunchTrace | None = None  # the trace of this launch
     line_recorder: LineRecorder | None = None  # the recorder of its lines; None without a trace
@@ -237,6 +240,10 @@ class LaunchState:
             )
         if self.options.trace is not None:
             self._begin_trace(self.options.trace)
+
+    def counters_of(self, block_ids: npt.NDArray[np.intp], is_counted: bool) -> Counters | None:
+        """Return the counters of a wave, if it has any."""
+        return self.counters if is_counted else self.last_counters if block_ids[0] == self.last_wave else None
 
     def end_wave(self, is_counted: bool, length: int) -> None:
         """Note the length of a wave that has ended."""

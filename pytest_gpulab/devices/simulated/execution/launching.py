@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -125,6 +126,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
         launch.heap.rewind()
     resident = _resident(launch, sms)
     effort = Effort(launch, sum(len(batch.waves) for batch in chosen))
+    finish = _last_block(launch, chosen)
     workload = launch.counters.workload if launch.counters is not None else None
     is_sample = launch.options.complete_within is None
     counted = 0
@@ -137,6 +139,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
                 counted += batch.counted
                 if workload is not None and batch.counted:
                     workload.end_batch()
+            finish(lambda wave: _run_waves(launch, Batch([wave], [False]), resident, effort))
             if launch.checker is not None:
                 launch.checker.end()
             launch.work = effort.of_all(prod(launch.grid))
@@ -148,6 +151,18 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
 
         raise located(launch, fault, _hazards_until(launch, fault)) from None
     return counted
+
+
+def _last_block(launch: LaunchState, chosen: list[Batch]) -> Callable[[Callable[[Any], None]], None]:
+    """Prepare to record the path of the last block; return the function that does so by running a wave."""
+    if launch.counters is None or launch.counters.workload is None:
+        return lambda run: None
+    from .block_sampling import count_last_wave, finish_last_block, may_take_numbers
+
+    if not may_take_numbers(launch):
+        return lambda run: None
+    count_last_wave(launch, chosen)
+    return partial(finish_last_block, launch)
 
 
 def _batches(launch: LaunchState) -> list[Batch]:
@@ -272,8 +287,8 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
                     ended.append(scheduler)
         for scheduler in ended:
             active.remove(scheduler)
-            if launch.counters is not None:
-                launch.counters.end_wave(scheduler.wave.shape)
+            if scheduler.wave.counters is not None:
+                scheduler.wave.counters.end_wave(scheduler.wave.shape)
             effort.end_wave(scheduler.wave)
             launch.end_wave(scheduler.wave.counters is not None, scheduler.wave.length)
         # A wave that has just ended may have written what the last one waits for.

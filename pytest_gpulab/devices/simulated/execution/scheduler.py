@@ -47,7 +47,8 @@ class Scheduler:
 
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool = True) -> None:
         self.wave = _wave(launch, block_ids, is_counted)
-        self.counters = launch.line_recorder or (launch.counters if is_counted else launch.tally)
+        own = self.wave.counters
+        self.counters = launch.line_recorder or (own if is_counted else own or launch.tally)
         self.launch, self.steps = launch, launch.program.steps
         self.ready: dict[Key, list[Group]] = {}
         self.heap: list[Key] = []

@@ -42,7 +42,7 @@ class Wave:
     def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:
         self.launch, self.program, self.arena = launch, launch.program, launch.arena
         self.shape = Shape(launch.grid, launch.block, block_ids)
-        self.counters = launch.counters if is_counted else None
+        self.counters = launch.counters_of(block_ids, is_counted)
         self.steps = 0  # number of basic blocks executed, over all groups
         self.length = 0  # number of statements in them: the longest path of a thread, or more if paths diverge
         self.exchanges = 0  # number of lanes of atomics with a used result, over all executions

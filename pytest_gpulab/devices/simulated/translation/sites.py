@@ -89,6 +89,11 @@ class Site:
         return self.kind != "count" or self.returns
 
     @property
+    def counts_up(self) -> bool:
+        """True if it may take a number from a counter in global memory: it adds 1, and the old value is used."""
+        return self.returns and self.kind in ("count", "wrap") and self.space in ("global", "generic")
+
+    @property
     def loops(self) -> bool:
         """True if the machine code of an atomic on shared memory is a compare-and-swap loop."""
         return self.kind in ("float", "long")
