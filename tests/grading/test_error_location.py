@@ -104,6 +104,24 @@ def test_no_block_is_named_if_the_blocks_are_unknown() -> None:
     assert pattern is not None and pattern.what == "the last 104 elements, from element 896 on"
 
 
+@pytest.mark.parametrize("tile", [32, 64])
+def test_a_repetition_in_one_further_element_is_chance(tile: int) -> None:
+    assert place_of(np.arange(tile + 1) != tile - 1, (tile,)) is None
+    assert place_of(np.arange(2 * tile) % tile != tile - 1, (tile,)) is not None
+
+
+def test_two_neighbours_of_few_elements_are_chance() -> None:
+    assert place_of(np.arange(17) // 2 == 4, (16,)) is None
+    found = place_of(np.arange(200) // 2 == 4, (16,))
+    assert found is not None and found.what == "only elements 8 to 9"
+
+
+def test_two_correct_elements_at_the_same_distance_are_a_repetition_if_there_are_many_elements() -> None:
+    assert place_of(np.arange(17) % 8 != 3, (16,)) is None
+    found = place_of(np.arange(128) % 64 != 3, (64,))
+    assert found is not None and found.what == "all but every 64th element (index % 64 == 3)"
+
+
 def test_both_ends_are_named_only_if_that_is_hardly_chance() -> None:
     assert place_of(np.isin(np.arange(333), 166, invert=True), (None,)) is None
     assert place_of(np.isin(np.arange(33), (15, 16, 20), invert=True), (None,)) is None

@@ -131,7 +131,9 @@ def _connected(axis: Axis) -> Pattern | None:
         return Pattern(f"the first {axis.at.size} {axis.noun}s, {axis.range(start, stop)}", cause)
     if axis.at.size == 1:
         return _one_within(axis, start)
-    return Pattern(f"only {axis.range(start, stop)}")
+    similar = axis.mask.size - axis.at.size + 1
+    is_chance = place_bits(axis.at.size, axis.mask.size) - np.log2(similar) < PLACE_BITS
+    return None if is_chance else Pattern(f"only {axis.range(start, stop)}")
 
 
 def _one_within(axis: Axis, index: int) -> Pattern | None:
@@ -187,10 +189,19 @@ def _in_each_block(axis: Axis) -> Pattern | None:
         return None
     at = np.flatnonzero(positions)
     start, stop = int(at[0]), int(at[-1]) + 1
-    if stop - start != at.size:
+    if stop - start != at.size or _may_repeat_by_chance(axis, tile):
         return None
     which, cause = _part_of_a_block(start, stop, tile, axis.noun)
     return Pattern(f"{which} of every block ({tile} {axis.noun}s per block)", cause)
+
+
+def _may_repeat_by_chance(axis: Axis, period: int) -> bool:
+    """Return True if a repetition says little: there are about as many like it as ways to choose the wrong ones."""
+    in_rest = np.resize(axis.mask[:period], 2 * period).cumsum()  # of the last, shorter period, per shift
+    rest = axis.mask.size % period
+    counts = in_rest[rest : rest + period] - in_rest[:period]
+    similar = int((counts == counts[-1]).sum())
+    return bool(place_bits(axis.at.size, axis.mask.size) - np.log2(similar) < PLACE_BITS)
 
 
 def _part_of_a_block(start: int, stop: int, tile: int, noun: str) -> tuple[str, str]:
@@ -225,7 +236,7 @@ def _periodic(axis: Axis) -> Pattern | None:
         if 2 * period > size:
             break
         unit = axis.mask[:period]
-        if (axis.mask == np.resize(unit, size)).all():
+        if (axis.mask == np.resize(unit, size)).all() and not _may_repeat_by_chance(axis, period):
             words = _repeated(np.flatnonzero(unit), period, axis.noun)
             return (
                 Pattern(
