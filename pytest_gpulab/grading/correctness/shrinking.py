@@ -37,17 +37,13 @@ from .same_failure import Same, same_failure
 from .trials import Trial, Trials, given_words, wrong_words
 
 MAX_SEARCHES = 3  # per submission: each kind of failure is shrunk once
-MAX_WORK = {
-    "sizes": 60,
-    "values": 80,
-    "rule": 40,
-    "relation": 20,
-}  # trials of one search by purpose; a large trial counts more
+# Trials of one search by purpose; a large trial counts more.
+MAX_WORK = {"sizes": 60, "values": 80, "rule": 40, "relation": 20}
 WORK_ELEMENTS = 4096
 FEW_ELEMENTS = 8  # of one input: their relation to a wrong result shows the steps of a tree
 MAX_SHARE = 10  # of a single trial
 MAX_STEPS = 45_000  # of a search, see `WorkLimit`: 1 to 2 s
-SAFETY_S = 25.0
+SAFETY_S = 25.0  # MAX_STEPS on a machine ten times as busy
 MAX_SAMPLED = 5000  # elements of a case that shows the range of valid values
 MAX_KNOWN = 2048  # elements of a case that tests a rule
 MAX_LEFT_OUT = 4  # places of elements to leave out, one at a time
