@@ -116,7 +116,9 @@ def of_findings(findings: Sequence[Finding], prefix: str, where: str) -> Defect:
     figures = next((f" {line}" for line in first.evidence if " expected " in line), "")
     is_rounding = first.code == "wrong-result" and "allowed error" not in figures and _is_near(figures)
     advice = _ROUNDING if is_rounding else _ADVICE.get(first.code, first.hint)
-    advice = "Either this file or `reference` in exercise.py is wrong." if advice == EVERY_SIZE else advice
+    has_relation = first.smallest is not None and bool(first.smallest.relation)  # its hint is for students
+    if advice == EVERY_SIZE or (has_relation and not is_rounding):
+        advice = "Either this file or `reference` in exercise.py is wrong."
     return Defect(f"{prefix}: {first.what}{figures}", where, advice)
 
 
