@@ -27,7 +27,10 @@ HINTS: Mapping[str, str] = {
     "leak": "Free each allocation when it is no longer needed: cudaFree, or cudaFreeHost for pinned memory.",
     "host-race": "Launches and asynchronous copies return before the GPU has run them. Call cudaDeviceSynchronize() "
     "before the host uses their memory.",
-    "host-access": "Memory of cudaMalloc is the device's: copy it with cudaMemcpy, or allocate with cudaMallocManaged.",
+    "host-access": "Memory of cudaMalloc is the device's: copy it with cudaMemcpy and free it with cudaFree, or "
+    "allocate with cudaMallocManaged.",
+    "uninitialised": "Memory of cudaMalloc holds garbage until a copy or a kernel writes it. Is it copied before the "
+    "launch, in this direction, and with its size in bytes?",
     "missing-function": "Run the program on a GPU, or without this function.",
     "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
 }
@@ -69,12 +72,17 @@ class Sources:
 
 
 def program_findings(outcome: Outcome, sources: Sources) -> list[Finding]:
-    """Return the findings of a run, those of kernels first; harmless hazards are left out."""
-    found = [_of_failure(failure, sources) for failure in outcome.failures.values()]
+    """Return the findings of a run: failed calls before the kernels' own findings if they came first.
+
+    Harmless hazards are left out.
+    """
+    calls = [_of_call(failed, count, sources) for failed, count in outcome.failed_calls.items()]
+    found = calls[: outcome.causes]
+    found += [_of_failure(failure, sources) for failure in outcome.failures.values()]
     found += [_of_hazard(*seen, sources) for seen in outcome.hazards.values() if not seen[1].harmless]
     found += [_of_early(access, sources) for access in outcome.early]
     found += _of_end(outcome, sources)
-    found += [_of_call(failed, count, sources) for failed, count in outcome.failed_calls.items()]
+    found += calls[outcome.causes :]
     found += [_of_leak(leak, sources) for leak in outcome.leaks]
     return list(dict.fromkeys(found))[:MAX_FINDINGS]
 
@@ -101,8 +109,13 @@ def _of_hazard(kernel: str, hazard: Hazard, sources: Sources) -> Finding:
     evidence = [line for line in (f"{first}{against}", *more, f"in kernel `{kernel}`") if line]
     code = CODE_OF_KIND.get(hazard.kind, hazard.kind)
     made = finding(code, what[:1].upper() + what[1:], sources.shown(hazard.where),
-                   map(sources.plain, evidence), hint_for(hazard))  # fmt: skip
+                   map(sources.plain, evidence), _hint(hazard))  # fmt: skip
     return _quoted(made, hazard.where, sources)
+
+
+def _hint(hazard: Hazard) -> str:
+    is_copied = hazard.kind == "uninitialised" and "__global__" in hazard.what
+    return HINTS["uninitialised"] if is_copied else hint_for(hazard)
 
 
 def _named(what: str, location: Location, kernel: str, where: SourceLine | None, sources: Sources) -> str:

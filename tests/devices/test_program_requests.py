@@ -115,7 +115,7 @@ def test_random_calls_get_an_answer_or_are_invalid(session: Session, seed: int) 
         (packed("cudaMalloc", b""), "a call of cudaMalloc without all of its arguments"),
         (packed("cudaMalloc", bytes(16)), "a call of cudaMalloc with arguments of another size"),
         (packed("module", struct.pack("<Q", 2**63)), "a call of module with arguments of another size"),
-        (packed("refused", bytes_of(b"f") + struct.pack("<q", -5)), "a call that returns -5"),
+        (packed("refused", bytes_of(b"f") + struct.pack("<q", -5) + bytes_of(b"")), "a call that returns -5"),
         (packed("\0\xff", b""), "a call of `\0"),
         (packed("cudaMalloc", bytes(8))[:-1], None),  # truncated: the program has ended
         (b"\x01", None),

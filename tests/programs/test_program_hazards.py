@@ -53,6 +53,33 @@ def test_a_mistake_is_named_at_its_line(name: str, out: str, code: int, told: tu
         assert words in (ran.report if words.endswith("\n") else ran.said)
 
 
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        ("no address", ("cudaMalloc returned cudaErrorInvalidValue", "for the address: pass &pointer", "null pointer")),
+        ("short", ("the destination has 1,000 bytes left", "`in[250]` read, `in` has 250 elements")),
+        ("direction", ("device to host, but the destination is device memory", "`in[0]` was never written")),
+        ("elements", ("`in[250]` was never written", "with its size in bytes?")),
+    ],
+)
+def test_the_failed_call_comes_before_the_launch_that_it_spoils(mistake: str, told: tuple[str, ...]) -> None:
+    ran = run("wrong_calls", mistake)
+    places = [ran.said.find(words) for words in told]
+    assert -1 not in places and places == sorted(places), ran.said
+
+
+def test_a_failed_call_after_the_launch_comes_behind_the_kernels_findings() -> None:
+    said = run("wrong_calls", "late").said
+    assert -1 < said.find("was never written") < said.find("cudaMemcpy returned cudaErrorInvalidValue")
+
+
+def test_free_of_device_memory_is_named_with_its_allocation() -> None:
+    ran = run("wrong_calls", "free")
+    assert ran.code == 139
+    assert "host-access: The host accessed device memory: see cudaMalloc (wrong_calls.cu:24)" in ran.said
+    assert "free it with cudaFree" in ran.said
+
+
 def test_the_host_waits_before_it_uses_memory_of_kernels_and_copies() -> None:
     ran = run("host_too_early")
     assert (ran.out, ran.code) == ("999\n1000\n0\n7\n2\n", 0)

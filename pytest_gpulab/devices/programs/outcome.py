@@ -123,6 +123,7 @@ class Outcome:
     failures: dict[tuple[object, ...], LaunchFailure] = field(default_factory=dict)
     # distinct calls that returned an error, with how often
     failed_calls: dict[FailedCall, int] = field(default_factory=dict)
+    causes: int = 0  # of these the number before the first finding of a kernel
     # memory that was not freed when the program ended or reset the device
     leaks: list[Leak] = field(default_factory=list)
     unchecked: dict[str, None] = field(default_factory=dict)  # accesses that the race check left out, as clauses
@@ -186,3 +187,5 @@ class Outcome:
         """Add a call that returned an error."""
         if failed in self.failed_calls or len(self.failed_calls) < MAX_DISTINCT:
             self.failed_calls[failed] = self.failed_calls.get(failed, 0) + 1
+        if not self.failures and not self.hazards:
+            self.causes = len(self.failed_calls)

@@ -14,6 +14,7 @@ _ATTRIBUTES = 150
 MAX_ERROR = 999  # enum cudaError: cudaErrorUnknown
 _HEAP = 2  # enum cudaLimit: cudaLimitMallocHeapSize
 _DEFAULT_LIMITS = {0: 1024, 1: 1 << 20, _HEAP: 8 << 20}  # stack per thread, printf buffer, heap
+HEADER = 8  # bytes before a block of malloc() that free() reads first
 MAX_HEAP_BYTES = 256 << 20  # the process of gpulab has them
 _TEXTURES = {
     21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 42: 32768,
@@ -84,7 +85,7 @@ def get_limit(call: Call, limit: int) -> Sequence[Value]:
 def host_fault(call: Call, address: int) -> None:
     """Note the address of an invalid access by the host that ends the program."""
     session = call.session
-    found = session.find(address)
+    found = session.find(address) or session.find(address + HEADER)
     memory = None if found is None else session.memories.get(found.base)
     what, site = "", None
     if memory is not None and memory.kind == "device":
@@ -113,12 +114,12 @@ def early_access(call: Call, address: int, is_write: int) -> Sequence[Value]:
     return [address // PAGE * PAGE, PAGE]
 
 
-@api("refused", form="ti")
-def refused(call: Call, function: str, error: int) -> None:
+@api("refused", form="tit")
+def refused(call: Call, function: str, error: int, why: str) -> None:
     """Note a call that the stand-in itself has refused."""
     if not 0 < error <= MAX_ERROR:
         raise InvalidRequest(f"a call that returns {error}")
-    call.session.outcome.add_failed_call(FailedCall(CallSite(function, call.site.address), error))
+    call.session.outcome.add_failed_call(FailedCall(CallSite(function, call.site.address), error, why))
     raise CudaError(error, is_expected=True)
 
 

@@ -90,8 +90,11 @@ GPULAB_INLINE Answer ask(const char *name, T... values)
     return exchange(name, arguments.packed);
 }
 
-// Report a call whose error is found here, and return the error.
-GPULAB_INLINE cudaError_t refuse(const char *name, cudaError_t error) { return ask("refused", name, error).error; }
+// Report a call whose error is found here, with the reason in a clause if there is one, and return the error.
+GPULAB_INLINE cudaError_t refuse(const char *name, cudaError_t error, const char *why = "")
+{
+    return ask("refused", name, error, why).error;
+}
 
 cudaError_t failed(cudaError_t error);   // remember an error for cudaGetLastError, and return it
 cudaError_t last_error(bool clear);

@@ -6,9 +6,19 @@ using namespace gpulab;
 
 namespace {
 
+const char *const NO_POINTER = "there is no variable for the address: pass &pointer";
+
+// Allocate device memory.
+GPULAB_INLINE cudaError_t allocate(const char *name, void **memory, size_t size)
+{
+    return memory ? ask(name, size).into(memory) : refuse(name, cudaErrorInvalidValue, NO_POINTER);
+}
+
 // Allocate memory that the host may use, too: it is mapped at its device address.
 GPULAB_INLINE cudaError_t allocate_mapped(const char *name, void **memory, size_t size)
 {
+    if (!memory)
+        return refuse(name, cudaErrorInvalidValue, NO_POINTER);
     uint64_t address = 0, mapped = 0, offset = 0;
     cudaError_t error = ask(name, size).into(&address, &mapped, &offset);
     if (error)
@@ -22,7 +32,7 @@ GPULAB_INLINE cudaError_t allocate_mapped(const char *name, void **memory, size_
 // In a captured stream the memory belongs to the graph.
 GPULAB_INLINE cudaError_t allocate_in_stream(const char *name, void **memory, size_t size)
 {
-    cudaError_t error = ask(name, size).into(memory);
+    cudaError_t error = allocate(name, memory, size);
     if (!error && capture)
         captured(owning_node(*memory));
     return error;
@@ -45,7 +55,7 @@ cudaMemPool_t the_pool() { return (cudaMemPool_t)1; }
 
 extern "C" {
 
-cudaError_t cudaMalloc(void **memory, size_t size) { return ask(__func__, size).into(memory); }
+cudaError_t cudaMalloc(void **memory, size_t size) { return allocate(__func__, memory, size); }
 cudaError_t cudaMallocAsync(void **memory, size_t size, cudaStream_t) { return allocate_in_stream(__func__, memory, size); }
 cudaError_t cudaMallocFromPoolAsync(void **memory, size_t size, cudaMemPool_t, cudaStream_t)
 {
