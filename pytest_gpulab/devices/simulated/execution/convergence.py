@@ -11,7 +11,7 @@ from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, from_warps, to_warps
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
-from pytest_gpulab.devices.simulated.warps.collectives import OTHERS, activemask, other_lanes
+from pytest_gpulab.devices.simulated.warps.collectives import OTHERS, activemask
 
 from .barriers import Barriers
 from .scheduler import Key
@@ -85,7 +85,7 @@ class PartialWarps:
         if missing.any():
             self._invalid("must name the thread that calls it", where, lanes, missing)
         elif mask.ndim and mask.size > 1:
-            others = other_lanes(grid)
+            others = grid.transpose(1, 0, 2)[:, :, None]  # (32, warps, 1, blocks), for comparison with the whole warp
             differs = ((others != grid) & (others != _NONE) & (grid & OTHERS != 0)).any(axis=0)
             if (bad := from_warps(lanes, differs)).any():
                 self._invalid("must be the same in all threads that it names", where, lanes, bad)

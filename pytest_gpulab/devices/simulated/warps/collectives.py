@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 U4 = np.dtype(np.uint32)
 _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
-OTHERS = _BITS.reshape(WARP, 1, 1, 1)  # the lanes' bits, in the layout of `other_lanes`
+OTHERS = _BITS.reshape(WARP, 1, 1, 1)  # (32, warps, 1, blocks): the bits of lanes that are compared with their warp
 
 
 def lanemask(which: str, laneid: Value) -> Value:
@@ -135,14 +135,9 @@ def match_any(lanes: Lanes, value: Value, mask: Value) -> Value:
     """Return the lanes of the mask that have the same value, as bits."""
     grid = to_warps(lanes, np.broadcast_to(value, lanes.shape), 0)
     present = to_warps(lanes, np.ones(lanes.shape, np.bool_), False)
-    same = (grid == other_lanes(grid)) & other_lanes(present)
+    others, has_other = (of.transpose(1, 0, 2)[:, :, None] for of in (grid, present))  # (32, warps, 1, blocks)
+    same = (grid == others) & has_other
     return from_warps(lanes, np.bitwise_or.reduce(same * OTHERS, axis=0)) & mask
-
-
-def other_lanes(grid: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return (warps, 32, blocks) values as (32, warps, 1, blocks): each lane's, for comparison with its whole warp."""
-    others: npt.NDArray[Any] = grid.transpose(1, 0, 2)[:, :, None]
-    return others
 
 
 def match_all(lanes: Lanes, value: Value, mask: Value) -> tuple[Value, Value]:
