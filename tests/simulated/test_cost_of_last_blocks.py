@@ -1,4 +1,4 @@
-"""The estimate of a launch whose last block adds up what the others have published."""
+"""Estimated times of kernels whose last block adds up the results of all blocks."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _in_each_block(axis: Axis) -> Pattern | None:
 
 
 def _may_repeat_by_chance(axis: Axis, period: int) -> bool:
-    """Return True if a repetition says little: there are about as many like it as ways to choose the wrong ones."""
+    """Return True if wrong elements at random places often repeat in this way, as measured by `PLACE_BITS`."""
     in_rest = np.resize(axis.mask[:period], 2 * period).cumsum()  # of the last, shorter period, per shift
     rest = axis.mask.size % period
     counts = in_rest[rest : rest + period] - in_rest[:period]

@@ -19,7 +19,7 @@ from .launch_state import LaunchState
 from .wave import Dtype, Wave
 
 WORD = 4  # bytes
-ATOMIC = -1  # stands for the number of a site in `RecordedReads`: all atomics of a wave have one count
+ATOMIC = -1  # in place of a read's number in `RecordedReads`: the atomics of a wave are counted together
 
 
 class DisturbedWave(Wave):
