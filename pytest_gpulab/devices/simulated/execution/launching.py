@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -126,7 +125,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
         launch.heap.rewind()
     resident = _resident(launch, sms)
     effort = Effort(launch, sum(len(batch.waves) for batch in chosen))
-    finish = _last_block(launch, chosen)
+    has_last_block = _prepare_last_block(launch, chosen)
     workload = launch.counters.workload if launch.counters is not None else None
     is_sample = launch.options.complete_within is None
     counted = 0
@@ -139,7 +138,10 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
                 counted += batch.counted
                 if workload is not None and batch.counted:
                     workload.end_batch()
-            finish(lambda wave: _run_waves(launch, Batch([wave], [False]), resident, effort))
+            if has_last_block:
+                from .block_sampling import finish_last_block
+
+                finish_last_block(launch, lambda wave: _run_waves(launch, Batch([wave], [False]), resident, effort))
             if launch.checker is not None:
                 launch.checker.end()
             launch.work = effort.of_all(prod(launch.grid))
@@ -153,16 +155,16 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
     return counted
 
 
-def _last_block(launch: LaunchState, chosen: list[Batch]) -> Callable[[Callable[[Any], None]], None]:
-    """Prepare to record the path of the last block; return the function that does so by running a wave."""
+def _prepare_last_block(launch: LaunchState, chosen: list[Batch]) -> bool:
+    """Return True if the path of the last block counts; its counters are prepared then."""
     if launch.counters is None or launch.counters.workload is None:
-        return lambda run: None
-    from .block_sampling import count_last_wave, finish_last_block, may_take_numbers
+        return False
+    from .block_sampling import count_last_wave, may_take_numbers
 
-    if not may_take_numbers(launch):
-        return lambda run: None
-    count_last_wave(launch, chosen)
-    return partial(finish_last_block, launch)
+    if may_take_numbers(launch):
+        count_last_wave(launch, chosen)
+        return True
+    return False
 
 
 def _batches(launch: LaunchState) -> list[Batch]:
