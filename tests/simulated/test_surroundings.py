@@ -66,6 +66,31 @@ def test_clocks_go_on_from_anywhere(device: SimulatedDevice) -> None:
     assert len(begun) == 3
 
 
+def test_warps_and_blocks_read_a_clock_one_after_another(device: SimulatedDevice) -> None:
+    source = """__global__ void f(unsigned long long *out) {
+        unsigned long long time;
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+        unsigned long long *own = out + 3 * (blockIdx.x * blockDim.x + threadIdx.x);
+        own[0] = clock64();
+        __syncthreads();
+        own[1] = clock64();
+        own[2] = time;
+    }"""
+    blocks, threads = 300, 256
+    out = device.array(np.zeros((blocks, threads, 3), np.uint64))
+    device.compile(source).launch("f", (blocks,), (threads,), (out,))
+    found = out.get().reshape(blocks, threads // 32, 32, 3)
+    assert (found == found[:, :, :1]).all()  # lanes of a warp read at once
+    assert (found[..., 1].min((1, 2)) > found[..., 0].max((1, 2))).all()  # behind a barrier it is later
+    by_warp = found[:, :, 0]
+    assert len(np.unique(by_warp[:, 0, 0])) > 3 and len(np.unique(by_warp[:, 0, 2])) > 3
+    # a secret condition on the time decides differently within a launch, for most blocks even within the block
+    for remainder in (by_warp[..., 0] % 7, by_warp[..., 2] % 3):
+        chosen = remainder == 1
+        assert 0 < np.count_nonzero(chosen) < chosen.size / 2
+        assert np.count_nonzero(chosen.any(1) & ~chosen.all(1)) > blocks / 2
+
+
 def test_results_that_depend_on_them_may_change_between_runs(device: SimulatedDevice) -> None:
     for body, is_free in (("smid", False), ("clock", False), ("gridid", False), ("nsmid", True), ("laneid", True)):
         source = f"""__global__ void f(unsigned *out) {{

@@ -121,6 +121,9 @@ ABSENT_VALUE = np.uint32(0)  # as on an H100
 SPIN_BLOCKS = 8  # most basic blocks between two reads of a clock in a loop that waits for it
 SPIN_READS = 256
 MAX_DOUBLINGS = 16
+READ_CYCLES = 8  # of one read by all warps of a block: four schedulers issue for up to 32 warps
+# multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4): the top bits have READ_CYCLES values
+_MIX, _TOP_BITS = np.uint64(0x9E3779B97F4A7C15), np.uint64(61)
 
 
 class Clock:
@@ -128,6 +131,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.reads = 0
+        self.start = -1  # cycle of the launch at the first read; -1 before it
         self._in_a_row = self._extra = self._blocks = 0
 
     def read(self, blocks: int) -> int:
@@ -138,7 +142,7 @@ class Clock:
         """
         self.reads += 1
         self._in_a_row = self._in_a_row + 1 if blocks - self._blocks <= SPIN_BLOCKS else 0
-        self._extra += 1 << min(self._in_a_row // SPIN_READS, MAX_DOUBLINGS)
+        self._extra += READ_CYCLES << min(self._in_a_row // SPIN_READS, MAX_DOUBLINGS)
         self._blocks = blocks
         return blocks + self._extra
 
@@ -155,14 +159,27 @@ class Surroundings:
         self._cycles = int.from_bytes(os.urandom(6), "little")
         self._nanoseconds = time.time_ns()
         self.grid = np.uint64(crc32(repr(varied).encode()))  # any number, as after other programs' launches
+        self._latest = 0  # the last cycle that a wave has read
 
-    def clock(self, wave: Wave) -> Any:
-        """Return `%clock64`: a random start plus the cycles of the wave's `Clock`."""
-        return np.uint64(self._cycles + wave.clock.read(wave.steps))
+    def clock(self, wave: Wave, lanes: Lanes) -> Any:
+        """Return `%clock64`: a random start plus the cycles of the launch, for each lane."""
+        return self._read(self._cycles, wave.clock, wave.steps, lanes)
 
-    def timer(self, wave: Wave) -> Any:
+    def timer(self, wave: Wave, lanes: Lanes) -> Any:
         """Return `%globaltimer`, in the same way."""
-        return np.uint64(self._nanoseconds + wave.clock.read(wave.steps))
+        return self._read(self._nanoseconds, wave.clock, wave.steps, lanes)
+
+    def _read(self, begun: int, clock: Clock, blocks: int, lanes: Lanes) -> Any:
+        """Return a time that is one number per warp, later than in all earlier reads of the wave.
+
+        Warps read a clock one after another, and most blocks begin after others. A result that the time decides
+        differs between them, as it does on hardware.
+        """
+        clock.start = self._latest if clock.start < 0 else clock.start
+        now = clock.start + clock.read(blocks)
+        self._latest = max(self._latest, now)
+        turn = (lanes.warps_of_grid + np.uint64(self._cycles)) * _MIX >> _TOP_BITS
+        return np.uint64(begun + now) + turn
 
     def multiprocessor(self, lanes: Lanes) -> Any:
         """Return `%smid`: blocks are assigned to the multiprocessors in turn."""
@@ -171,12 +188,12 @@ class Surroundings:
 
 def low(value: Any) -> Any:
     """Return the low half of a 64-bit value."""
-    return np.uint32(int(value) & 0xFFFFFFFF)
+    return value.astype(np.uint32)
 
 
 def high(value: Any) -> Any:
     """Return the high half of a 64-bit value."""
-    return np.uint32(int(value) >> 32)
+    return (value >> np.uint64(32)).astype(np.uint32)
 
 
 class Tally:

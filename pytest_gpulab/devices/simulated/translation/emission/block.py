@@ -33,9 +33,10 @@ SPECIAL = {
     for axis in "xyz"
 } | {
     "%laneid": "L.laneid", "%warpid": "L.warpid", "%nwarpid": "w.nwarpid", "WARP_SZ": "w.warp_size",
-    "%clock": "low(w.launch.surroundings.clock(w))", "%clock_hi": "high(w.launch.surroundings.clock(w))",
-    "%clock64": "w.launch.surroundings.clock(w)", "%globaltimer": "w.launch.surroundings.timer(w)",
-    "%globaltimer_lo": "low(w.launch.surroundings.timer(w))", "%globaltimer_hi": "high(w.launch.surroundings.timer(w))",
+    "%clock": "low(w.launch.surroundings.clock(w, L))", "%clock_hi": "high(w.launch.surroundings.clock(w, L))",
+    "%clock64": "w.launch.surroundings.clock(w, L)", "%globaltimer": "w.launch.surroundings.timer(w, L)",
+    "%globaltimer_lo": "low(w.launch.surroundings.timer(w, L))",
+    "%globaltimer_hi": "high(w.launch.surroundings.timer(w, L))",
     "%smid": "w.launch.surroundings.multiprocessor(L)", "%nsmid": "w.launch.surroundings.sms",
     "%gridid": "w.launch.surroundings.grid",
     "%dynamic_smem_size": "w.dynamic_shared", "%total_smem_size": "w.total_shared",
