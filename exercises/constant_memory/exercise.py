@@ -34,6 +34,7 @@ LARGE_SIMULATED = (2048, 2048, CLASSIC_VECTORS)
 FEW_PATTERNS = ("random", "fractions")
 ROUNDS = "Usual cause: the loop over the vectors. Which is the first one that it takes, and which the last?"
 SUM = "Usual cause: a sum that starts anew, or is replaced, in each round."
+FIRST_ROUND = "Usual cause: a loop that ends after its first round, or a body outside of it: a `;`, or no braces."
 INDEX = "Usual cause: an index that stays the same in each round."
 CHOSEN = "Usual cause: the terms are compared, where they should be added."
 BEYOND = "Usual cause: an index of `vectors` that is not below `count`: nothing was copied there."
@@ -114,6 +115,8 @@ def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistak
     vectors = inputs["vectors"].astype(np.float64)
     squares = [(x - vx) ** 2 + (y - vy) ** 2 for vx, vy in vectors]
     total, nowhere = sum(squares), x**2 + y**2  # the array holds 0 behind the vectors
+    straight = [abs(x - vx) + abs(y - vy) for vx, vy in vectors]
+    padded = sum(squares[:CLASSIC_VECTORS]) + max(CLASSIC_VECTORS - count, 0) * nowhere
     whole = [np.trunc(x - vx) ** 2 + np.trunc(y - vy) ** 2 for vx, vy in vectors]
     found = {
         ("the sum over one vector too many", ROUNDS): total + nowhere,
@@ -121,11 +124,14 @@ def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistak
         ("the sum without the last vector", ROUNDS): total - squares[-1],
         ("the sum without the first vector", ROUNDS): total - squares[0],
         ("the term of the last vector alone", SUM): squares[-1],
+        ("the term of the first vector alone", FIRST_ROUND): squares[0],
+        (f"the sum over {CLASSIC_VECTORS} vectors, not {count}", ROUNDS): padded,
         ("the first vector's term for every vector", INDEX): count * squares[0],
         ("the result of vectors that are (0, 0)", BEYOND): count * nowhere,
         ("the largest of the terms", CHOSEN): np.max(squares, axis=0),
         ("the smallest of the terms", CHOSEN): np.min(squares, axis=0),
         ("the sum of distances, not of their squares", TERM): sum(map(np.sqrt, squares)),
+        ("the sum of distances along the axes", TERM): sum(straight),
         ("the sum of the squares of whole numbers", TYPE): sum(whole),
     }
     return tuple(KnownMistake(what, {"out": values}, cause) for (what, cause), values in found.items())

@@ -6,7 +6,7 @@ scanned the same way until one block is enough, then `add_offsets` adds them bac
 plan is one launch of `scan_single_pass` with zeroed scratch memory for a decoupled look-back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from pytest_gpulab.exercise import (
     Case,
     Exercise,
     Expected,
+    KnownMistake,
     Launch,
     Plan,
     Problem,
@@ -33,6 +34,11 @@ MAX_CHECKED = 1 << 17
 # Above this a pattern repeats, except for few values: 2**25 new random numbers take longer than all other work.
 FRESH_VALUES = 2**20 - 3
 COUNTED_SIZE = 1 << 18
+
+Halves = Callable[[Array, Array], tuple[Array, Array]]
+HALVES = "Usual cause: the halves of a node are exchanged in the down-sweep. Which of them has elements to its left?"
+PARENT = "Usual cause: the parent's value is lost in the down-sweep. Is the left half's sum added or assigned?"
+ROOT = "Usual cause: the root is not set before the down-sweep. What is to the left of the root?"
 
 
 def elements_per_block(tunables: Mapping[str, int]) -> int:
@@ -129,6 +135,41 @@ def reference_at(problem: Problem, inputs: Mapping[str, Array], places: Mapping[
     return Expected({"out": prefix_sums_at(terms, counts)}, {"out": tolerance})
 
 
+def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
+    """Return the results of wrong down-sweeps of a tree (Blelloch, Prefix Sums and Their Applications, 1990)."""
+    tile = elements_per_block(problem.tunables)
+    if tile & (tile - 1) or problem.tunables["SINGLE_PASS"]:
+        return ()
+    own = inputs["in"].astype(np.float64)
+    found = {
+        ("with exchanged halves", HALVES): swept(own, tile, lambda parent, left: (parent + left, parent)),
+        ("without the parent's value in the right half", PARENT): swept(own, tile, lambda parent, left: (parent, left)),
+        ("that begins with the block's sum", ROOT): swept(own, tile, lambda parent, left: (parent, parent + left), 1),
+    }
+    added = own if problem.tunables["INCLUSIVE"] else 0
+    return tuple(
+        KnownMistake(f"the result of a down-sweep {what}", {"out": values + added}, cause)
+        for (what, cause), values in found.items()
+    )
+
+
+def swept(values: Array, tile: int, halves: Halves, root: int = 0) -> Array:
+    """Return the results of trees of `tile` elements plus the offsets, scanned likewise.
+
+    `halves` returns the values of a node's halves from the node's and the left half's sum; the root has `root` times
+    the sum of the tile.
+    """
+    sums = [np.pad(values, (0, -values.size % tile)).reshape(-1, tile)]
+    while sums[-1].shape[1] > 1:
+        sums.append(sums[-1][:, ::2] + sums[-1][:, 1::2])
+    parent = root * sums[-1]
+    for below in reversed(sums[:-1]):
+        parent = np.stack(halves(parent, below[:, ::2]), axis=2).reshape(below.shape)
+    totals = sums[-1][:, 0]
+    offsets = swept(totals, tile, halves, root) if totals.size > 1 else np.zeros(1)
+    return np.asarray((parent + offsets[:, None]).reshape(-1)[: values.size])
+
+
 def every_level_partial(tunables: Mapping[str, int]) -> int:
     """Return a size of three levels if they fit, else two, each with a partial last block.
 
@@ -155,6 +196,7 @@ exercise = Exercise(
     inputs=inputs,
     reference=reference,
     reference_at=reference_at,
+    mistakes=mistakes,
     tunables=(
         Tunable("BLOCK_SIZE", range(32, 1025, 32)),
         Tunable("ITEMS_PER_THREAD", range(1, 17), default=1),

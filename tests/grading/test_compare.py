@@ -126,6 +126,13 @@ def test_elements_in_between_that_are_nearly_right_were_processed() -> None:
     assert finding.hint == values.NEARLY_RIGHT
 
 
+def test_the_last_of_few_elements_that_are_nearly_right_are_chance() -> None:
+    expected = np.linspace(1.3, 7.9, 64)
+    actual = np.where(np.arange(64) < 62, expected, expected * 1.0005).astype(np.float32)
+    assert found(actual[-7:], expected[-7:], 1e-6).hint == values.NEARLY_RIGHT
+    assert found(actual, expected, 1e-6).hint == causes.TAIL
+
+
 def test_of_very_many_elements_only_the_places_are_looked_at() -> None:
     actual = np.zeros(MAX_EXAMINED + 1, np.int8)
     actual[1::2] = 6

@@ -234,7 +234,31 @@ TOLD = [
             ("vector_of_each_thread", "correct[5x3, 1 vector]", "result of vectors that are (0, 0)", "below `count`"),
             ("roots_of_squares", "correct[256x256]", "sum of distances", "other than the README's"),
             ("int_distance", "correct[1x300]", "sum of the squares of whole numbers", "drops the fraction"),
+            (
+                "distances_along_the_axes",
+                "correct[300x1]",
+                "sum of distances along the axes",
+                "other than the README's",
+            ),
+            ("always_twenty_vectors", "correct[97x61, 2 vectors]", "sum over 20 vectors", "the loop over the vectors"),
+            ("always_twenty_vectors", "correct[61x97, 64 vectors]", "sum over 20 vectors", "the loop over the vectors"),
         ]
+    ),
+    *(
+        (f"scan/{kernel}", check, "elements are wrong", f"each of them is the result of a down-sweep {told}", cause)
+        for check in ("correct[n=31]", "correct[n=1025]")
+        for kernel, told, cause in [
+            ("down_sweep_exchanges_halves", "with exchanged halves", "Which of them has elements to its left?"),
+            ("down_sweep_drops_the_parent", "without the parent's value", "added or assigned"),
+            ("root_not_cleared", "that begins with the block's sum", "What is to the left of the root?"),
+        ]
+    ),
+    (
+        "reduction/items_far_apart",
+        "correct[n=block-1]",
+        "the only element is wrong",
+        "without the elements after the first 8 of each block",
+        "Which elements do threads 0 and 1 take",
     ),
 ]
 

@@ -13,7 +13,7 @@ from doubling import codes
 from pytest_gpulab.devices.cuda.faults import overtime_fault
 from pytest_gpulab.devices.protocol import Device, KernelFault
 from pytest_gpulab.exercise import SafeCheck
-from pytest_gpulab.grading.findings import NO_VALUE, finding, of_error
+from pytest_gpulab.grading.findings import IN_ONE_LINE, NO_VALUE, finding, of_error
 from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports.terminal.reasons import reasons
 
@@ -131,6 +131,7 @@ def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_
         ("barrier", "divergent threads in block", "same __syncthreads()"),
         ("barrier", "divergent threads in warp: the mask names", "exactly the lanes that reach it"),
         ("race", "potential hazard by different blocks", "Blocks run in no order"),
+        ("race", f"potential (WAW) hazard by different blocks {IN_ONE_LINE}", "does the index contain blockIdx"),
         ("race", "hazard by different blocks, atomic within one block only", "use atomicAdd()"),
         ("race", "potential hazard in one warp", "__syncwarp()"),
         ("race", "hazard in one block, without a wait for the asynchronous copy", "Wait, then call __syncthreads()"),

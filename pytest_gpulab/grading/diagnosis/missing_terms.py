@@ -15,7 +15,7 @@ import numpy as np
 from . import causes
 from .coincidence import TINY, is_likely, value_bits
 from .error_location import WARP, place_of
-from .patterns import Array, Pattern, WrongValue, number
+from .patterns import Array, Pattern, RunContext, WrongValue, number
 from .value_patterns import FRACTION
 
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}
@@ -39,6 +39,10 @@ INFINITE = "Usual cause: another operation in one place, such as a +, or a type 
 WRAPS = "Usual cause: a partial result of another type, which does not wrap around: float, double, or a wider integer."
 SIZEOF = (
     "Usual cause: `sizeof` of a pointer, which is 8 bytes for any number of elements. Which variable holds the length?"
+)
+FAR_APART = (
+    "Usual cause: the threads' elements are too far apart. Which elements do threads 0 and 1 take, and which thread "
+    "takes those in between?"
 )
 COUNTED = "Usual cause: 1 is added for each element. Which value should be added?"
 COUNTED_TWICE = (
@@ -144,7 +148,7 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
     for operation in (np.add, np.multiply):
         if not _is_expected(output, operation, values) or output.got[0] in (0, operation.identity):
             continue
-        for part in _candidate_terms(values.size, tile, output.context.block_threads):
+        for part in _candidate_terms(values.size, tile, output.context):
             if _is(output, operation, values[~part.elements]):
                 fitting.append((part, Pattern(f"it is the result for `{name}` without {part.words}", part.cause)))
             elif operation is np.add and _is(output, operation, values, values[part.elements]):
@@ -221,9 +225,9 @@ def _is(output: WrongValue, operation: Any, *parts: Array) -> bool:
     return bool(is_near) and output.is_explained_by(result[None])
 
 
-def _candidate_terms(size: int, tile: int | None, threads: int | None) -> Iterator[Terms]:
+def _candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterator[Terms]:
     """Yield the terms that reductions often miss: ends, rests of blocks and warps, some positions of every block."""
-    index = np.arange(size)
+    index, threads = np.arange(size), context.block_threads
     yield Terms(index == size - 1, f"the last element (index {size - 1})", causes.LAST_ONE)
     yield Terms(index == 0, "the first element", causes.FIRST_ONE)
     blocks = -(-size // tile) if tile else 1
@@ -237,7 +241,9 @@ def _candidate_terms(size: int, tile: int | None, threads: int | None) -> Iterat
     for unit in (2, 4, 8, 16, WARP, threads or WARP):
         rest = size % unit
         if rest > 1:
-            yield Terms(index >= size - rest, f"the last {rest} elements (from index {size - rest} on)", causes.TAIL)
+            # with a single whole unit before it, the rest may as well be a half
+            cause = causes.TAIL if size >= 2 * unit else causes.ROUND
+            yield Terms(index >= size - rest, f"the last {rest} elements (from index {size - rest} on)", cause)
     position = index % (tile or size)
     if threads and threads > WARP:
         yield Terms(
@@ -245,7 +251,8 @@ def _candidate_terms(size: int, tile: int | None, threads: int | None) -> Iterat
         )
         yield Terms(position >= threads, "the elements of each thread after its first", causes.IN_EACH_BLOCK)
     for first in (2, 8):
-        yield Terms(position >= first, f"the elements after the first {first} of each block", SIZEOF)
+        cause = FAR_APART if first in context.tunables.values() else SIZEOF
+        yield Terms(position >= first, f"the elements after the first {first} of each block", cause)
     if tile and tile > 1:
         yield Terms(position >= tile // 2, "the second half of every block's elements", causes.ROUND)
     yield Terms(index % 2 == 1, "the elements with an odd index", causes.ROUND)

@@ -21,7 +21,7 @@ from .causes import (
     STRIDED,
     TOO_SHORT,
 )
-from .coincidence import CERTAIN
+from .coincidence import CERTAIN, LEAST_BITS
 from .error_location import pitch_of, place_of
 from .missing_terms import missing_terms_of
 from .patterns import Pattern, WrongValue, number
@@ -75,8 +75,9 @@ def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
     evidence = [_element(output, tuple(index)) for index in np.argwhere(output.wrong)[:MAX_ELEMENTS_SHOWN].tolist()]
     if common:
         evidence.append(common.what)
-    # elements at equal distances that are nearly right have been processed, in another way
-    is_near = common is not None and common.cause == NEARLY_RIGHT and place is not None and place.cause == STRIDED
+    # elements at equal distances that are nearly right have been processed, in another way; other places may be chance
+    is_near = common is not None and common.cause == NEARLY_RIGHT and place is not None
+    is_near = is_near and (place.cause == STRIDED or place.bits < LEAST_BITS)
     by_weight = (common, place) if common and (common.shows_cause or is_near) else (place, common)
     best = next((pattern for pattern in by_weight if pattern and pattern.cause), None)
     found = finding("wrong-result", what, evidence=evidence, hint=best.cause if best else None)
