@@ -134,9 +134,9 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "it. Wait, then call __syncthreads(), then use the elements."),
     ("race", "atomic within one block only", "A function such as atomicAdd_block(), or thread_scope_block, is atomic "
      "for the threads of one block: use atomicAdd(), or thread_scope_device."),
-    ("race", rf"\(WAW\).*by different blocks.*{IN_ONE_LINE}", "One line writes the same element in several blocks. If each block "
-     "has elements of its own: does the index contain blockIdx, and x and y in their places? If the values belong "
-     "together, use an atomic function such as atomicAdd()."),
+    ("race", rf"\(WAW\).*by different blocks.*{IN_ONE_LINE}", "One line writes the same element in several "
+     "blocks. If each block has elements of its own: does the index contain blockIdx, and x and y in their places? If "
+     "the values belong together, use an atomic function such as atomicAdd()."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch elements that "
      "another block writes, except by atomics. A flag orders other accesses only with a __threadfence() before it."),
     ("race", rf"\(WAW\).*in one (?:warp|block).*{IN_ONE_LINE}", "Several threads write the same element in one line: "

@@ -23,6 +23,7 @@ RELATED = 0.3  # correlation; that of unrelated values is near 0, that of trunca
 MAX_SEARCHED = 1 << 18  # elements in which the origin of others is searched: more would take seconds
 MAX_SOURCES = 8  # elements to try as the origin of a value
 MOST_COUNTS = 1000  # times the largest expected counter; others hold garbage
+MOST_WRAPS, WRAP_ERROR = 100, 1e-4  # of unsigned numbers in a sum; further ones hold garbage, or are chance
 SMALL_TYPES = {"f": (np.float16,), "i": (np.int16, np.int8, np.uint16, np.uint8), "u": (np.uint16, np.uint8)}
 
 NAN = (
@@ -30,6 +31,9 @@ NAN = (
     "0/0, the root of a negative number, or the difference of two infinities."
 )
 INFINITE = "Usual cause: a division by 0, a value that was never set, or a type with too small a range."
+WRAPPED = (
+    "Usual cause: a difference of unsigned numbers. Below 0, it wraps around to 2**32. Which types are subtracted?"
+)
 CONSTANT = (
     "Usual cause: the computed value is never added or stored here, or a condition leaves the start value as it is."
 )
@@ -102,6 +106,18 @@ def _constant(output: WrongValue) -> Pattern | None:
         return Pattern(f"{output.them} is {names[first]}", cause, shows_cause=is_all, bits=GENERAL if is_all else 0)
     if output.at.size > 2 and (output.got == first).all() and np.ptp(output.wanted) > 0:
         return Pattern(f"{output.them} is {number(first)}", CONSTANT, shows_cause=False)
+    return None
+
+
+def _wrapped(output: WrongValue) -> Pattern | None:
+    """Recognise floats of negative numbers as unsigned ones, and of their squares."""
+    if output.actual.dtype.kind != "f" or np.abs(output.wanted).max() >= 2**31:
+        return None
+    for exponent in (32, 64):
+        wraps = output.got.astype(np.float64) / 2.0**exponent
+        whole = np.rint(wraps)
+        if (whole > 0).all() and whole.max() < MOST_WRAPS and np.abs(wraps - whole).max() < WRAP_ERROR:
+            return Pattern(f"{output.them} is almost 2**{exponent}, or that times a small whole number", WRAPPED)
     return None
 
 
@@ -329,7 +345,7 @@ def _nearly(output: WrongValue) -> Pattern | None:
     return Pattern(f"{output.them} is nearly correct: the largest error is {100 * worst:.2g} %", NEARLY_RIGHT, False)
 
 
-_FACTS: tuple[_Way, ...] = (_not_finite, _constant)
+_FACTS: tuple[_Way, ...] = (_not_finite, _wrapped, _constant)
 """Patterns without a prediction; they count for few elements, too."""
 
 _PREDICTIONS: tuple[_Way, ...] = (

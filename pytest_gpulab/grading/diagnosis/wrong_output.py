@@ -76,8 +76,8 @@ def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
     if common:
         evidence.append(common.what)
     # elements at equal distances that are nearly right have been processed, in another way; other places may be chance
-    is_near = common is not None and common.cause == NEARLY_RIGHT and place is not None
-    is_near = is_near and (place.cause == STRIDED or place.bits < LEAST_BITS)
+    may_mislead = place is not None and (place.cause == STRIDED or place.bits < LEAST_BITS)
+    is_near = common is not None and common.cause == NEARLY_RIGHT and may_mislead
     by_weight = (common, place) if common and (common.shows_cause or is_near) else (place, common)
     best = next((pattern for pattern in by_weight if pattern and pattern.cause), None)
     found = finding("wrong-result", what, evidence=evidence, hint=best.cause if best else None)
