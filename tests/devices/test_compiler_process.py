@@ -40,6 +40,15 @@ def test_it_compiles_as_in_this_process(within: Sandbox | None) -> None:
     compiler.close()
 
 
+def test_it_has_no_folder_that_could_outlive_it(
+    within: Sandbox | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with closing(CompilerProcess(within=within)) as compiler:
+        assert compiled(compiler, SMALL)
+        assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("gpulab-cache-")] == []
+
+
 def test_a_forked_child_starts_its_own() -> None:
     compiler = CompilerProcess(within=none(""))
     with closing(compiler):

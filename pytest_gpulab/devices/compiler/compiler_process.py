@@ -182,20 +182,20 @@ class _Process:
     def _start(self, command: list[str]) -> None:
         with contextlib.ExitStack() as if_it_fails:
             self._errors = if_it_fails.enter_context(tempfile.TemporaryFile())
-            folder = tempfile.mkdtemp(prefix="gpulab-")  # stays empty: NVRTC searches it for quoted includes
-            if_it_fails.callback(os.rmdir, folder)
-            self._popen = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                cwd=folder,
-                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-                start_new_session=True,
-            )
+            # NVRTC searches the working folder for quoted includes; a removed one stays empty.
+            with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+                self._popen = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    cwd=folder,
+                    env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                    start_new_session=True,
+                )
             if_it_fails.pop_all()
         self._owner = os.getpid()
-        self._end = weakref.finalize(self, _end, self._popen, self._errors, folder)
+        self._end = weakref.finalize(self, _end, self._popen, self._errors)
 
     @property
     def is_own(self) -> bool:
@@ -245,7 +245,7 @@ class _Process:
         return stderr.strip().rpartition("\n")[2]
 
 
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes], folder: str) -> None:
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -254,8 +254,6 @@ def _end(process: subprocess.Popen[bytes], errors: IO[bytes], folder: str) -> No
         process.stdin.close()
     process.stdout.close()
     errors.close()
-    with contextlib.suppress(OSError):  # the folder around it may have been removed
-        Path(folder).rmdir()
 
 
 @lru_cache(maxsize=1)

@@ -97,12 +97,19 @@ def _compiled(request: Request, options: list[str]) -> Answer:
         if request.output == "cubin":
             return Answer(cubin, log)
         ptx = _bytes(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b"\0")
-        # the line table has absolute paths; the student knows only the given name
-        folder = os.getcwd().rstrip("/")  # noqa: PTH109  # importing pathlib would take 10 ms of each start
-        ptx = ptx.replace(f'"{folder}/'.encode(), b'"')
+        ptx = _with_given_names(ptx)
         return Answer(ptx + BETWEEN + cubin if request.output == "both" else ptx, log)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _with_given_names(ptx: bytes) -> bytes:
+    """Return PTX with the given file names in its line table, where NVRTC writes absolute paths."""
+    try:
+        folder = os.getcwd().rstrip("/")  # noqa: PTH109  # importing pathlib would take 10 ms of each start
+    except OSError:  # the folder was removed: NVRTC writes the given names
+        return ptx
+    return ptx.replace(f'"{folder}/'.encode(), b'"')
 
 
 def _texts(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:
