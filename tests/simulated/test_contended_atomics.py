@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import Run
 
+from pytest_gpulab.devices.protocol import DisturbedRead, LaunchOptions
 from pytest_gpulab.devices.simulated.memory.atomics import FLUSHED_ADD, apply
 
 WHOLE = ("add", "min", "max", "and", "or", "xor", "exch", "inc", "dec", "cas")
@@ -105,3 +106,135 @@ def test_retries_at_many_addresses_are_not_made_lane_by_lane(run: Run, monkeypat
         block=(64,),
     )
     assert x.sum() == 32 * 64
+
+
+RETRIES = {
+    "adds": ("old = *p", "{ seen = old; old = atomicCAS(p, seen, seen + 3); }", "old != seen"),
+    "reads again": ("", "seen = *(volatile int *)p;", "atomicCAS(p, seen, seen + 3) != seen"),
+    "ends from within": ("", "{ old = *p; if (atomicCAS(p, old, old + 3) == old) break; }", "true"),
+    "adds floats": ("old = *p", "{ seen = old; old = atomicCAS(p, seen, bits(real(seen) + 0.1f)); }", "old != seen"),
+    "takes the larger float": ("", "seen = *p;", "atomicCAS(p, seen, bits(fmaxf(real(seen), t))) != seen"),
+    "multiplies and adds": ("old = *p", "{ seen = old; old = atomicCAS(p, seen, seen * 3 + t); }", "old != seen"),
+    "counts to a limit": ("", "seen = *p;", "atomicCAS(p, seen, seen < 20 ? seen + 1 : 20) != seen"),
+    "keeps the old value": (
+        "old = *p", "{ seen = old; old = atomicCAS(p, seen, seen + 1); }", "old != seen); while ((x[8 + t] = seen, 0)"
+    ),
+}  # fmt: skip
+STEPS: dict[str, Any] = {
+    "adds floats": lambda old, t: (old.view(np.float32) + np.float32(0.1)).view(np.int32),
+    "takes the larger float": lambda old, t: np.maximum(old.view(np.float32), np.float32(t)).view(np.int32),
+    "multiplies and adds": lambda old, t: np.int64(3 * int(old) + t).astype(np.int32),
+    "counts to a limit": lambda old, t: np.minimum(old + np.int32(1), np.int32(20)),
+    "keeps the old value": lambda old, t: old + np.int32(1),
+}
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of lanes of each execution of an atomic."""
+    lanes: list[int] = []
+
+    def counted(view: Any, index: Any, operation: Any, operands: Any, returns: bool) -> Any:
+        lanes.append(len(index))
+        return apply(view, index, operation, operands, returns)
+
+    monkeypatch.setattr("pytest_gpulab.devices.simulated.memory.atomics.apply", counted)
+    return lanes
+
+
+def in_a_loop(before: str, body: str, condition: str, place: str = "") -> str:
+    return f"""
+        __device__ float real(int x) {{ return __int_as_float(x); }}
+        __device__ int bits(float x) {{ return __float_as_int(x); }}
+        __global__ void f(int *x) {{
+            int t = threadIdx.x, *p = x + t % 2, old = 0, seen, tries = 0;
+            {place}
+            {before};
+            do {body} while ({condition});
+            {"__syncthreads(); if (t < 2) x[t] = *p;" if place else ""}
+        }}"""
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("place", ["", "__shared__ int s[2]; p = s + t % 2; if (t < 2) *p = 0; __syncthreads();"])
+@pytest.mark.parametrize("name", RETRIES)
+def test_a_loop_that_updates_a_value_lets_all_threads_succeed_at_once(
+    run: Run, executed: list[int], name: str, place: str, check: bool
+) -> None:
+    x = np.zeros(128, np.int32)
+    profile = run(in_a_loop(*RETRIES[name], place), x, block=(96,), options=LaunchOptions(check=check))
+    assert executed == [96]
+    assert not profile.hazards
+    values, old = np.zeros(2, np.int32), []
+    for t in range(96):
+        old.append(values[t % 2])
+        values[t % 2] = STEPS.get(name, lambda old, t: old + np.int32(3))(values[t % 2], t)
+    assert x[:2].tolist() == values.tolist()
+    if name == "keeps the old value":
+        assert x[8:104].tolist() == old
+
+
+OTHERS = {
+    "gives up": ("old = *p", "{ seen = old; old = atomicCAS(p, seen, seen + 1); }", "old != seen && ++tries < 3", 6),
+    "ends if it fails": ("old = *p", "{ seen = old; old = atomicCAS(p, seen, seen + 1); }", "false", 2),
+    "locks": ("", "{ old = atomicCAS(p, 0, 1); if (!old) { x[2 + t % 2]++; atomicExch(p, 0); } }", "old", 96),
+    "counts its tries": (
+        "", "{ old = *p; tries++; }", "atomicCAS(p, old, old + 1) != old); while ((atomicAdd(x + 4, tries), 0)", 96
+    ),
+    "goes to another place": (
+        "", "{ seen = *p; old = atomicCAS(p, seen, seen + 1); p = x + (old & 1); }", "old != seen", 96
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "body", "condition", "total"), OTHERS.values(), ids=OTHERS.keys())
+def test_other_loops_with_a_swap_try_as_often_as_they_fail(
+    run: Run, executed: list[int], before: str, body: str, condition: str, total: int
+) -> None:
+    x = np.zeros(128, np.int32)
+    run(in_a_loop(before, body, condition), x, block=(96,))
+    assert x[:4].sum() == total
+    assert len(executed) > 2 or "false" in condition
+    assert x[4] >= 48 * 49 if "x + 4" in condition else x[4] == 0  # the last of 48 threads needs 48 tries
+
+
+HISTOGRAM = """
+    __global__ void f(int *x) {
+        __shared__ int bins[8];
+        int t = threadIdx.x, seen;
+        if (t < 8) bins[t] = 0;
+        __syncthreads();
+        for (int k = 0; k < 4; k++)
+            do seen = bins[t * k % 8]; while (atomicCAS(bins + t * k % 8, seen, seen + 1) != seen);
+        __syncthreads();
+        if (t < 8) x[t] = RESULT;
+    }"""
+
+
+@pytest.mark.parametrize(("result", "is_used"), [("bins[t]", True), ("t ? 32 : 160", False)])
+def test_a_changed_read_that_a_swap_compares_changes_what_is_in_memory(run: Run, result: str, is_used: bool) -> None:
+    outputs = set()
+    for nth in (-1, 0, 3, 5):
+        x = np.zeros(8, np.int32)
+        read = DisturbedRead(nth=nth, flipped=0x40, space="shared", compared=True)
+        run(HISTOGRAM.replace("RESULT", result), x, block=(64,), options=LaunchOptions(disturbed=read))
+        outputs.add(x.tobytes())
+    assert len(outputs) > 3 if is_used else len(outputs) == 1
+
+
+def test_swaps_at_one_address_take_longer_than_at_many(run: Run) -> None:
+    source = """__global__ void f(int *x, int spread) {
+        __shared__ int bins[256];
+        int seen, *p = bins + threadIdx.x * spread;
+        bins[threadIdx.x] = 0;
+        __syncthreads();
+        for (int k = 0; k < 64; k++) do seen = *p; while (atomicCAS(p, seen, seen + 1) != seen);
+        x[threadIdx.x] = *p;
+    }"""
+    times_ms = [
+        run(source, np.zeros(256, np.int32), np.int32(spread), grid=(132,), block=(256,),
+            options=LaunchOptions(estimate=True)).estimated_ms
+        for spread in (0, 1)
+    ]  # fmt: skip
+    one, many = (each or 0 for each in times_ms)
+    assert one > 5 * many > 0

@@ -42,10 +42,10 @@ __global__ void retries(float *x) {
     __shared__ int sum;
     if (threadIdx.x == 0) sum = 0;
     __syncthreads();
-    int old = sum, seen;
-    do { seen = old; old = atomicCAS(&sum, seen, seen + 1); } while (old != seen);
+    int old = sum, seen, tries = 0;
+    do { seen = old; tries++; old = atomicCAS(&sum, seen, seen + 1); } while (old != seen);
     __syncthreads();
-    x[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+    x[blockIdx.x * blockDim.x + threadIdx.x] = tries;
 }
 __global__ void in_a_row(volatile float *x) {
     if (threadIdx.x == 0) {

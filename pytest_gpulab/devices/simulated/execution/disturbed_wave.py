@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .launch_state import LaunchState
 from .wave import Dtype, Wave
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.memory.atomics import Operation
 
 WORD = 4  # bytes
 ATOMIC = -1  # in place of a read's number in `RecordedReads`: the atomics of a wave are counted together
@@ -83,7 +86,12 @@ class DisturbedWave(Wave):
             return values
         self._read.source = self._source(lanes, address)
         self._read.address = int(np.broadcast_to(address, lanes.shape)[_of_warp(lanes, self._number)][0])
-        return self._changed(lanes, values, address)
+        changed = self._changed(lanes, values, address)
+        if site.is_guess:  # a compare-and-swap finds out that the value is changed, unless memory has it, too
+            here = lanes.subset(np.broadcast_to(_of_warp(lanes, self._number), lanes.shape))
+            own = [here.take(value) for value in changed]
+            self._store_banked(self.shared, here.lanes.column, here.lanes, here.take(address), own)
+        return changed
 
     def _exchanged(self, lanes: Lanes, number: int, values: list[Value]) -> list[Value]:
         """Record the values that a read returns, or return those of another run; see `RecordedReads`."""
@@ -106,7 +114,7 @@ class DisturbedWave(Wave):
         self._write_shared(super().store_shared, lanes, site, address, values)
 
     def _atomic_shared(
-        self, lanes: Lanes, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
+        self, lanes: Lanes, operation: Operation, address: Value, dtype: Dtype, values: list[Value], wanted: bool
     ) -> Value:
         """Execute an atomic, which is a write, too; the chosen one leaves changed values in memory."""
         found = super()._atomic_shared(lanes, operation, address, dtype, values, wanted)

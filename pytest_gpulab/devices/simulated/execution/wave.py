@@ -23,6 +23,7 @@ from .launch_state import Clock, LaunchState
 
 if TYPE_CHECKING:  # imported by the kernels that use them
     from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
+    from pytest_gpulab.devices.simulated.memory.atomics import Operation
     from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
 
     from .mbarriers import Mbarriers
@@ -280,7 +281,14 @@ class Wave:
     # --- atomics --------------------------------------------------------------------------------------
 
     def atomic(
-        self, lanes: Lanes, site: Site, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
+        self,
+        lanes: Lanes,
+        site: Site,
+        operation: Operation,
+        address: Value,
+        dtype: Dtype,
+        values: list[Value],
+        wanted: bool,
     ) -> Value:
         """Execute an atomic operation; return the old values (zeros if not `wanted`)."""
         self.exchanges += lanes.n if wanted else 0
@@ -300,7 +308,7 @@ class Wave:
         space: str,
         lanes: Lanes,
         site: Site,
-        operation: str,
+        operation: Operation,
         address: Value,
         dtype: Dtype,
         values: list[Value],
@@ -335,7 +343,7 @@ class Wave:
         return out
 
     def _atomic_shared(
-        self, lanes: Lanes, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
+        self, lanes: Lanes, operation: Operation, address: Value, dtype: Dtype, values: list[Value], wanted: bool
     ) -> Value:
         from pytest_gpulab.devices.simulated.memory.atomics import apply_in_order
 

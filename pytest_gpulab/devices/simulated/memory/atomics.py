@@ -12,6 +12,8 @@ from pytest_gpulab.devices.simulated.arithmetic.halves import halves
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 
 Array = npt.NDArray[Any]
+Operation = str | Callable[..., Any]
+"""PTX name, `FLUSHED_ADD`, addition with its 16-bit type, or a function of the old value and operands."""
 FLUSHED_ADD = "add.ftz"
 """Addition of float32 in global memory, which flushes denormals to zero; shared memory does not."""
 _TINY = float(np.finfo(np.float32).tiny)
@@ -60,7 +62,9 @@ _UNORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bit
               "xor": np.bitwise_xor}  # fmt: skip
 
 
-def apply_in_order(lanes: Lanes, view: Array, index: Value, operation: str, values: list[Value], wanted: bool) -> Value:
+def apply_in_order(
+    lanes: Lanes, view: Array, index: Value, operation: Operation, values: list[Value], wanted: bool
+) -> Value:
     """Apply an atomic in the order of blocks, then threads."""
     every = index, *values
     if lanes.n > 1:
@@ -71,8 +75,8 @@ def apply_in_order(lanes: Lanes, view: Array, index: Value, operation: str, valu
     return no_result if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))
 
 
-def apply(view: Array, index: Array, operation: str, operands: list[Array], returns: bool) -> Array | None:
-    """Execute an operation (PTX name, `FLUSHED_ADD` or addition with its 16-bit type) per lane; return the old values.
+def apply(view: Array, index: Array, operation: Operation, operands: list[Array], returns: bool) -> Array | None:
+    """Execute an operation per lane; return the old values.
 
     `view` is the memory as elements of the operation's dtype, `index` each lane's element. All arrays are
     one-dimensional and in the order of the lanes. `operands` has one array, or two for `cas`. Without `returns`, the
@@ -83,9 +87,10 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], retu
     if not returns and operation in _UNORDERED:
         _UNORDERED[operation].at(view, index, operands[0])
         return None
+    new = operation if callable(operation) else _NEW[operation]
     if len(index) == 1:
         old = view[index]
-        view[index] = _NEW[operation](old, *operands)
+        view[index] = new(old, *operands)
         return old
     if operation == "cas" and _is_one(index) and _is_one(operands[0]):
         return _uniform_swaps(view, index[0], *operands)
@@ -93,8 +98,10 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], retu
     address = index[order]
     if (address[1:] != address[:-1]).all():
         old = view[index]
-        view[index] = _NEW[operation](old, *operands)
+        view[index] = new(old, *operands)
         return old
+    if callable(operation) and (found := _sums(view, address, order, operation, operands)) is not None:
+        return found
     if operation == "exch":
         return _exchange(view, address, order, operands[0])
     if operation == "cas" and (found := _alike_swaps(view, address, order, *operands)) is not None:
@@ -105,10 +112,11 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], retu
 
 
 def outcome(
-    operation: str, found: Array, operands: list[Array]
+    operation: Operation, found: Array, operands: list[Array]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_] | None]:
     """Return masks of the lanes that changed nothing, and of those with a failed compare-and-swap (or None)."""
-    unchanged = np.broadcast_to(_NEW[operation](found, *operands) == found, found.shape)
+    new = operation if callable(operation) else _NEW[operation]
+    unchanged = np.broadcast_to(new(found, *operands) == found, found.shape)
     return unchanged, found != operands[0] if operation == "cas" else None
 
 
@@ -150,6 +158,23 @@ def _alike_swaps(view: Array, address: Array, order: Array, compare: Array, valu
     return old
 
 
+def _sums(view: Array, address: Array, order: Array, update: Callable[..., Any], operands: list[Array]) -> Array | None:
+    """Execute a function that adds; return None if the lanes of an address show that it does more."""
+    operands = [operand[order] for operand in operands]
+    old = view[address]
+    added = update(old, *operands) - old
+    is_first = np.concatenate(([True], address[1:] != address[:-1]))
+    before = np.cumsum(added, dtype=added.dtype) - added  # wraps around, as the additions do
+    old += before - before[np.maximum.accumulate(np.where(is_first, np.arange(len(address)), 0))]
+    left = update(old, *operands)
+    if not (is_first[1:] | (left[:-1] == old[1:])).all():
+        return None
+    view[address] = left  # NumPy keeps the last value of an index
+    found = np.empty_like(old)
+    found[order] = old
+    return found
+
+
 def _near_zero(values: Array) -> bool:
     """Return True if a sum of these may be denormal; it is not if all are multiples of 2**-125."""
     size = np.abs(values)
@@ -179,7 +204,7 @@ def _one_by_one(view: Array, index: Array, step: Callable[..., int], operands: l
     return np.array(old, view.dtype)
 
 
-def _by_rank(view: Array, address: Array, order: Array, operation: str, operands: list[Array]) -> Array:
+def _by_rank(view: Array, address: Array, order: Array, operation: Operation, operands: list[Array]) -> Array:
     """Execute an operation in NumPy: additions address by address if there are few addresses, else rank by rank.
 
     Rank n is the n-th lane of each address, so each step has at most one lane per address. `order` sorts the lanes by
@@ -194,9 +219,10 @@ def _by_rank(view: Array, address: Array, order: Array, operation: str, operands
             sums = np.add.accumulate(np.concatenate((view[address[start : start + 1]], operands[0][lanes])))
             old[lanes], view[address[start]] = sums[:-1], sums[-1]
         return old
+    new = operation if callable(operation) else _NEW[operation]
     for rank in range(lengths.max()):
         lanes = order[starts[lengths > rank] + rank]
         here = address[starts[lengths > rank]]
         old[lanes] = view[here]
-        view[here] = _NEW[operation](old[lanes], *(operand[lanes] for operand in operands))
+        view[here] = new(old[lanes], *(operand[lanes] for operand in operands))
     return old

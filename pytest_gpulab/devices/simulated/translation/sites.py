@@ -80,6 +80,7 @@ class Site:
     kind: str = ""  # kind of an atomic, see `atomic_kind`, `MBARRIER` or `ASYNC_COPY`; empty for loads and stores
     is_guess: bool = False  # True if an `atomicCAS` checks the loaded value; see `loads.guesses`
     is_awaited: bool = False  # True if the value that it reads decides whether its loop continues; see `loads.awaited`
+    is_retried: bool = False  # True for a compare-and-swap that its loop repeats until it succeeds; see `retries`
     # True for an atomic or strong access of block scope, which is weak for threads of other blocks
     in_block: bool = False
 
@@ -95,8 +96,8 @@ class Site:
 
     @property
     def loops(self) -> bool:
-        """True if the machine code of an atomic on shared memory is a compare-and-swap loop."""
-        return self.kind in ("float", "long")
+        """True if an atomic on shared memory is a compare-and-swap loop, at least in the machine code."""
+        return self.kind in ("float", "long") or self.is_retried
 
     @property
     def op(self) -> str:

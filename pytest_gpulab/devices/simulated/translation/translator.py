@@ -39,6 +39,7 @@ from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHAR
 from pytest_gpulab.devices.system.processes import without_collector
 
 if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.translation.analysis.retries import Retry
     from pytest_gpulab.devices.simulated.translation.calls.recursion import StackCall
 
 # Each takes 50 us of processor time to translate, which no time limit of kernels covers. A 512-point FFT has 10,000.
@@ -95,6 +96,7 @@ def _translated(
     layout = Layout(module, flat, addresses)
     names = Names(flat.registers, graph.registers, layout.addresses)
     names.guesses, names.awaited = _guesses_and_awaited(graph)
+    names.retries = _retries(graph, names.guesses)
     source = write(graph, names)
     namespace = names.namespace
     code = compile(source, f"<{kernel.name}>", "exec")  # generated text; it contains no text of the submission
@@ -145,10 +147,22 @@ def _inlined(
     return inline(module, kernel, frame_bytes)
 
 
+def _swaps(graph: Graph) -> bool:
+    return any(isinstance(s, Instruction) and "cas" in s.op for block in graph.blocks for s in block.body)
+
+
+def _retries(graph: Graph, guesses: frozenset[int]) -> Mapping[int, Retry]:
+    """Return the compare-and-swaps that their loops repeat; see `retries`."""
+    if not _swaps(graph):
+        return {}
+    from pytest_gpulab.devices.simulated.translation.analysis.retries import retries
+
+    return retries(graph.blocks, guesses)
+
+
 def _guesses_and_awaited(graph: Graph) -> tuple[frozenset[int], frozenset[int]]:
     """Return the loads with values that an `atom.cas` expects, and those that a loop waits for; see `loads`."""
-    swaps = any(isinstance(s, Instruction) and "cas" in s.op for block in graph.blocks for s in block.body)
-    if not swaps and not any(block.spins for block in graph.blocks):
+    if not _swaps(graph) and not any(block.spins for block in graph.blocks):
         return frozenset(), frozenset()
     from pytest_gpulab.devices.simulated.translation.analysis.loads import awaited, guesses
 
@@ -246,7 +260,8 @@ def _function(name: str, body: list[str], value: str) -> str:
 
 
 def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
-    writer, dying = BlockWriter(names), block.dying
+    retried = names.retries and any(getattr(each, "number", -1) in names.retries for each in block.body)
+    writer, dying = BlockWriter(names), {} if retried else block.dying  # steps before a retried swap are written twice
     for number, statement in enumerate(block.body):
         if number % STATEMENTS_PER_TIME_CHECK == STATEMENTS_PER_TIME_CHECK - 1:
             writer.lines.append("w.check_time()")

@@ -7,10 +7,10 @@ width, integers are unsigned. A use in another type of that width is a NumPy vie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Not, Operand, Reg, Sym
 from pytest_gpulab.devices.simulated.translation.control.graph import ENTER, LEAVE, MALFORMED, RETURN, refusal
 from pytest_gpulab.devices.simulated.translation.sites import Site, ordering
+
+if TYPE_CHECKING:  # imported by the kernels that need it
+    from pytest_gpulab.devices.simulated.translation.analysis.retries import Retry
 
 CODES = {
     "pred": "?", "b8": "u1", "u8": "u1", "s8": "i1", "b16": "u2", "u16": "u2", "s16": "i2", "f16": "f2", "b32": "u4",
@@ -133,6 +136,7 @@ class Names:
         self.fences = self.shuffles = self.grid_syncs = self.allocates = False
         self.guesses: frozenset[int] = frozenset()  # see `analysis.loads`
         self.awaited: frozenset[int] = frozenset()
+        self.retries: Mapping[int, Retry] = {}  # see `analysis.retries`
         self.sees_order = False
         self._refusals = 0
         self._constants: dict[tuple[str, int], str] = {}
@@ -171,7 +175,8 @@ class Names:
         number = instruction.number
         site = Site(
             space, access, nbytes, instruction.where, len(self.sites), order, releases, number, returns, kind,
-            number in self.guesses, number in self.awaited, order == "strong" and "cta" in words,
+            number in self.guesses, number in self.awaited, number in self.retries,
+            order == "strong" and "cta" in words,
         )  # fmt: skip
         self.sites.append(site)
         name = f"s{site.index}"

@@ -165,11 +165,32 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
         returns = False  # the result goes to `_`
     cost_kind = atomic_kind(operation, int(code[1]), kind.startswith(("f", "bf")), i.operands[-1] == Imm(1))
     site = b.names.site(_space(i), "atomic", int(code[1]), i, returns, cost_kind)
+    if returns and i.number in b.names.retries:
+        _retried(b, i, site, code)
+        return
     call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {returns})"
     if returns:
         b.write(i.operands[0], call, code)
     else:
         b.lines.append(call)
+
+
+def _retried(b: BlockWriter, i: Instruction, site: str, code: str) -> None:
+    """Write a compare-and-swap that its loop repeats, as an atomic with the function that computes the new value."""
+    retry, (result, address, expected, new) = b.names.retries[i.number], i.operands
+    assert isinstance(address, Address) and isinstance(expected, Reg)
+    known = {name: f"r{b.names.index[name]}" for name in (expected.name, *retry.given)}
+    inner = BlockWriter(b.names)
+    inner.locals = dict(known)
+    for step in retry.steps:
+        inner.instruction(step)
+    value, parameters = inner.read(new, code), ", ".join(known.values())
+    b.lines += [f"def update({parameters}):", *(f" {line}" for line in (*inner.lines, f"return {value}"))]
+    given = ", ".join(b.local(name) for name in retry.given)
+    b.write(result, f"w.atomic(L, {site}, update, {b.address(address)}, {code}, [{given}], True)", code)
+    b.write(expected, b.read(result, code), code)  # as in an iteration in turn
+    for step in retry.steps:
+        b.instruction(step)
 
 
 _COPYING = f"async ca cg commit_group wait_group wait_all {_PLACES} L2__64B L2__128B L2__256B".split()
