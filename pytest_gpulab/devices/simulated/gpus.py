@@ -90,6 +90,8 @@ class Gpu:
     constant_line_bytes: int
     barrier_cycles: float
     alu_latency: float
+    predicate_latency: float
+    branch_latency: float
     special_latency: float
     shuffle_latency: float
     shared_latency: float

@@ -340,13 +340,16 @@ class SimulatedModule:
         from pytest_gpulab.devices.simulated.cost.demands import Resident, demands
         from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
         from pytest_gpulab.devices.simulated.cost.model import OVERLAP, estimate
+        from pytest_gpulab.devices.simulated.counting.accounts import executed_jumps
 
         assert counters.workload is not None and counted.kernel_occupancy is not None
         gpu, found = self._device.gpu, counted.kernel_occupancy
         blocks, threads = prod(counted.grid), prod(counted.block)
         local_bytes = (self.resources(counted.kernel).local_bytes or 0) * threads
         resident = Resident(local_bytes * found.active_blocks, shared_bytes * found.active_blocks)
-        needs = demands(counters, counters.workload, self._device.arena, gpu, blocks, resident, larger)
+        ran = counters.workload.blocks * threads
+        jumps = executed_jumps(counters, self._machine_kernel(counted.kernel), ran)
+        needs = demands(counters, counters.workload, self._device.arena, gpu, blocks, resident, larger, jumps)
         grown = larger.block_work * larger.blocks / blocks
         totals = {name: count * grown for name, count in counted.counters.items()}
         resources = self._resources_on(gpu.architecture, counted.kernel)

@@ -67,7 +67,7 @@ def _instructions(counters: Counters, lines: Sequence[LineCounters], share: str)
 
 def _accesses(counters: Counters, lines: Sequence[LineCounters], needs: Demands, share: str) -> str:
     wavefronts, conflicts = summed(counters, SHARED_WAVEFRONTS), summed(counters, BANK_CONFLICTS)
-    others = needs.global_passes + needs.stored_lines - needs.local_accesses
+    others = needs.global_passes + needs.stored_runs - needs.local_accesses
     if needs.local_accesses > max(wavefronts, others):
         return f"local memory: accesses to threads' own arrays take {share}"
     if wavefronts > needs.global_passes and conflicts > CONFLICTS * wavefronts:
@@ -77,9 +77,9 @@ def _accesses(counters: Counters, lines: Sequence[LineCounters], needs: Demands,
         each = summed(worst.counters, SHARED_WAVEFRONTS) / max(summed(worst.counters, SHARED_REQUESTS), 1.0)
         return f"shared memory: {each:.0f}-way bank conflicts at {worst.where}; shared accesses take {share}"
     scattered = _scattered(needs)
-    if scattered and needs.global_passes + needs.stored_lines > wavefronts:
+    if scattered and needs.global_passes + needs.stored_runs > wavefronts:
         return f"global memory: {scattered}; its accesses take {share}"
-    if wavefronts > needs.global_passes + needs.stored_lines:
+    if wavefronts > needs.global_passes + needs.stored_runs:
         return f"shared memory: accesses without bank conflicts take {share}" + _at(
             lines, lambda c: summed(c, SHARED_WAVEFRONTS)
         )

@@ -9,7 +9,7 @@ assembler predicates them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Statement
@@ -25,14 +25,16 @@ _FREE = {"mov", "cvta"}
 _WARP_WIDE = {"shfl", "vote", "match", "redux"}
 _SPACES = ("global", "shared", "local", "const", "param")
 _CALL_CYCLES = 1000.0  # printf and similar functions
+Jumps = Mapping[int, float]
 
 
-def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
+def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu, jumps: Sequence[float]) -> list[float]:
     """Return the cycles that each basic block adds to the path of a warp, per execution.
 
     Args:
         steps: basic blocks of the program, in order.
         gpu: the modelled GPU; all loads hit L1, but for those that observe other threads' writes.
+        jumps: jumps of the machine code per execution of each basic block, see `jumps_per_step`.
     """
     cycles = [0.0] * len(steps)
     late: dict[int, dict[str, float]] = defaultdict(dict)
@@ -40,7 +42,7 @@ def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
     headers = {target for i, step in enumerate(steps) for target in step.targets if target <= i}
     for region in regions(steps):
         ready = dict(late[region[0]])
-        end = _run(region, steps, gpu, ready, cycles, slept)
+        end = _run(region, steps, gpu, ready, cycles, slept, jumps)
         targets = steps[region[-1]].targets
         if headers.intersection(targets):  # the delay of a value from before a loop counts once, not per iteration
             cycles[region[-1]] += max([end, *ready.values()]) - end
@@ -59,26 +61,64 @@ def _run(
     ready: dict[str, float],
     cycles: list[float],
     slept: dict[int, float],
+    jumps: Sequence[float],
 ) -> float:
     """Store the cycles of a region's blocks and the time at which each register is ready; return the end time."""
-    issued = waited = 0.0
+    issued = waited = after_jump = guard = 0.0
     stores = StoreOrder()
     for i in region:
-        before = max(issued, waited)
+        before, guarded, guard = max(issued, waited), guard, 0.0
         for statement in steps[i].statements:
             defined, used = _registers(statement)
-            start = max([stores.before(statement), *(ready.get(name, 0.0) for name in used)])
+            start = max([stores.before(statement), after_jump, guarded, *(ready.get(name, 0.0) for name in used)])
             stores.add(statement, start)
             issued += weight(statement)
             ready.update(dict.fromkeys(defined, start + latency(statement, gpu)))
-            jumps = sum(pipes(statement).get(pipe, 0.0) for pipe in (JUMP, TABLE_JUMP))
-            waited = max(waited, start) + jumps * gpu.jump_latency
+            if _is_branch(statement):  # nothing waits for its condition where the assembler has no branch
+                waited += jumps[i] * (max(issued, waited, start) + gpu.branch_latency - waited)
+                after_jump, guard = jumps[i] * waited, start
+                for name in used:
+                    ready.pop(name, None)
+                continue
+            by_register = sum(pipes(statement).get(pipe, 0.0) for pipe in (JUMP, TABLE_JUMP))
+            waited = max(waited, start) + by_register * gpu.jump_latency
             if statement.number in slept:
                 waited = max(issued, waited) + slept[statement.number]
+            if _has_rare_path(statement):  # the assembler moves nothing over the jump around it
+                waited = after_jump = max(waited, start + latency(statement, gpu))
         if steps[i].end == "barrier":
             waited = max(issued, waited) + gpu.barrier_latency
         cycles[i] = max(issued, waited) - before
     return max(issued, waited)
+
+
+def jumps_per_step(steps: Sequence[TranslatedBlock], warps: Sequence[int], executed: Jumps | None) -> list[float]:
+    """Return the jumps of the machine code per execution of each basic block of the PTX, at most 1.
+
+    The assembler removes branches: it predicates short bodies, and it unrolls loops. Without readable machine code,
+    branches within a region count as removed.
+
+    Args:
+        steps: basic blocks of the program, in order.
+        warps: executions of each of them, by warps.
+        executed: executions of jumps by warps, by the number of their statement; None if they are not known.
+    """
+    if executed is None:
+        last = {region[-1] for region in regions(steps)}
+        return [float(i in last) for i in range(len(steps))]
+    numbers = [step.statements[-1].number if step.statements else -1 for step in steps]
+    return [min(executed.get(n, 0.0) / max(ran, 1), 1.0) for n, ran in zip(numbers, warps, strict=True)]
+
+
+def _has_rare_path(statement: Statement) -> bool:
+    """Return True for a division, reciprocal or root of floats that is exact: a rare path is a branch."""
+    if not isinstance(statement, Instruction) or statement.op[0] not in ("div", "rcp", "sqrt"):
+        return False
+    return statement.op[-1] in ("f32", "f64") and "approx" not in statement.op
+
+
+def _is_branch(statement: Statement) -> bool:
+    return isinstance(statement, Instruction) and statement.op in (("bra",), ("bra", "uni"))
 
 
 def _sleeps(steps: Sequence[TranslatedBlock], gpu: Gpu) -> dict[int, float]:
@@ -122,8 +162,10 @@ def latency(statement: Statement, gpu: Gpu) -> float:
     if not isinstance(statement, Instruction):
         return _CALL_CYCLES
     name = statement.op[0]
-    if name in _FREE:
+    if name in _FREE or statement.op == ("not", "pred"):
         return 0.0
+    if name == "setp" or statement.op[-1] == "pred":
+        return gpu.alu_latency * (max(weight(statement), 1.0) - 1) + gpu.predicate_latency
     if name in ("ld", "ldu"):
         space = space_of(statement)
         if space == "global":

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.memory.spaces import Arena
 
 from .chains import Chain, chain
-from .critical_path import step_cycles
+from .critical_path import Jumps, jumps_per_step, step_cycles
 from .fences import Fences, fences
 from .pipes import SHUFFLE, SPECIAL, TABLE_JUMP, pipes
 
@@ -47,8 +47,8 @@ class Demands:
     Attributes:
         pipes: warp instructions by pipe, see `pipes.pipes`.
         global_passes: passes of loads from global and local memory through the banks of L1.
-        stored_lines: 128-byte lines that a warp's store to such memory writes to; those of local memory count more if
-            their sectors take longer.
+        stored_runs: runs of adjacent sectors, within 128-byte lines, that a warp's store to such memory writes to;
+            those of local memory count more if their sectors take longer.
         local_accesses: those of them that are of local memory.
         l2_bytes: bytes between L1 and L2, which include every store to global memory.
         local_l2_bytes: those of them that are of local memory.
@@ -66,7 +66,7 @@ class Demands:
 
     pipes: Mapping[str, float]
     global_passes: float
-    stored_lines: float
+    stored_runs: float
     local_accesses: float
     l2_bytes: float
     local_l2_bytes: float
@@ -99,6 +99,7 @@ def demands(
     blocks: int,
     resident: Resident,
     estimated: LargerLaunch,
+    jumps: Jumps | None,
 ) -> Demands:
     """Return the demands of a launch, scaled from the blocks that ran to all of its blocks.
 
@@ -108,6 +109,7 @@ def demands(
         blocks: the number of blocks of the launch that ran.
         resident: memory of an SM's blocks. Without local memory, the assembler keeps the arrays in registers.
         estimated: the launch to estimate.
+        jumps: executions of the machine code's jumps, see `critical_path.jumps_per_step`.
     """
     growth = estimated.blocks / blocks
     grown = growth * estimated.block_work
@@ -117,12 +119,12 @@ def demands(
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
     missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
-    waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched)
+    waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched, jumps)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
         global_passes=(workload.passes + local.passes) * scale,
-        stored_lines=(workload.stored_lines + stored) * scale,
+        stored_runs=(workload.stored_runs + stored) * scale,
         local_accesses=(local.passes + stored) * scale,
         l2_bytes=(local_missed + missed + workload.written_sectors * scale) * SECTOR_BYTES,
         local_l2_bytes=local_missed * SECTOR_BYTES,
@@ -141,14 +143,14 @@ def demands(
 
 
 def _of_paths(
-    counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float
+    counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float, jumps: Jumps | None
 ) -> tuple[Chain, Fences, float, float, float]:
     """Return the chain of waiting blocks and the fences of a block.
 
     Behind them, the critical path of a block: the average, the longest one, and what the last block has more.
     """
     steps = counters.program.steps
-    cycles = step_cycles(steps, gpu)
+    cycles = step_cycles(steps, gpu, jumps_per_step(steps, counters.warps, jumps))
     block_ids, paths, weights = workload.paths.kept()
     waiting = chain(workload, cycles, gpu, scale)
     paths = waiting.alone(paths)

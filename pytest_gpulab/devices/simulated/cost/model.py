@@ -125,7 +125,7 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int)
         + _without_lanes(counters)
         + needs.loop_cycles
         + needs.global_passes
-        + needs.stored_lines * gpu.store_cycles
+        + needs.stored_runs * gpu.store_cycles
         + needs.pipes.get(SHUFFLE, 0.0)
         + needs.pipes.get(BLOCK_FENCE, 0.0) * gpu.block_fence_cycles,
         "branch unit": counters[PIPE.format("cbu")] + counters["smsp__sass_branch_targets.sum"],

@@ -48,7 +48,7 @@ class Accounts:
         machine = _by_machine_code(counters, kernel, launched)
         by: InstructionSource = "rules" if kernel is None else "rules for large code"
         self.source: InstructionSource = by if machine is None else "machine code"
-        self._table = np.zeros((len(self._places.lines), len(_BY_LINE))) if machine is None else machine.copy()
+        self._table = np.zeros((len(self._places.lines), len(_BY_LINE))) if machine is None else machine[0].copy()
         self._table[:, _STATEMENTS] = self._places.statements @ np.array(counters.lanes)
         self._charge_memory(counters)
         if machine is None:
@@ -125,8 +125,16 @@ def _traffic_values(space: str, traffic: Traffic) -> list[int]:
     return [traffic.requests, traffic.units, traffic.units - traffic.ideal, traffic.passes]
 
 
-def _by_machine_code(counters: Counters, kernel: MachineKernel | None, launched: int) -> Floats | None:
-    """Return the figures of issued instructions from the machine code; None if there is none or it is too large.
+def executed_jumps(counters: Counters, kernel: MachineKernel | None, launched: int) -> Mapping[int, float] | None:
+    """Return executions of jumps by warps, by the number of their statement; None without readable machine code."""
+    found = _by_machine_code(counters, kernel, launched)
+    return None if found is None else found[1]
+
+
+def _by_machine_code(
+    counters: Counters, kernel: MachineKernel | None, launched: int
+) -> tuple[Floats, Mapping[int, float]] | None:
+    """Return the figures of issued instructions, and jumps, from the machine code; None if it is too large or missing.
 
     Launches are often repeated with other data, so the last results are cached.
     """
@@ -138,18 +146,24 @@ def _by_machine_code(counters: Counters, kernel: MachineKernel | None, launched:
         if len(kernel.cached) >= MAX_CACHED:
             kernel.cached.clear()
         kernel.cached[key] = _issued_by_line(counters, kernel, launched, replays)
-    known: Floats = kernel.cached[key]
+    known: tuple[Floats, Mapping[int, float]] = kernel.cached[key]
     return known
 
 
-def _issued_by_line(counters: Counters, kernel: MachineKernel, launched: int, replays: Mapping[int, float]) -> Floats:
+def _issued_by_line(
+    counters: Counters, kernel: MachineKernel, launched: int, replays: Mapping[int, float]
+) -> tuple[Floats, Mapping[int, float]]:
     places = counters.program.places
     found = kernel.executions(_executed(counters), launched)
     rows = np.array([places.of_statement[number] for number in kernel.numbers])
     table = np.zeros((len(places.lines), len(_BY_LINE)))
     for name, values in _issued(kernel, found, replays).items():
         table[:, _COLUMN[name]] = np.bincount(rows, weights=values, minlength=len(table))
-    return table
+    jumps: dict[int, float] = defaultdict(float)
+    for instruction, warps in zip(kernel.code, found.warps.tolist(), strict=True):
+        if instruction.jumps:
+            jumps[instruction.number] += warps
+    return table, jumps
 
 
 def _executed(counters: Counters) -> Executed:

@@ -267,14 +267,14 @@ def _global_access(site: Site, rows: Rows, sectors: Rows, repeat: int) -> Global
     scattered = lines > 1
     if scattered.any():
         passes[scattered] = np.maximum(passes[scattered], wavefronts(rows[scattered], site.nbytes))
-    return GlobalAccess(rows, _changes(sectors), lines, passes, repeat)
+    return GlobalAccess(rows, _changes(sectors), lines, _runs(sectors), passes, repeat)
 
 
 def _of_one_address(lanes: Lanes, address: Value) -> GlobalAccess:
     """Return the request of an access to one address per block: a row per address, with one lane."""
     rows = np.atleast_1d(address).reshape(-1, 1).astype(np.int64)
     ones = np.ones(len(rows), np.int64)
-    return GlobalAccess(rows, ones, ones, ones, lanes.warp_count // len(rows))
+    return GlobalAccess(rows, ones, ones, ones, ones, lanes.warp_count // len(rows))
 
 
 def _in_order(rows: Rows) -> Rows:
@@ -286,6 +286,14 @@ def _changes(rows: Rows) -> Rows:
     """Return the number of distinct non-negative values per sorted row."""
     fresh = (rows[:, 1:] != rows[:, :-1]) & (rows[:, 1:] >= 0)
     return np.asarray(fresh.sum(axis=1) + (rows[:, 0] >= 0))
+
+
+def _runs(sectors: Rows) -> Rows:
+    """Return the number of runs of adjacent sectors within a line, per sorted row."""
+    starts = (sectors[:, 1:] > sectors[:, :-1] + 1) | (
+        sectors[:, 1:] >> _SECTORS_OF_LINE > sectors[:, :-1] >> _SECTORS_OF_LINE
+    )
+    return np.asarray((starts & (sectors[:, 1:] >= 0)).sum(axis=1) + (sectors[:, 0] >= 0))
 
 
 def _distinct(rows: Rows) -> int:

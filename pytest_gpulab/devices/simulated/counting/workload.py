@@ -31,6 +31,7 @@ class GlobalAccess:
     rows: Rows  # byte addresses of the lanes, -1 for absent lanes
     sectors: Rows  # number of distinct sectors (32 bytes)
     lines: Rows  # number of distinct lines (128 bytes)
+    runs: Rows  # number of runs of adjacent sectors within a line
     passes: Rows  # passes through L1's banks
     repeat: int
 
@@ -56,7 +57,7 @@ class Workload:
         self.program = program
         self.paths = Paths(program)
         self.written_sectors = 0  # of global stores and atomics
-        self.stored_lines = 0  # of global stores
+        self.stored_runs = 0  # of global stores
         self.passes = 0  # of global loads through L1
         self.uncached_sectors = 0  # of loads that observe other threads' writes, so L1 does not keep them
         self.local_traffic = LocalTraffic()
@@ -141,7 +142,7 @@ class Workload:
         if site.modifies and not polls:
             self.written_sectors += requested.total(requested.sectors)
             if site.access != "atomic":  # L2 limits atomics, not the way to it
-                self.stored_lines += requested.total(requested.lines)
+                self.stored_runs += requested.total(requested.runs)
         else:
             self.passes += requested.total(requested.passes)
             if site.order != "weak" and not polls:

@@ -1,0 +1,52 @@
+"""The time of branches in the path of a single warp. Times are those of an H100, see docs/cost-model.md."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.gpus import modelled_gpu
+
+pytestmark = pytest.mark.unmeasured
+LOOP = """__global__ void f(int *out, int n)
+{
+    int x = threadIdx.x;
+#pragma unroll UNROLLED
+    for (int i = 0; i < n; ++i) x = x * 3 + 1;
+    out[threadIdx.x] = x;
+}"""
+DIVERGENT = LOOP.replace("UNROLLED", "1").replace("int x", "n *= x % PARTS + 1; int x").replace("x %", "threadIdx.x %")
+GUARDED = LOOP.replace("UNROLLED", "1").replace("x = x", "if (x % 4 == 3) x = x")
+
+
+def cycles(source: str, rounds: int) -> float:
+    """Return the estimated cycles per iteration of the loop of a single warp."""
+    found = []
+    for n in rounds, 3 * rounds:
+        device = SimulatedDevice(modelled_gpu("h100"))
+        arguments = device.array(np.zeros(32, np.int32)), np.int32(n)
+        profile = device.compile(source).launch("f", (1,), (32,), arguments, options=LaunchOptions(estimate=True))
+        assert profile.estimated_ms is not None
+        found.append(profile.estimated_ms)
+    return (found[1] - found[0]) * 1e6 * modelled_gpu("h100").clock_ghz / (2 * rounds)
+
+
+def test_an_iteration_of_one_multiply_add_takes_29_cycles() -> None:
+    """On an H100, 256 of them take 8,470 cycles with the start of the launch; the model once had 10 per iteration."""
+    assert cycles(LOOP.replace("UNROLLED", "1"), 1000) == pytest.approx(29, rel=0.1)
+
+
+@pytest.mark.parametrize("parts", [4, 32])
+def test_lanes_that_leave_a_loop_one_after_another_take_as_long_as_the_last(parts: int) -> None:
+    assert cycles(DIVERGENT.replace("PARTS", str(parts)), 200) == pytest.approx(29 * parts, rel=0.1)
+
+
+def test_iterations_that_are_unrolled_have_no_branch() -> None:
+    assert cycles(LOOP.replace("UNROLLED", "8"), 1000) < 11
+
+
+def test_a_guarded_body_waits_for_its_condition_but_has_no_branch() -> None:
+    """The condition and the body depend on each other: 13 cycles for the predicate, as in the branch of the loop."""
+    assert 37 < cycles(GUARDED, 1000) < 50
