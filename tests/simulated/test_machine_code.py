@@ -188,3 +188,18 @@ def test_lanes_flow_past_a_slow_path() -> None:
     assert slow
     assert [flow.lanes[i] for i in slow] == [0.0] * len(slow)
     assert flow.lanes[0] == pytest.approx(96)
+
+
+def test_the_steps_of_a_division_by_a_constant_are_no_copies_of_it() -> None:
+    """Its machine code has five multiply-adds and no reciprocal; an H100 issues 3,853 instructions per warp here."""
+    source = """__global__ void f(float *out, int n)
+    {
+        float x = threadIdx.x;
+#pragma unroll 1
+        for (int i = 0; i < n; ++i) x = x / 3.1f + 1.5f;
+        out[threadIdx.x] = x;
+    }"""
+    device = SimulatedDevice()
+    arguments = device.array(np.zeros(32, np.float32)), np.int32(256)
+    profile = device.compile(source).launch("f", (1,), (32,), arguments, options=LaunchOptions(count=True))
+    assert profile.counters["smsp__inst_executed.sum"] == pytest.approx(3853, rel=0.01)

@@ -38,7 +38,7 @@ class Gpu:
         l2_bytes, l2_gb_s: size and bandwidth of the L2 cache.
         l1_bytes: size of L1 and shared memory together, per SM.
         fp32_lanes, int_multiply_lanes, integer_lanes, fp64_lanes, special_lanes: results per cycle and SM.
-        store_cycles: SM cycles per 128-byte line that a warp writes to.
+        store_cycles: SM cycles per run of adjacent sectors of a 128-byte line that a warp writes to.
         local_sector_cycles: SM cycles per sector of a store to local memory.
         constant_cycles: cycles of the constant cache per distinct address that a warp reads.
         constant_miss_cycles: additional cycles per miss of the constant cache.
@@ -48,6 +48,8 @@ class Gpu:
         loop_wide_factor: cost of such a loop on 8 bytes, relative to 4 bytes.
         constant_cache_bytes, constant_cache_sets, constant_line_bytes: geometry of the SM's constant cache.
         barrier_cycles: SM cycles per warp at a barrier.
+        predicate_latency: latency of a comparison.
+        branch_latency: cycles from a branch to the next instruction.
         jump_cycles, jump_latency: SM cycles per warp and latency of a jump to an address in a register: of a `switch`,
             through a pointer to a function, and back from a function.
         block_fence_cycles: SM cycles per warp at a fence of the block's scope.
