@@ -131,6 +131,7 @@ def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistak
         ("the largest of the terms", CHOSEN): np.max(squares, axis=0),
         ("the smallest of the terms", CHOSEN): np.min(squares, axis=0),
         ("the sum of distances, not of their squares", TERM): sum(map(np.sqrt, squares)),
+        ("the root of the sum", TERM): np.sqrt(total),
         ("the sum of distances along the axes", TERM): sum(straight),
         ("the sum of the squares of whole numbers", TYPE): sum(whole),
     }

@@ -38,7 +38,7 @@ COUNTED_SIZE = 1 << 18
 Halves = Callable[[Array, Array], tuple[Array, Array]]
 HALVES = "Usual cause: the halves of a node are exchanged in the down-sweep. Which of them has elements to its left?"
 PARENT = "Usual cause: the parent's value is lost in the down-sweep. Is the left half's sum added or assigned?"
-ROOT = "Usual cause: the root is not set before the down-sweep. What is to the left of the root?"
+ROOT = "Usual cause: the root is not set, or the down-sweep lacks its first step. What is to the left of the root?"
 
 
 def elements_per_block(tunables: Mapping[str, int]) -> int:
@@ -144,6 +144,9 @@ def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistak
     found = {
         ("with exchanged halves", HALVES): swept(own, tile, lambda parent, left: (parent + left, parent)),
         ("without the parent's value in the right half", PARENT): swept(own, tile, lambda parent, left: (parent, left)),
+        ("with exchanged halves, one without the parent's value", HALVES): swept(
+            own, tile, lambda parent, left: (parent + left, left)
+        ),
         ("that begins with the block's sum", ROOT): swept(own, tile, lambda parent, left: (parent, parent + left), 1),
     }
     added = own if problem.tunables["INCLUSIVE"] else 0

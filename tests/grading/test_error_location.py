@@ -49,6 +49,16 @@ pytestmark = pytest.mark.unit
             causes.FIRST_OF_BLOCK,
         ),
         (INDEX % 128 == 5, "element 5 of every block (128 elements per block)", causes.IN_EACH_BLOCK),
+        (
+            np.isin(INDEX, (255, 511, 639)),
+            "the last element in 3 of 8 blocks (128 elements per block)",
+            causes.LAST_OF_BLOCK,
+        ),
+        (
+            np.isin(INDEX, (0, 256)),
+            "the first element in 2 of 8 blocks (128 elements per block)",
+            causes.FIRST_OF_BLOCK,
+        ),
         (INDEX % 128 >= 64, "the second half of every block (128 elements per block)", causes.IN_EACH_BLOCK),
         (INDEX % 128 < 64, "the first half of every block (128 elements per block)", causes.IN_EACH_BLOCK),
         (

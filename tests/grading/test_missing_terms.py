@@ -46,6 +46,14 @@ def test_terms_after_the_first_of_each_thread_are_recognised() -> None:
     assert pattern is not None and pattern.what == WITHOUT + "the elements of each thread after its first"
 
 
+@pytest.mark.parametrize(("kind", "last"), [(np.int16, 32767), (np.uint16, 65535), (np.int8, 127), (np.uint8, 255)])
+def test_a_sum_by_an_index_of_a_smaller_type_is_named(kind: type, last: int) -> None:
+    x = np.random.default_rng(3).integers(-(10**6), 10**6, 70_000).astype(np.int32)
+    index = np.arange(x.size).astype(kind)
+    words = f"it is the result for an index of {8 * np.dtype(kind).itemsize} bits, which ends at {last}"
+    assert omitted(x[index[index >= 0]].sum(dtype=np.int32), x.sum(dtype=np.int32), x, blocks=547) == words
+
+
 def test_a_term_counted_twice_is_named() -> None:
     assert (
         omitted(X.sum() + X[-1], X.sum()) == "it is the result for `in` with the last element (index 999) counted twice"

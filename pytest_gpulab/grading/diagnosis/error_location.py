@@ -86,6 +86,7 @@ def _along(axis: Axis) -> Pattern | None:
         _ends,
         _connected,
         _in_each_block,
+        _in_some_blocks,
         _whole_blocks,
         _periodic,
         _both_ends,
@@ -193,6 +194,19 @@ def _in_each_block(axis: Axis) -> Pattern | None:
         return None
     which, cause = _part_of_a_block(start, stop, tile, axis.noun)
     return Pattern(f"{which} of every block ({tile} {axis.noun}s per block)", cause)
+
+
+def _in_some_blocks(axis: Axis) -> Pattern | None:
+    """Recognise one position in several blocks; in others, the element may be right by chance."""
+    tile, positions = axis.tile, np.unique(axis.at % (axis.tile or 1))
+    if not tile or tile < 2 or axis.noun != "element" or axis.at.size < 2 or positions.size > 1:
+        return None
+    similar = np.log2(tile) + place_bits(axis.at.size, axis.blocks)
+    if place_bits(axis.at.size, axis.mask.size) - similar < PLACE_BITS:
+        return None
+    start = int(positions[0])
+    which, cause = _part_of_a_block(start, start + 1, tile, axis.noun)
+    return Pattern(f"{which} in {axis.at.size} of {axis.blocks} blocks ({tile} {axis.noun}s per block)", cause)
 
 
 def _may_repeat_by_chance(axis: Axis, period: int) -> bool:

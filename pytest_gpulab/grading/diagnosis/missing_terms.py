@@ -19,7 +19,8 @@ from .patterns import Array, Pattern, RunContext, WrongValue, number
 from .value_patterns import FRACTION
 
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}
-TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS = 2, 6, 18  # other results, and parts of an input, each a try
+TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS = 2, 6, 22  # other results, and parts of an input, each a try
+SMALL_INDEXES = (np.int16, np.uint16, np.int8, np.uint8)
 NEAR = 1e-3  # relative; the check's tolerance does not hold for another operation
 MAX_ELEMENTS = 1 << 22  # a search among more would take longer than the rest of the check
 OTHER_OPERATION = "Usual cause: another operation, or a start value beyond every element."
@@ -44,6 +45,7 @@ FAR_APART = (
     "Usual cause: the threads' elements are too far apart. Which elements do threads 0 and 1 take, and which thread "
     "takes those in between?"
 )
+INDEX = "Usual cause: an index of a smaller type, such as `short`. What type has each part of it?"
 COUNTED = "Usual cause: 1 is added for each element. Which value should be added?"
 COUNTED_TWICE = (
     "Usual cause: two threads, or a start value and a loop, take the same element. Which indices does each thread "
@@ -74,7 +76,7 @@ def missing_terms_of(output: WrongValue) -> Pattern | None:
     bits = _bits(output, values)
     counts = () if is_likely(bits, TRIED_COUNTS) else (_counted,)
     others = () if is_likely(bits, TRIED_OTHERS) else (_something_else,)
-    parts = () if is_likely(bits, TRIED_PARTS) else (_part_left_out,)
+    parts = () if is_likely(bits, TRIED_PARTS) else (_part_left_out, _small_index)
     same = () if is_likely(bits, TRIED_PARTS) else (_of_one_value,)
     ways = (_few_different, *counts, *others, *parts, _foreign, _wraps_around, *same)
     found = next((pattern for way in ways if (pattern := way(output, name, values))), None)
@@ -159,6 +161,21 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
     part, pattern = min(fitting, key=lambda fit: fit[0].elements.sum())
     is_certain = all((other.elements & part.elements).sum() == part.elements.sum() for other, _ in fitting)
     return pattern if is_certain else None
+
+
+def _small_index(output: WrongValue, name: str, values: Array) -> Pattern | None:
+    """Recognise a sum or product by an index of a smaller type, which leaves elements out or takes others again."""
+    for operation in (np.add, np.multiply):
+        for kind in SMALL_INDEXES if _is_expected(output, operation, values) else ():
+            taken = np.arange(values.size).astype(kind).astype(np.intp)
+            if (taken >= 0).all() and taken[-1] == values.size - 1:
+                continue
+            if _is(output, operation, values[taken[taken >= 0]]):
+                bits = 8 * np.dtype(kind).itemsize
+                return Pattern(
+                    f"it is the result for an index of {bits} bits, which ends at {np.iinfo(kind).max}", INDEX
+                )
+    return None
 
 
 def _foreign(output: WrongValue, name: str, values: Array) -> Pattern | None:
