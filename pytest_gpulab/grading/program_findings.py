@@ -9,9 +9,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_gpulab.devices.errors import Hazard, Location, SourceLine
-from pytest_gpulab.devices.programs.outcome import CallSite, EarlyAccess, FailedCall, LaunchFailure, Leak, Outcome
+from pytest_gpulab.devices.programs.outcome import (
+    CallSite,
+    EarlyAccess,
+    FailedCall,
+    LaunchFailure,
+    Leak,
+    Outcome,
+    UnwrittenCopy,
+)
 from pytest_gpulab.devices.protocol import KernelFault
 
+from .findings import HINTS as KERNEL_HINTS
 from .findings import counted, evidence_of, finding, hint_for, of_error
 from .grade import Finding
 from .plans.parameter_names import Names, parameter_names
@@ -31,9 +40,13 @@ HINTS: Mapping[str, str] = {
     "allocate with cudaMallocManaged.",
     "uninitialised": "Memory of cudaMalloc holds garbage until a copy or a kernel writes it. Is it copied before the "
     "launch, in this direction, and with its size in bytes?",
+    "never-written": "Is the kernel launched before the copy, with this pointer, and does it write to it?",
+    "unseen-result": "Copy the result with cudaMemcpy and cudaMemcpyDeviceToHost after the launch.",
     "missing-function": "Run the program on a GPU, or without this function.",
     "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
 }
+
+NO_THREAD = KERNEL_HINTS["not-written"]
 
 Errors = Mapping[int, tuple[str, str]]
 """Name and description of each error of the runtime library."""
@@ -81,6 +94,7 @@ def program_findings(outcome: Outcome, sources: Sources) -> list[Finding]:
     found += [_of_failure(failure, sources) for failure in outcome.failures.values()]
     found += [_of_hazard(*seen, sources) for seen in outcome.hazards.values() if not seen[1].harmless]
     found += [_of_early(access, sources) for access in outcome.early]
+    found += [_of_unwritten(copy, sources) for copy in outcome.unwritten]
     found += _of_end(outcome, sources)
     found += calls[outcome.causes :]
     found += [_of_leak(leak, sources) for leak in outcome.leaks]
@@ -177,6 +191,22 @@ def _of_early(access: EarlyAccess, sources: Sources) -> Finding:
     return _quoted(made, sources.lines.get(access.at.address), sources)
 
 
+def _of_unwritten(copy: UnwrittenCopy, sources: Sources) -> Finding:
+    what, hint = f"{copy.at.function} copies {counted(copy.nbytes, 'byte')} to the host", HINTS["never-written"]
+    if copy.written:
+        what += f"; nothing has written the last {copy.nbytes - copy.written:,} of them"
+        size = counted(copy.written // copy.threads, "byte")
+        evidence = [f"the others are {size} for each of the {copy.threads:,} threads of a launch of `{copy.kernel}`"]
+        hint = NO_THREAD
+    else:
+        what += " that nothing has written"
+        evidence = [] if copy.launches else ["no kernel was launched before it"]
+    where = f" ({sources.at(copy.memory)})" if sources.at(copy.memory) else ""
+    evidence.append(f"memory of {copy.memory.function}{where}")
+    made = finding("uninitialised", what, sources.at(copy.at), evidence, hint)
+    return _quoted(made, sources.lines.get(copy.at.address), sources)
+
+
 def _of_leak(leak: Leak, sources: Sources) -> Finding:
     what = f"{counted(leak.count, 'allocation')} of {leak.site.function}, {leak.nbytes:,} bytes, never freed"
     made = finding("leak", what, sources.at(leak.site), hint=HINTS["leak"])
@@ -191,6 +221,11 @@ def _of_end(outcome: Outcome, sources: Sources) -> Iterator[Finding]:
         yield _quoted(made, sources.lines.get(missing.address), sources)
     if outcome.returncode < 0 and not (outcome.timed_out or outcome.interrupted):
         yield _of_crash(outcome, sources)
+    is_seen = outcome.has_seen_results or outcome.used_events or outcome.returncode or outcome.failures
+    if outcome.has_results and not is_seen:
+        after = counted(outcome.launch_count, "launch", "launches")
+        what = f"No result left the GPU: after {after}, nothing was copied to the host"
+        yield finding("unseen-result", what, hint=HINTS["unseen-result"])
     if outcome.unseen_output:
         what = "Kernels printed after the program's last synchronisation, so on a GPU their output would be lost"
         yield finding("unseen-output", what, hint=HINTS["unseen-output"])

@@ -80,6 +80,47 @@ def test_free_of_device_memory_is_named_with_its_allocation() -> None:
     assert "free it with cudaFree" in ran.said
 
 
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (
+            "no launch",
+            (
+                "uninitialised: cudaMemcpy copies 4,000 bytes to the host that nothing has written",
+                "at wrong_calls.cu:33",
+                "no kernel was launched before it",
+                "memory of cudaMalloc (wrong_calls.cu:24)",
+                "hint: Is the kernel launched before the copy",
+            ),
+        ),
+        (
+            "rounded down",
+            (
+                "uninitialised: cudaMemcpy copies 4,000 bytes to the host; nothing has written the last 928 of them",
+                "at wrong_calls.cu:33",
+                "the others are 4 bytes for each of the 768 threads of a launch of `twice`",
+                "hint: Is there a thread for every element?",
+            ),
+        ),
+        (
+            "no copy back",
+            (
+                "unseen-result: No result left the GPU: after 1 launch, nothing was copied to the host",
+                "hint: Copy the result with cudaMemcpy",
+            ),
+        ),
+    ],
+)
+def test_results_that_never_get_to_the_host_are_found(mistake: str, told: tuple[str, ...]) -> None:
+    ran = run("wrong_calls", mistake)
+    assert "; 1 finding\n" in ran.report and ran.code == 0
+    assert all(words in ran.said for words in told), ran.said
+
+
+def test_a_result_shorter_than_its_copy_is_no_finding() -> None:
+    assert "no findings" in run("partly_filled").report
+
+
 def test_the_host_waits_before_it_uses_memory_of_kernels_and_copies() -> None:
     ran = run("host_too_early")
     assert (ran.out, ran.code) == ("999\n1000\n0\n7\n2\n", 0)

@@ -26,8 +26,12 @@ int main(int, char **argv)
         cudaMemcpy(in, host, bytes, cudaMemcpyDeviceToHost);
     else
         cudaMemcpy(in, host, mistake == "elements" || mistake == "late" ? n : bytes, cudaMemcpyHostToDevice);
-    twice<<<(n + 255) / 256, 256>>>(in, out, n);
-    cudaMemcpy(host, out, bytes, cudaMemcpyDeviceToHost);
+    const int blocks = mistake == "rounded down" ? n / 256 : (n + 255) / 256;
+    if (mistake != "no launch")
+        twice<<<blocks, 256>>>(in, out, n);
+    if (mistake != "no copy back")
+        cudaMemcpy(host, out, bytes, cudaMemcpyDeviceToHost);
+    cudaDeviceSynchronize();
     if (mistake == "late")
         cudaMemcpy(in, host, bytes, cudaMemcpyDeviceToHost);
     cudaFree(in);

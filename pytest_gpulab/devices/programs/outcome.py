@@ -111,6 +111,19 @@ class EarlyAccess:
     kernel: str  # the launched kernel; empty for a copy
 
 
+@dataclass(frozen=True)
+class UnwrittenCopy:
+    """A copy to the host of memory of which nothing has written the last bytes, or any."""
+
+    at: CallSite  # the copy
+    memory: CallSite  # the call that has allocated the memory
+    nbytes: int  # the number of copied bytes
+    written: int  # of these, the number that have been written
+    kernel: str = ""  # the kernel with the threads that have written these bytes; empty if there are none
+    threads: int = 0  # the number of its threads in a launch
+    launches: int = 0  # the number of launches before the copy
+
+
 @dataclass
 class Outcome:
     """The course of a program's run."""
@@ -130,6 +143,11 @@ class Outcome:
     used_events: bool = False  # True if the program has measured time with events
     # distinct accesses by the host that came before a synchronisation
     early: dict[EarlyAccess, None] = field(default_factory=dict)
+    unwritten: dict[UnwrittenCopy, None] = field(default_factory=dict)  # distinct ones
+    # whether a launch beside memory of cudaMalloc ended, and whether the host can have seen a result: a copy to the
+    # host, memory that it shares with kernels, or their output
+    has_results: bool = False
+    has_seen_results: bool = False
     host_fault: HostFault | None = None  # the access that ended the program, if one did
     missing: CallSite | None = None  # the call that ended the program, because the stand-in lacks the function
     unseen_output: int = 0  # characters that kernels printed after the program's last synchronisation
@@ -159,6 +177,8 @@ class Outcome:
         sites += [failure.site for failure in self.failures.values()]
         for early in self.early:
             sites += early.at, early.memory, early.work
+        for copy in self.unwritten:
+            sites += copy.at, copy.memory
         if self.host_fault is not None:
             sites += filter(None, [self.host_fault.at, self.host_fault.site])
         if self.missing is not None:
@@ -182,6 +202,11 @@ class Outcome:
         """Add an access that came before a synchronisation."""
         if len(self.early) < MAX_DISTINCT:
             self.early.setdefault(access)
+
+    def add_unwritten(self, copy: UnwrittenCopy) -> None:
+        """Add a copy of unwritten memory."""
+        if len(self.unwritten) < MAX_DISTINCT:
+            self.unwritten.setdefault(copy)
 
     def add_failed_call(self, failed: FailedCall) -> None:
         """Add a call that returned an error."""

@@ -110,6 +110,11 @@ class Session:
         return min(self.options.launch_limit_s, max(LEAST_LIMIT_S, left))
 
     @property
+    def has_device_memory(self) -> bool:
+        """True if the program has memory that only kernels and copies can use."""
+        return any(memory.kind == "device" for memory in self.memories.values())
+
+    @property
     def free_bytes(self) -> int:
         """Bytes that the program may still allocate."""
         return self.memory_limit - self.used_bytes
@@ -136,6 +141,7 @@ class Session:
         """Add memory of the program. If the host may use it, too, the use by kernels is noted."""
         if memory.allocation.base not in self.memories:
             self.memories[memory.allocation.base] = memory
+            self.outcome.has_seen_results |= memory.kind in SHARED_WITH_HOST
             is_watched = self.options.check and memory.kind in SHARED_WITH_HOST
             if is_watched and isinstance(memory.allocation, SharedAllocation):
                 memory.allocation.watch_use()

@@ -6,6 +6,7 @@ here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,13 +15,14 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.messages import Value
-from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall
+from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, UnwrittenCopy
 from pytest_gpulab.devices.programs.shared_memory import READ, WRITTEN, SharedAllocation
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 _DONE, _TO_DEVICE, _TO_HOST, _HOST_TO_HOST = range(4)
 _KINDS = ("host to host", "host to device", "device to host", "device to device", "default")  # enum cudaMemcpyKind
 _DEFAULT = 4
+_ELEMENT_BYTES = (1, 2, 4, 8, 16)
 COPIES = (
     "cudaMemcpy", "cudaMemcpyAsync", "cudaMemcpyPeer", "cudaMemcpyPeerAsync", "cudaMemcpy2D", "cudaMemcpy2DAsync",
     "cudaMemcpy3D", "cudaMemcpy3DAsync", "cudaMemcpyToSymbol", "cudaMemcpyToSymbolAsync", "cudaMemcpyFromSymbol",
@@ -92,6 +94,7 @@ def copy(
         _mark_written(target, into)
         return [_TO_DEVICE, arena.offset(into) + to - into.base, of]
     if out_of is not None:
+        _note_result(call, source, out_of)
         return [_TO_HOST, to, arena.offset(out_of) + of - out_of.base]
     return [_HOST_TO_HOST, to, of]
 
@@ -137,6 +140,27 @@ def _copy_written(target: Box, into: Allocation, source: Box, out_of: Allocation
     if into.written is not None:
         known = 1 if out_of.written is None else source.view(out_of.written, out_of.base)
         target.view(into.written, into.base)[...] = known
+
+
+def _note_result(call: Call, box: Box, source: Allocation) -> None:
+    """Note a copy to the host, and whether a kernel should have written more: all bytes, or those behind its threads'.
+
+    Other arrays may be partly filled on purpose, such as those with the elements that fulfil a condition.
+    """
+    outcome, memory = call.session.outcome, call.session.memories.get(source.base)
+    outcome.has_seen_results = True
+    if source.written is None or memory is None or outcome.failures or not call.session.options.check:
+        return
+    written = box.view(source.written, source.base).reshape(-1)
+    count = int(np.count_nonzero(written))
+    if count == written.size or (count and written[count:].any()):
+        return
+    sizes = ((group.kernel, math.prod(group.grid + group.block)) for group in outcome.launches.values())
+    kernel, threads = next((size for size in sizes if count in (size[1] * each for each in _ELEMENT_BYTES)), ("", 0))
+    if kernel or not count:
+        outcome.add_unwritten(
+            UnwrittenCopy(call.site, memory.site, written.size, count, kernel, threads, outcome.launch_count)
+        )
 
 
 @api(*SETS, form="uuiuu")

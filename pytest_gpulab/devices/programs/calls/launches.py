@@ -95,6 +95,8 @@ def _launch(call: Call, what: Configuration, stream: int, how: int, parameters: 
         session.outcome.add_failure(LaunchFailure(kernel.name, error, call.site))
         raise CudaError(_code_of(error), is_expected=True) from error
     session.output += profile.output
+    session.outcome.has_seen_results |= bool(profile.output)
+    session.outcome.has_results |= session.options.check and session.has_device_memory
     session.outcome.add_hazards(kernel.name, profile.hazards)
     session.outcome.unchecked |= dict.fromkeys(profile.unchecked)
     group.add(profile)
