@@ -173,17 +173,28 @@ class Location:
         if self.offset < 0:
             return f"{-self.offset} bytes before the start of {whole}"
         past = self.offset - self.nbytes
+        if self._is_inside:
+            return f"byte {self.offset} of {whole}"
         if past < 0:
             return f"the access runs past the end of {whole}"
         return f"{f'{past} bytes' if past else 'just'} past the end of {whole}"
 
     def named(self, name: str, element: int) -> str:
-        """Describe an access outside the array `name` with elements of `element` bytes."""
+        """Describe an invalid access to the array `name` with elements of `element` bytes, or outside of it."""
+        if self._is_inside:
+            of = f"byte {self.offset}" if self.offset % self.size else f"the start of `{name}`"
+            at_once = " at once" if self.size > element else ""
+            return f"{self.elements(name, element)} {_DONE[self.access]}{at_once}, {of} is no multiple of {self.size}"
         if not self.nbytes and self.space == "shared":
             return f"{self.elements(name, element)} {_DONE[self.access]}, but {NO_DYNAMIC_SHARED}"
         count = self.nbytes // element
         has = f"`{name}` has {count} element{'' if count == 1 else 's'}"
         return f"{self.elements(name, element)} {_DONE[self.access]}, {has}"
+
+    @property
+    def _is_inside(self) -> bool:
+        """True for a misaligned access."""
+        return 0 <= self.offset <= self.nbytes - self.size
 
     def elements(self, name: str, element: int) -> str:
         """Name the accessed elements: `` `out[256]` ``, or `` `in[6]` to `in[9]` ``; or a single variable."""

@@ -67,6 +67,16 @@ class ShuffleEvent:
     where: SourceLine | None  # the source line
 
 
+@dataclass(frozen=True)
+class StuckThreads:
+    """Threads of a block that could not go on when a fault ended the launch."""
+
+    block: int  # linear index of the block
+    threads: tuple[int, ...]  # linear indices in the block
+    is_loop: bool  # True in a loop; False at an mbarrier
+    where: SourceLine | None  # the source line of the loop's condition, or of the wait
+
+
 Event = AccessEvent | BarrierEvent | MissedBarrierEvent | LineEvent | ShuffleEvent
 
 
@@ -81,6 +91,7 @@ class LaunchTrace:
     shared: Mapping[str, tuple[int, int]]
     events: list[Event] = field(default_factory=list)  # the events of the recorded blocks
     is_cut: bool = False  # True if there were more than `MAX_EVENTS`
+    stuck: list[StuckThreads] = field(default_factory=list)  # in the recorded blocks, one per place
 
     def add(self, event: Event) -> None:
         """Add an event unless there are too many."""

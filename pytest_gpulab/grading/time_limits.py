@@ -97,8 +97,9 @@ class TimeBudget:
         """True if the file's time or work is used up."""
         return self._file_left_s <= 0 or (self._work is not None and self._work.left < 0)
 
-    def begin(self) -> None:
-        """Begin the next input pattern of a case, count or cost estimate."""
+    def begin(self, least_s: float = 0.0) -> None:
+        """Begin the next input pattern of a case, count or cost estimate, with at least this time."""
+        self._file_left_s = max(self._file_left_s, least_s)
         self._case_left_s, self._stopped = self._case_s, None
 
     def be_short(self) -> None:

@@ -15,6 +15,9 @@ from pytest_gpulab.grading.explanation.loops import around, loops_of
         ("for (int s = N - 1; s >= 5; --s)", (7, 6, 5)),
         ("for (int s = 0; s < 8u; s += N / 2)", (0, 4)),
         ("for (int s = 3; s != 0; s = s - 1)", (3, 2, 1)),
+        ("for (int s = int(1); s < min(5, N); s += max(2, 1))", (1, 3)),
+        ("unsigned twice = 2 * B; for (int s = twice; s > N; s /= 2)", (16,)),
+        ("unsigned twice = 2; twice = B; for (int s = 1; s < twice; s *= 2)", None),  # set twice
         ("for (int s = first(); s < N; ++s)", None),
         ("for (int s = 0; s < other; ++s)", None),
         ("for (int s = 1; s < N; s /= 0)", None),
@@ -51,3 +54,18 @@ def test_values_of_the_variable_of_a_while_loop(code: str, values: tuple[int, ..
 def test_an_endless_loop_head_ends() -> None:
     (loop,) = loops_of("for (int s = 1; s > 0; ++s)\n    x[s] = s;\n", {})
     assert len(loop.values) == 64
+
+
+def test_a_condition_may_depend_on_the_thread() -> None:
+    """The thread that goes round most often counts: the first one here, the last one below."""
+    threads = ({"threadIdx.x": 0}, {"threadIdx.x": 7})
+    (loop,) = loops_of("for (int s = 4; threadIdx.x < s; s /= 2) {}", {}, threads)
+    assert loop.values == (4, 2, 1)
+    (loop,) = loops_of("unsigned t = threadIdx.x;\nfor (int s = 1; s <= t; s *= 2) {}", {}, threads)
+    assert loop.values == (1, 2, 4)
+    assert loops_of("for (int i = threadIdx.x; i < 9; i += 8) {}", {}, threads) == []  # each thread has another value
+
+
+def test_a_loop_without_end_is_named_until_its_variable_stays() -> None:
+    (loop,) = loops_of("for (unsigned s = 4; s >= 0; s /= 2) {}", {})
+    assert loop.until_steady == (4, 2, 1)

@@ -105,7 +105,8 @@ WRONG = {
     ),
     "reduction/padded_with_zero": ("n = 1, in = [-1]: out should be [-1], is [0]", None),
     "reduction/misaligned_vector": (
-        "n = 5, in = [0 0 0 0 0]",
+        "n = 5, in = [0 0 0 0 0]: Invalid __global__ read of size 16 bytes: the address is misaligned: `in[1]` to "
+        "`in[4]` read at once, byte 4 is no multiple of 16",
         "",
     ),
     "scan/offset_of_own_block": (

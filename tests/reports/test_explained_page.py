@@ -128,7 +128,7 @@ def test_barriers_that_not_all_threads_reach_are_marked(browser: Browser, tmp_pa
         back.click()
     assert len(browser.find(".missed:not(.later)")) == 2
     words = "threads 8 to 31 do not reach the barrier in line 16"
-    assert shown(browser)[2] == f"tile, step 2: line 15: 8 of 32 threads write; {words}"
+    assert shown(browser)[2] == f"tile, step 2, stride = 8: line 15: 8 of 32 threads write; {words}"
     assert words in browser.run("return document.querySelector('.flow desc').textContent")
 
 

@@ -295,6 +295,16 @@ def test_misaligned_access(run: Run, body: str) -> None:
     assert caught.value.lane == Lane((0, 0, 0), (0, 0, 0))
 
 
+def test_a_misaligned_access_has_its_elements_and_its_byte(run: Run) -> None:
+    source = "__global__ void f(int *x) {\n __shared__ int tile[8]; *(int4 *)(tile + threadIdx.x + 1) = *(int4 *)x; }"
+    with pytest.raises(KernelFault) as caught:
+        run(source, np.zeros(8, np.int32), block=(2,))
+    place = caught.value.location
+    assert place is not None and (place.symbol, place.offset, place.size) == ("tile", 4, 16)
+    what = "the address is misaligned: `tile[1]` to `tile[4]` written at once, byte 4 is no multiple of 16"
+    assert caught.value.what.endswith(what)
+
+
 def test_fault_has_its_header_line_and_the_output_so_far(run: Run) -> None:
     source = '#include <cstdio>\n__global__ void f(int *x) { printf("before\\n"); x[9] = 1; }'
     with pytest.raises(KernelFault) as caught:

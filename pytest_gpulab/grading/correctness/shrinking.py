@@ -49,8 +49,8 @@ MAX_KNOWN = 2048  # elements of a case that tests a rule
 MAX_LEFT_OUT = 4  # places of elements to leave out, one at a time
 MAX_SIMPLIFIED = 24  # elements of random inputs that are simplified one by one
 SHRUNK = (
-    *WRONG_RESULTS, "input-changed", "out-of-bounds", "misaligned", "barrier", "deadlock", "endless-loop", "race",
-    "uninitialised", "assert", "trap",
+    *WRONG_RESULTS, "input-changed", "out-of-bounds", "misaligned", "barrier", "deadlock", "endless-loop",
+    "block-order", "race", "uninitialised", "assert", "trap",
 )  # fmt: skip
 """Codes of failures that are shrunk."""
 

@@ -5,6 +5,7 @@
 - `loops`: values of loop variables, from the source.
 - `warps`: active lanes per line, banks and sectors of a warp's accesses.
 - `departure`: the first wrong values, compared with a right run.
+- `stops`: where threads stop: missed barriers, the fault that ends the launch.
 - `drawing`: chooses the input and the block size of a figure.
 - `figure`: everything that a figure shows of a launch, with marks at what is wrong.
 """

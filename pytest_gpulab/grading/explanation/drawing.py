@@ -30,7 +30,7 @@ from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .figure import Figure, figures_of
-from .tracing import Traced, traced
+from .tracing import Traced, linear, traced
 
 SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 """The smallest values to draw, by a part of the tunable's name: for one warp, and for two, which some races need."""
@@ -38,6 +38,7 @@ SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 MAX_RECORDED = 16  # blocks of a grid that is recorded as a whole
 LIMITS = TimeLimits(case_s=1.0, file_s=1.0, is_verdict=False)  # a figure is of a small input
+TRACE_S = 0.3  # for the traced run in any case
 
 
 class Search(Protocol):
@@ -227,7 +228,7 @@ class _Runner:
 
     def __init__(self, subject: Subject, path: Path) -> None:
         self._subject, self._path = subject, path
-        budget = TimeBudget(LIMITS)
+        self._budget = budget = TimeBudget(LIMITS)
         self._builds = Builds(path, subject.loaded, subject.device, budget)
         cases = CaseRuns(subject.loaded, subject.device, self._builds, subject.seed, budget)
         self._trials = Trials(subject.loaded, self._builds, cases, subject.seed, budget)
@@ -292,13 +293,17 @@ class _Runner:
     def figures(self, trial: Trial, note: str) -> Drawn:
         """Trace a trial and return its figures."""
         last = max(prod(launch.grid) for launch in trial.prepared.plan.launches) - 1
-        blocks = frozenset({0, last})
-        recorded = frozenset(range(last + 1)) if last < MAX_RECORDED else blocks
+        self._budget.begin(least_s=TRACE_S)
+        grid = trial.prepared.plan.launches[0].grid
+        faulty = {linear(fault.lane.block, grid) for fault in trial.outcome.faults if fault.lane is not None}
+        blocks = frozenset({0, *(faulty or {last})})
+        recorded = blocks | frozenset(range(last + 1) if last < MAX_RECORDED else ())
         found = traced(self._subject.device, self._trials.build(trial.case), trial, recorded)
         if found.right is None and found.run.error is None and trial.wrong(found.run):
             found = replace(found, right=self._baseline(trial, blocks))
         if found.order:
-            note += f" The order of warps is one in which the result is wrong: {found.order.removeprefix('when ')}."
+            fails = "the result is wrong" if found.run.error is None else "the kernel fails"
+            note += f" The order of warps is one in which {fails}: {found.order.removeprefix('when ')}."
         return Drawn(trial, tuple(_marked(found, blocks)), note.strip())
 
     def _baseline(self, trial: Trial, blocks: frozenset[int]) -> Traced | None:

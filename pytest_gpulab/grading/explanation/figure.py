@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault
-from pytest_gpulab.devices.trace_events import AccessEvent, LaunchTrace, MissedBarrierEvent
+from pytest_gpulab.devices.trace_events import AccessEvent, LaunchTrace
 from pytest_gpulab.grading.correctness.trials import unwritten
 
 from .departure import departures
 from .loops import around, loops_of
 from .rows import MAX_ROWS, Row, rows_of
-from .tracing import Traced, TracedArray
+from .stops import Stop, ends_of, missed_barrier
+from .tracing import Traced, TracedArray, indices, linear
 from .warps import LineRun, WarpAccess, line_runs, warp_accesses
 
 MAX_LAUNCHES, MAX_WARPS = 4, 2
-MAX_RUNS = 4  # of consecutive threads in a sentence
 RACE = "race of threads"
 HIDDEN_FLOWS = ("__shfl", "__reduce_", "cooperative_groups", "__ballot")
 
@@ -46,6 +46,7 @@ class Figure:
         marks: what is wrong.
         warps: the executed lines of the first warps.
         accesses: the most expensive access of each line.
+        ends: where the threads were after the last row, if a fault ended the launch.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Figure:
     block: tuple[int, int, int]
     warps: tuple[tuple[LineRun, ...], ...]
     accesses: tuple[WarpAccess, ...]
+    ends: tuple[Stop, ...] = ()
 
     @property
     def has_race(self) -> bool:
@@ -65,20 +67,21 @@ class Figure:
     @property
     def has_marks(self) -> bool:
         """True if anything is marked."""
-        return bool(self.marks) or any(row.missed for row in self.rows)
+        return bool(self.marks or self.ends) or any(row.missed for row in self.rows)
 
     def mistakes(self, row: int) -> list[str]:
-        """Return the marks of a row and the barriers missed after it, in words; one line if only numbers differ."""
+        """Return the marks of a row and the stops after it, in words; one line if only numbers differ."""
         alike: dict[str, list[str]] = {}
         for mark in self.marks:
             if mark.row == row:
                 alike.setdefault(re.sub(r"\d+", "", mark.what), []).append(mark.what)
         marks = [first + (f" (and {len(more)} more)" if more else "") for first, *more in alike.values()]
-        return marks + self.missed_barriers(row)
+        return marks + [stop.what for stop in self.stops(row)]
 
-    def missed_barriers(self, row: int) -> list[str]:
-        """Return the barriers after a row that not all threads reach, in words."""
-        return [_missed(event) for event in self.rows[row].missed]
+    def stops(self, row: int) -> list[Stop]:
+        """Return the barriers after a row that not all threads reach, and after the last row the end of the launch."""
+        missed = [Stop(missed_barrier(event), event.absent) for event in self.rows[row].missed]
+        return missed + list(self.ends if row == len(self.rows) - 1 else ())
 
     def active(self, row: Row) -> str:
         """Return the line of a row and how many threads write, in words."""
@@ -108,21 +111,34 @@ def figures_of(traced: Traced, blocks: frozenset[int]) -> list[Figure]:
 def _figure(traced: Traced, number: int, launch: LaunchTrace, block: int) -> Figure:
     plan = traced.trial.prepared.plan
     missing = _missing(traced, number)
-    also = _faulty_array(traced, number, launch, block) or next(iter(missing), None)
+    faulty = _faulty_array(traced, number, launch, block)
+    ends = tuple(ends_of(traced, number, block, faulty is not None))
+    also = faulty or next(iter(missing), None)
     rows = rows_of(launch, traced.arrays[number], block, also)
     of = f", launch {number + 1} of {len(plan.launches)}" if len(plan.launches) > 1 else ""
+    if ends and not rows:  # they stand below a row
+        rows = rows_of(launch, traced.arrays[number], block, next(iter(traced.arrays[number]), None))
+    while len(rows) > 2 and ends and _is_repeated(rows[-2], rows[-1]) and _is_repeated(rows[-3], rows[-2]):
+        rows.pop()  # a loop without end
     threads = prod(launch.block)
     warps = (tuple(line_runs(launch, block, warp)) for warp in range(min(MAX_WARPS, -(-threads // 32))))
     return Figure(
         f"{plan.launches[number].kernel}{of}, block {block} of {prod(launch.grid)}{_numbering(launch.block)}",
         tuple(rows),
-        _captions(traced, launch, rows),
+        _captions(traced, number, block, rows),
         tuple(dict.fromkeys(_marks(traced, number, launch, block, rows))),
         threads,
         launch.block,
         tuple(warps),
         (*warp_accesses(launch, block, "shared"), *warp_accesses(launch, block, "global")),
+        ends,
     )
+
+
+def _is_repeated(row: Row, later: Row) -> bool:
+    """Return whether a row repeats another one, with the same threads and values."""
+    is_same = (row.array, row.line, row.writers) == (later.array, later.line, later.writers)
+    return is_same and row.values.tobytes() == later.values.tobytes()
 
 
 def _numbering(block: tuple[int, int, int]) -> str:
@@ -132,8 +148,10 @@ def _numbering(block: tuple[int, int, int]) -> str:
     return f", thread number = x + {x}*y{of_z}" if y > 1 or z > 1 else ""
 
 
-def _captions(traced: Traced, launch: LaunchTrace, rows: list[Row]) -> tuple[str, ...]:
-    loops = loops_of(traced.source, _known(traced, launch))
+def _captions(traced: Traced, number: int, block: int, rows: list[Row]) -> tuple[str, ...]:
+    launch = traced.launches[number]
+    threads = [_named("threadIdx", indices(linear, launch.block)) for linear in (0, prod(launch.block) - 1)]
+    loops = loops_of(traced.source, _known(traced, number, block), threads)
     by_line: dict[int, list[int]] = {}
     for number, row in enumerate(rows):
         by_line.setdefault(row.line, []).append(number)
@@ -144,9 +162,11 @@ def _captions(traced: Traced, launch: LaunchTrace, rows: list[Row]) -> tuple[str
             continue
         steps = [list(of) for _, of in groupby(numbers, key=lambda n: rows[n].step)]  # a loop that runs in each step
         for runs in [numbers], steps:
-            if all(len(run) == len(loop.values) for run in runs):
-                named = [f"{loop.name} = {value}" for value in loop.values]
+            if all(len(run) == len(loop.until_steady) for run in runs):
+                named = [f"{loop.name} = {value}" for value in loop.until_steady]
                 values |= {number: name for run in runs for number, name in zip(run, named, strict=True)}
+        if len(set(loop.values)) == 1:  # a loop without end, or of one iteration
+            values |= dict.fromkeys(numbers, f"{loop.name} = {loop.values[0]}")
     return tuple(_caption(row, values.get(number, "")) for number, row in enumerate(rows))
 
 
@@ -156,9 +176,20 @@ def _caption(row: Row, value: str) -> str:
     return ", ".join(filter(None, (f"{row.array.name}, step {row.step}", value)))
 
 
-def _known(traced: Traced, launch: LaunchTrace) -> dict[str, int]:
-    dimensions = zip("xyz", launch.block, strict=True)
-    return {**{f"blockDim.{axis}": extent for axis, extent in dimensions}, **traced.trial.problem.tunables}
+def _known(traced: Traced, number: int, block: int) -> dict[str, int]:
+    """Return the values of names that all threads of a block share: of its extents, of parameters, of tunables."""
+    launch = traced.launches[number]
+    known = _named("blockDim", launch.block) | _named("gridDim", launch.grid)
+    return {
+        **known,
+        **_named("blockIdx", indices(block, launch.grid)),
+        **traced.scalars[number],
+        **traced.trial.problem.tunables,
+    }
+
+
+def _named(name: str, values: tuple[int, int, int]) -> dict[str, int]:
+    return {f"{name}.{axis}": value for axis, value in zip("xyz", values, strict=True)}
 
 
 def _marks(traced: Traced, number: int, launch: LaunchTrace, block: int, rows: list[Row]) -> Iterator[Mark]:
@@ -193,7 +224,7 @@ def _faulty_array(traced: Traced, number: int, launch: LaunchTrace, block: int) 
     fault = traced.run.error
     if not isinstance(fault, KernelFault) or fault.location is None or number != len(traced.launches) - 1:
         return None
-    if fault.lane is not None and _linear(fault.lane.block, launch.grid) != block:
+    if fault.lane is not None and linear(fault.lane.block, launch.grid) != block:
         return None
     place = fault.location
     return next(
@@ -217,8 +248,8 @@ def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> I
     other = hazard.other
     if hazard.kind != "race" or hazard.harmless or other is None or hazard.lane is None or hazard.where is None:
         return
-    mine, theirs = (_linear(lane.thread, launch.block) for lane in (hazard.lane, other.lane))
-    own, others = (_linear(lane.block, launch.grid) for lane in (hazard.lane, other.lane))
+    mine, theirs = (linear(lane.thread, launch.block) for lane in (hazard.lane, other.lane))
+    own, others = (linear(lane.block, launch.grid) for lane in (hazard.lane, other.lane))
     if own != block:
         return
     lines = sorted({hazard.where.line, other.where.line if other.where else 0})
@@ -242,33 +273,6 @@ def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> I
 def _readers(rows: list[Row], row: Row, index: int) -> set[int]:
     """Return the threads that read an element of a row's array."""
     return {thread for other in rows if other.array is row.array for thread in other.readers.get(index, ())}
-
-
-def _linear(index: tuple[int, int, int], extents: tuple[int, int, int]) -> int:
-    return index[0] + extents[0] * (index[1] + extents[1] * index[2])
-
-
-def _missed(event: MissedBarrierEvent) -> str:
-    barrier = f"the barrier in line {event.where.line}" if event.where else "a barrier"
-    if event.expected is not None:
-        return f"{barrier} expects {event.expected} threads, but more arrive"
-    if not event.absent:  # all threads wait, at named barriers that expect more
-        return f"{barrier} waits for more threads, and no other thread arrives"
-    verb = "does" if len(event.absent) == 1 else "do"
-    return f"{_threads(event.absent)} {verb} not reach {barrier}"
-
-
-def _threads(numbers: Sequence[int]) -> str:
-    """Return threads as words, such as `threads 1, 3, 8 to 31`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    words = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs[:MAX_RUNS]]
-    more = f" and {sum(map(len, runs[MAX_RUNS:]))} more" if len(runs) > MAX_RUNS else ""
-    return f"thread{'s' * (len(numbers) != 1)} {', '.join(words)}{more}"
 
 
 def _missing(traced: Traced, number: int) -> dict[tuple[str, int], list[tuple[int, str]]]:

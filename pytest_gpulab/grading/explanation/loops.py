@@ -1,8 +1,8 @@
 """Values of the loop variables of a kernel, read from its source where they are simple.
 
 A loop such as `for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2)` has the values 128, 64, ..., 1 for
-blocks of 256 threads. So has a `while` loop with one such update in its body. Loops with other names or calls are left
-out.
+blocks of 256 threads. So has a `while` loop with one such update in its body. Only the condition may depend on the
+thread: then the thread that goes round most often counts. Loops with other names or calls are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +19,11 @@ MAX_ITERATIONS = 64
 _FOR = re.compile(r"\bfor\s*\(\s*(?:[\w\s]*\s)?(\w+)\s*=\s*([^;,]+);([^;]+);([^;{}]+?)\)\s*(?=[{\w#\n])")
 _WHILE = re.compile(r"\bwhile\s*\(([^(){};]+)\)\s*\{")
 _CONSTANT = re.compile(
-    r"\bconst(?:expr)?\s+(?:\w+\s+)?\w+\s+(\w+)\s*=\s*([^;]+);|^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^/\n]+)", re.M
+    r"\b(?:unsigned|int|size_t|const(?:expr)?\s+\w+)\s+(\w+)\s*=\s*([^;]+);"
+    r"|^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^/\n]+)",
+    re.M,
 )
+_CHANGES = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=)[^;]*)"  # of a variable
 _UPDATES = (
     (re.compile(r"^(?:\+\+\s*(\w+)|(\w+)\s*\+\+)$"), "{0} + 1"),
     (re.compile(r"^(?:--\s*(\w+)|(\w+)\s*--)$"), "{0} - 1"),
@@ -35,6 +38,9 @@ _OPERATORS: Mapping[type, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+_FUNCTIONS: Mapping[str, Callable[[list[int]], int]] = {"min": min, "max": max, "int": max, "unsigned": max}
+"""Functions of integers; a conversion has one argument, and returns it."""
+
 Head = tuple[re.Match[str], str, str, str, str]
 """The match of a loop's head, its variable, the first value, the condition, the update."""
 
@@ -48,14 +54,25 @@ class Loop:
     name: str
     values: tuple[int, ...]
 
+    @property
+    def until_steady(self) -> tuple[int, ...]:
+        """The values; of a loop without end those before the one that stays."""
+        is_endless = len(self.values) == MAX_ITERATIONS and self.values[-2:-1] == self.values[-1:]
+        return self.values[: self.values.index(self.values[-1])] if is_endless else self.values
 
-def loops_of(source: str, known: Mapping[str, int]) -> list[Loop]:
-    """Return the loops with known values, inner ones after outer ones, by the values of names such as `blockDim.x`."""
+
+def loops_of(source: str, known: Mapping[str, int], threads: Sequence[Mapping[str, int]] = ({},)) -> list[Loop]:
+    """Return the loops with known values, inner ones after outer ones, by the values of names such as `blockDim.x`.
+
+    `threads` are the values of names such as `threadIdx.x` in the first and the last thread.
+    """
+    in_threads = [with_constants(source, {**known, **own}) for own in threads]
     known = with_constants(source, known)
     found = []
     for match, name, first, condition, update in (*_fors(source), *_whiles(source)):
         try:
-            values = _values(name, first, condition, update, dict(known))
+            every = (_values(name, first, condition, update, dict(known), own) for own in in_threads)
+            values = max(every, key=len)
         except (ValueError, SyntaxError, KeyError, ArithmeticError):
             continue
         begin = source.count("\n", 0, match.start()) + 1
@@ -75,17 +92,17 @@ def _whiles(source: str) -> Iterator[Head]:
         body = source[match.end() : _end(source, match.end() - 1)]
         for name in dict.fromkeys(re.findall(r"[a-zA-Z_]\w*", match[1])):
             first = re.findall(rf"\b{name}\s*=\s*([^;,=]+)[;,]", source[: match.start()])
-            changes = rf"(?:\+\+|--)\s*{name}\b|\b{name}\s*(?:\+\+|--|(?:[-+*/]|<<|>>)?=(?!=)[^;]*)"
-            updates = re.findall(changes, body)
+            updates = re.findall(_CHANGES.format(name), body)
             if first and len(updates) == 1:
                 yield match, name, first[-1], match[1], updates[0].strip()
 
 
 def with_constants(source: str, known: Mapping[str, int]) -> dict[str, int]:
-    """Return the known values with those of the constants in the source."""
+    """Return the known values with those of the constants in the source, and of variables that are set only once."""
     values = dict(known)
     for constant, text, macro, body in _CONSTANT.findall(source):
-        if (value := evaluated(text or body, values)) is not None:
+        is_set_once = bool(macro) or len(re.findall(_CHANGES.format(constant), source)) == 1
+        if is_set_once and (value := evaluated(text or body, values)) is not None:
             values.setdefault(constant or macro, value)
     return values
 
@@ -112,11 +129,13 @@ def _end(source: str, begin: int) -> int:
     return len(source) - 1
 
 
-def _values(name: str, first: str, condition: str, update: str, known: dict[str, int]) -> tuple[int, ...]:
+def _values(
+    name: str, first: str, condition: str, update: str, known: dict[str, int], in_thread: Mapping[str, int]
+) -> tuple[int, ...]:
     step = _as_expression(update)
     known[name] = _evaluated(first, known)
     values: list[int] = []
-    while _evaluated(condition, known) and len(values) < MAX_ITERATIONS:
+    while _evaluated(condition, {**in_thread, name: known[name]}) and len(values) < MAX_ITERATIONS:
         values.append(known[name])
         known[name] = _evaluated(step, known)
     return tuple(values)
@@ -150,4 +169,6 @@ def _value(node: ast.expr, known: Mapping[str, int]) -> Any:
         return -_value(node.operand, known)
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OPERATORS:
         return _OPERATORS[type(node.ops[0])](_value(node.left, known), _value(node.comparators[0], known))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
+        return _FUNCTIONS[node.func.id]([_value(each, known) for each in node.args])
     raise ValueError(ast.dump(node))

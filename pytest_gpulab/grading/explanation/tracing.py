@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from pytest_gpulab.grading.correctness.trials import Trial
 from pytest_gpulab.grading.plans.replay import (
     FIRST,
     FIRST_WARP_FIRST,
+    LAST_BLOCK_FIRST,
     LAST_WARP_FIRST,
     Arrays,
     Poison,
@@ -85,15 +86,18 @@ class Traced:
     Attributes:
         launches: the traces of its launches.
         arrays: per launch, by (`shared` or `global`, start or address), or (`register`, line of a shuffle).
+        scalars: per launch, whole numbers among its arguments by the kernel's parameters.
         source: the compiled text.
         blocks: the recorded blocks of each launch.
-        order: the order of warps, as the end of a sentence "The result is wrong ..."; empty if all warps run in step.
+        order: the order of warps or blocks, as the end of a sentence "The result is wrong ..."; empty if all warps run
+            in step.
         right: a run of the same plan with right results: in another order, or of a baseline. None if none is known.
     """
 
     trial: Trial
     launches: tuple[LaunchTrace, ...]
     arrays: tuple[Mapping[tuple[str, int], TracedArray], ...]
+    scalars: tuple[Mapping[str, int], ...]
     run: Run
     source: str
     blocks: frozenset[int]
@@ -104,13 +108,13 @@ class Traced:
 def traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int]) -> Traced:
     """Run a trial's plan and record the blocks with these linear indices.
 
-    All warps run in step, unless only another order of warps gives a wrong result.
+    All warps run in step, unless only another order of warps or blocks gives a wrong result or a fault.
     """
     first = _traced(device, build, trial, blocks, FIRST)
     if trial.outcome.verdict == "failed" and first.run.error is None and not trial.wrong(first.run):
-        for repetition in (FIRST_WARP_FIRST, LAST_WARP_FIRST):
+        for repetition in (FIRST_WARP_FIRST, LAST_WARP_FIRST, LAST_BLOCK_FIRST):
             other = _traced(device, build, trial, blocks, repetition)
-            if other.run.error is None and trial.wrong(other.run):
+            if other.run.error is not None or trial.wrong(other.run):
                 return replace(other, order=repetition.how, right=first)
     return first
 
@@ -135,7 +139,13 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
         for name, (start, nbytes) in each.shared.items():
             known["shared", start] = _shared(name, nbytes, each.block, build.source, trial.problem, likely)
         found.append(known | _registers(each, build.source, likely))
-    return Traced(trial, tuple(snapshots.launches), tuple(found), run, build.source, blocks)
+    scalars = tuple(_scalars(launch, build) for launch in plan.launches)
+    return Traced(trial, tuple(snapshots.launches), tuple(found), scalars, run, build.source, blocks)
+
+
+def _scalars(launch: Launch, build: Build) -> dict[str, int]:
+    named = zip(build.parameters.get(launch.kernel, ()), launch.args, strict=False)
+    return {name: int(argument) for name, argument in named if isinstance(argument, np.integer)}
 
 
 def _of_buffers(
@@ -204,7 +214,19 @@ class _Snapshots:
         found = self._trace.launches
         ends = [*self._begins[1:], len(found)]
         of_launches = (found[begin:end] for begin, end in zip(self._begins, ends, strict=True) if end > begin)
-        return [max(each, key=lambda trace: len(trace.events)) for each in of_launches]
+        return [max(each, key=lambda trace: (len(trace.events), len(trace.stuck))) for each in of_launches]
+
+
+def linear(index: tuple[int, int, int], extents: Sequence[int]) -> int:
+    """Return the linear index of a block or thread with indices (x, y, z) among up to three extents."""
+    x, y = (*extents, 1, 1)[:2]
+    return index[0] + x * (index[1] + y * index[2])
+
+
+def indices(linear: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return the indices (x, y, z) of a linear index among these extents."""
+    x, y, _ = extents
+    return linear % x, linear // x % y, linear // (x * y)
 
 
 def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, tuple[np.dtype[Any], int]]:

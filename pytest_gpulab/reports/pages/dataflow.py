@@ -67,7 +67,7 @@ def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
     layout = _Layout(figure, has_hover=not is_alone)
     parts = [layout.arrows(number) for number in range(len(figure.rows))]  # below all cells: values stay readable
     parts += [part for number in range(len(figure.rows)) for part in layout.row(number)]
-    parts += [part for number in range(len(figure.rows)) for part in layout.missed_barriers(number)]  # above arrows
+    parts += [part for number in range(len(figure.rows)) for part in layout.stops(number)]  # above arrows
     style = f"<style>{STYLE}</style>" if is_alone else ""
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="flow" role="img" {size}>'
@@ -92,14 +92,14 @@ class _Layout:
         for number, row in enumerate(figure.rows):
             top += (GAP if row.arrows and not self._is_grid(row) else 12) if number else 0
             self._tops.append(top)
-            top = self._bottom(number) + BARRIER * len(row.missed)
+            top = self._bottom(number) + BARRIER * len(figure.stops(number))
         self.height = top + 8
         widest = max((self._width(row) for row in figure.rows), default=1)
         beyond = 2 if any(mark.index >= prod(figure.rows[mark.row].array.shape) for mark in figure.marks) else 0
         longest = max((len(mark.what) for mark in figure.marks), default=0) + len(" (and 99 more elements)")
-        missed = [words for number in range(len(self._rows)) for words in figure.missed_barriers(number)]
-        longest = max(longest, *map(len, missed), 0)
-        threads = THREAD * figure.threads if missed and figure.threads <= MAX_THREADS else 0
+        stops = [stop for number in range(len(self._rows)) for stop in figure.stops(number)]
+        longest = max(longest, *(len(stop.what) for stop in stops), 0)
+        threads = THREAD * figure.threads if stops and figure.threads <= MAX_THREADS else 0
         self.width = LEFT + max(CELL * (widest + beyond), LETTER * longest, threads) + 10
 
     def _bottom(self, number: int) -> int:
@@ -144,16 +144,17 @@ class _Layout:
         paths = "".join(dict.fromkeys(self._arrow(arrow, number) for arrow in arrows))
         return f'<g class="arrow" data-after="{number}">{paths}</g>' if paths else ""
 
-    def missed_barriers(self, number: int) -> Iterator[str]:
-        """Yield the barriers below a row that not all threads reach, with the threads that do and that do not."""
-        figure, row = self._figure, self._rows[number]
-        for position, (event, words) in enumerate(zip(row.missed, figure.missed_barriers(number), strict=True)):
+    def stops(self, number: int) -> Iterator[str]:
+        """Yield the barriers below a row that not all threads reach, and the end of the launch, with the threads."""
+        figure = self._figure
+        for position, stop in enumerate(figure.stops(number)):
             y = self._bottom(number) + BARRIER * position + 12
-            yield f'<g class="missed" data-after="{number}"><text class="bad-text" x="{LEFT}" y="{y}">{words}</text>'
+            words = f'<text class="bad-text" x="{LEFT}" y="{y}">{_text(stop.what)}</text>'
+            yield f'<g class="missed" data-after="{number}">{words}'
             yield f'<line x1="4" x2="{self.width - 6:g}" y1="{y + 13}" y2="{y + 13}"/>'
-            is_drawn = event.absent and figure.threads <= MAX_THREADS
+            is_drawn = stop.threads and figure.threads <= MAX_THREADS
             for thread in range(figure.threads) if is_drawn else ():
-                x, is_absent = LEFT + THREAD * thread + THREAD // 2, thread in event.absent
+                x, is_absent = LEFT + THREAD * thread + THREAD // 2, thread in stop.threads
                 yield f'<circle class="{"absent" if is_absent else "thread"}" cx="{x}" cy="{y + 13}" r="7"/>'
                 yield f'<text class="{"absent-id" if is_absent else "by"}" x="{x}" y="{y + 16}">{thread}</text>'
             yield "</g>"

@@ -11,7 +11,7 @@ from pytest_gpulab.grading.explanation.figure import Figure
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Drawings, Gradebook
-from pytest_gpulab.reports.terminal.text import visible
+from pytest_gpulab.reports.terminal.text import visible, wrapped
 
 from . import environment
 from .dataflow import SHAPES, dataflow_svg
@@ -94,7 +94,7 @@ def summary_lines(figures: Sequence[Figure]) -> list[str]:
             found.append("  no thread of the block uses an array")
         for number, (row, caption) in enumerate(zip(figure.rows, figure.captions, strict=True)):
             found.append(f"  {caption}: {figure.active(row)}")
-            found += [f"    ! {words}" for words in figure.mistakes(number)]
+            found += [line for words in figure.mistakes(number) for line in wrapped(words, "    ! ", "      ")]
     return found
 
 

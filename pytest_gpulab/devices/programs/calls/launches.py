@@ -158,8 +158,8 @@ def _with_host_pointer(session: Session, fault: KernelFault) -> None:
     """Add a description of the pointer to the fault of an access outside of all device memory."""
     missed = fault.__context__
     address = getattr(missed, "address", None)
-    if fault.location is None and getattr(missed, "space", "") == "global" and address is not None:
-        nowhere = getattr(missed, "nowhere", "")
+    nowhere = getattr(missed, "nowhere", "")
+    if fault.location is None and getattr(missed, "space", "") == "global" and address is not None and nowhere:
         found = session.described(address)  # a host pointer differs in each run, and says nothing
         number = f" {address:#x}" if session.is_device_address(address) or not address else ""
         fault.what = fault.what.replace(nowhere, f"the address{number} is {found}")

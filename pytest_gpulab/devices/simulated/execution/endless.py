@@ -115,6 +115,7 @@ class EndlessFaults:
             if math.isinf(left):
                 raise self._endless(group, block, PAST_BOUND)
             if left * (LEAST_ITERATION_S + loop.instructions * LEAST_INSTRUCTION_S) > limit_s:
+                self._note_stuck(group, block)
                 remains = f"at least {left:,} iterations of this loop are left"
                 what = f"time limit: the kernel cannot end within {limit_s:.3g} s: {remains}"
                 raise KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, index), remains=remains)
@@ -132,9 +133,11 @@ class EndlessFaults:
         running = self._of.running
         if running is None:
             return KernelFault("time-limit", what)
-        waiting = [(group, block) for (_, block), groups in self._of.ready.items() for group in groups]
-        looping = (entry for entry in (running, *self._of.stalled.groups, *waiting) if self._lines.is_in_loop(entry[1]))
-        group, block = next(looping, self._of.looping or running)  # code outside of loops takes no time
+        # code outside of loops takes no time
+        looping = next(self._looping(running), self._of.looping)
+        if looping is not None:
+            self._note_stuck(*looping)
+        group, block = looping or running
         return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0), is_stalled=up.was_stalled)
 
     def of_waits(self, absent: str = "") -> KernelFault:
@@ -165,6 +168,10 @@ class EndlessFaults:
             self._where(at) for waiting, at in self._of.phase_waits for _ in range(waiting.lanes.in_block(column))
         )
         what = f"deadlock: {self._of.barriers.deadlock_sentence(group, waits)}"
+        if self._of.wave.checker is not None:
+            for where in waits:
+                at_it = [each.lanes for each, at in self._of.phase_waits if self._where(at) == where]
+                self._of.wave.checker.stuck(at_it, where, is_loop=False)
         return KernelFault("deadlock", what, self._where(block), lane_at(group.lanes, 0))
 
     def of_barriers(self, group: Group, block: int) -> KernelFault:
@@ -173,12 +180,25 @@ class EndlessFaults:
         what = f"deadlock: {barriers.deadlock_sentence(group)}"
         return KernelFault("deadlock", what, barriers.line(self._of.steps[block]), lane_at(group.lanes, 0))
 
+    def _looping(self, first: tuple[Group, int]) -> Iterator[tuple[Group, int]]:
+        """Yield the groups in loops, with their basic blocks."""
+        ready = ((group, block) for (_, block), groups in self._of.ready.items() for group in groups)
+        yield from (entry for entry in (first, *self._of.stalled.groups, *ready) if self._lines.is_in_loop(entry[1]))
+
+    def _note_stuck(self, group: Group, block: int) -> None:
+        """Report the threads in the loop of a group to the checker."""
+        if self._of.wave.checker is not None:
+            where = self._where(block)
+            others = [each.lanes for each, at in self._looping((group, block)) if self._where(at) == where]
+            self._of.wave.checker.stuck([group.lanes, *others], where, is_loop=True)
+
     def _where(self, block: int) -> SourceLine | None:
         return self._lines.of_condition(block)
 
     def _endless(self, group: Group, block: int, reason: str) -> KernelFault:
         said, lane = f"the kernel does not end: {reason}", lane_at(group.lanes, 0)
         where = self._lines.without_exit(block) if reason == NO_WAY_OUT else self._where(block)
+        self._note_stuck(group, block)
         return KernelFault("endless-loop", said, where, lane)
 
 

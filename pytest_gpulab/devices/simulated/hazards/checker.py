@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Hazard, Location
+from pytest_gpulab.devices.protocol import Hazard, Location, SourceLine
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
@@ -142,6 +142,9 @@ class HazardChecker:
 
     def shuffle(self, lanes: Lanes, site: Site, source: Value, value: Value) -> None:
         """No-op: a shuffle orders nothing and is checked where it is executed."""
+
+    def stuck(self, waiting: Sequence[Lanes], where: SourceLine | None, is_loop: bool) -> None:
+        """No-op: the fault that ends the launch is no hazard."""
 
     def _is_reserved(self, address: Value) -> bool:
         """Return True for shared memory of NVIDIA's libraries, which rely on more than CUDA guarantees."""

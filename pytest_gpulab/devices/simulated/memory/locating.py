@@ -10,7 +10,7 @@ from pytest_gpulab.devices.protocol import Hazard, KernelFault, Location
 from pytest_gpulab.devices.simulated.translation.sites import FROM_MEMORY, Site
 from pytest_gpulab.devices.source.names import unmangle_local
 
-from .spaces import NULL_BYTES, OutOfBounds, Range
+from .spaces import NULL_BYTES, InvalidAccess, Range
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
@@ -34,9 +34,10 @@ class _Candidate:
 def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]) -> KernelFault:
     """Return the fault with the kernel's output and hazards so far, and with the array if the access missed one."""
     what, location = fault.what, None
-    if isinstance(fault, OutOfBounds):
+    if isinstance(fault, InvalidAccess):
         location = locate(launch, fault.site, fault.space, fault.address)
-        what = f"{fault.what}: {location or fault.nowhere}"
+        misaligned = "the address is misaligned" if fault.code == "misaligned" else ""
+        what = ": ".join(filter(None, (fault.what, misaligned, str(location or fault.nowhere))))
         if location is None and fault.address < NULL_BYTES and launch.heap is not None and launch.heap.has_refused:
             what += "; malloc() or new had returned null, because the heap was full"
     return KernelFault(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault, Lane
 from pytest_gpulab.devices.simulated.groups.group import Union
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Subset, Value, first_index, first_lane, lane_at
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Subset, Value, first_index, lane_at
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 ARENA_BASE = 0x0010_0000_0000
@@ -32,16 +32,16 @@ def invalid(site: Site, space: str) -> str:
 
 def misaligned(lanes: Lanes, site: Site, space: str, address: Value) -> NoReturn:
     """Raise KernelFault for an address that is no multiple of the access size."""
-    bad = address & address.dtype.type(site.nbytes - 1) != 0
-    what = f"{invalid(site, space)}: the address is misaligned"
-    raise KernelFault("misaligned", what, site.where, first_lane(lanes, bad))
+    first = first_index(lanes, address & address.dtype.type(site.nbytes - 1) != 0)
+    at = int(np.broadcast_to(address, lanes.shape).flat[first])
+    raise InvalidAccess("misaligned", site, space, at, lane_at(lanes, first))
 
 
-class OutOfBounds(KernelFault):
-    """An access outside of all arrays; `nowhere` describes an address that is near no array."""
+class InvalidAccess(KernelFault):
+    """An access outside of all arrays, or a misaligned one; `nowhere` describes an address that is near no array."""
 
-    def __init__(self, site: Site, space: str, address: int, lane: Lane, nowhere: str = "") -> None:
-        super().__init__("out-of-bounds", invalid(site, space), site.where, lane)
+    def __init__(self, code: str, site: Site, space: str, address: int, lane: Lane, nowhere: str = "") -> None:
+        super().__init__(code, invalid(site, space), site.where, lane)
         self.site, self.space, self.address, self.nowhere = site, space, address, nowhere
 
 
@@ -173,7 +173,7 @@ class Arena:
             # no offset is above its bits together with those of all others
             if every_bit <= end or (only is None and int(np.maximum.reduce(offset, axis=None)) <= end):
                 if every_bit & (site.nbytes - 1):
-                    misaligned(lanes, site, _space(site), offset)
+                    misaligned(lanes, site, _space(site), address)
                 allocation.admit(lanes, site, offset)
                 yield None, allocation, offset
                 return
@@ -195,7 +195,7 @@ class Arena:
         if not inside.all():
             self._out_of_bounds(lanes, site, full, ~inside)
         if np.any(offset & (site.nbytes - 1)):
-            misaligned(lanes, site, _space(site), offset)
+            misaligned(lanes, site, _space(site), address)
         for which in np.unique(owner):
             subset = lanes.subset(owner == which)
             inner = subset.take(np.ascontiguousarray(offset)).view(np.uint64)
@@ -207,7 +207,7 @@ class Arena:
         first = first_index(lanes, bad)
         at = int(address.flat[first])
         nowhere = "the address is a null pointer or close to one" if at < NULL_BYTES else "no memory is allocated"
-        raise OutOfBounds(site, _space(site), at, lane_at(lanes, first), nowhere)
+        raise InvalidAccess("out-of-bounds", site, _space(site), at, lane_at(lanes, first), nowhere)
 
     def load(
         self,
@@ -303,7 +303,9 @@ class Banked:
         bits = 8 * address.dtype.itemsize
         at -= (at >> (bits - 1)) << bits  # a negative sum has wrapped around
         owner = "block" if self.space == "shared" else "thread"
-        raise OutOfBounds(site, self.space, at, lane_at(lanes, first), f"the {owner} has no such memory")
+        raise InvalidAccess(
+            "out-of-bounds", site, self.space, at, lane_at(lanes, first), f"the {owner} has no such memory"
+        )
 
     def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
         """Return indices into the flattened memory as elements of `size` (at most 4) bytes."""

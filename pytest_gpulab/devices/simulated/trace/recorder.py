@@ -21,6 +21,7 @@ from pytest_gpulab.devices.trace_events import (
     LineEvent,
     MissedBarrierEvent,
     ShuffleEvent,
+    StuckThreads,
 )
 
 Bits = npt.NDArray[Any]
@@ -88,6 +89,16 @@ class RecordingChecker(HazardChecker):
         for block, there in present.items():
             absent = () if expected else tuple(sorted({*range(self.shape.threads)} - there))
             self._trace.add(MissedBarrierEvent(block, absent, expected, where))
+
+    def stuck(self, waiting: Sequence[Lanes], where: SourceLine | None, is_loop: bool) -> None:
+        """Record threads that stay in a loop, or at an mbarrier, when a fault ends the launch."""
+        found: dict[int, set[int]] = {}
+        for lanes in waiting:
+            for block, _, _, threads in _of_blocks(lanes, self._blocks):
+                found.setdefault(block, set()).update(threads.tolist())
+        self._trace.stuck += [
+            StuckThreads(block, tuple(sorted(there)), is_loop, where) for block, there in found.items()
+        ]
 
     def end(self) -> None:
         """End the wave."""
