@@ -19,7 +19,7 @@ import numpy as np
 
 from pytest_gpulab.exercise import Case, Plan, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, variant_key
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variant_key
 from pytest_gpulab.grading.diagnosis.arithmetic_patterns import OFFSET
 from pytest_gpulab.grading.diagnosis.causes import EDGES, FROM_INDEX_ON, PITCH
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, Repeats
@@ -43,6 +43,7 @@ WORK_ELEMENTS = 4096
 FEW_ELEMENTS = 8  # of one input: their relation to a wrong result shows the steps of a tree
 MAX_SHARE = 10  # of a single trial
 MAX_STEPS = 45_000  # of a search, see `WorkLimit`: 1 to 2 s
+WAIT_STEPS = 10_000  # of a search for a smaller input on which threads wait for ever: each poll is a step
 SAFETY_S = 25.0  # MAX_STEPS on a machine ten times as busy
 MAX_SAMPLED = 5000  # elements of a case that shows the range of valid values
 MAX_KNOWN = 2048  # elements of a case that tests a rule
@@ -64,6 +65,9 @@ RULE_HINTS = (
     *((code, "where width is (larger|smaller) than height", PITCH) for code in ("out-of-bounds", "not-written")),
 )
 """Code, words in the rule, and the hint in place of the code's general hint, or of one about an edge."""
+
+WAITS = ("endless-loop", "deadlock", "block-order")
+"""Codes of failures that depend on the number of blocks and threads: below a size that passes, sizes are not tried."""
 
 OF_FIRST_RUN = ("wrong-result", "not-written", "input-changed")
 """Codes of the first run only: other runs are compared with it."""
@@ -169,13 +173,17 @@ class _Search:
         self._is_first_wrong = found.code == "wrong-result" and not found.by_luck
         is_in_first = found.code in OF_FIRST_RUN or cases.has_passed(case)
         self._repeats = Repeats(orders=not is_in_first, luck=found.by_luck)
-        self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S), MAX_STEPS)
+        is_wait = found.code in WAITS
+        self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S), WAIT_STEPS if is_wait else MAX_STEPS)
         self._trials = Trials(loaded, builds, cases, seed, self._budget)
         self._is_mixable = loaded.exercise.mixable
         build = builds.of(case.variant)
         self._own: Size = case.problem(build.tunables).size
         visible = [each for each in loaded.exercise.cases if not each.hidden]
         self._known = [(each, each.problem(build.tunables).size) for each in visible]
+        like = cases_of(loaded.exercise, case.variant) if is_wait else ()
+        sizes = [extents_of(size) for each, size in self._known if each in like and cases.has_passed(each)]
+        self._passed = [size for size in sizes if len(size) == 1 and size < extents_of(self._own)]
         self.pattern = cases.failing_pattern(case)
         _, prepared = self._trials.prepared(case, self._own, self.pattern)
         self._edges = _edges(prepared.plan)
@@ -252,8 +260,8 @@ class _Search:
         def changed(extent: int) -> Extents:
             return (*best[:axis], extent, *best[axis + 1 :])
 
-        passed = self._axes[axis].lowest - 1
-        for extent in self._axes[axis].candidates():
+        passed = max((self._axes[axis].lowest - 1, *(size[axis] for size in self._passed)))
+        for extent in filter(lambda extent: extent > passed, self._axes[axis].candidates()):
             if extent >= best[axis]:
                 break
             if self._at(changed(extent)) is not None:
