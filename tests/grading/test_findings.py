@@ -254,6 +254,13 @@ TOLD = [
         ]
     ),
     (
+        "reduction/index_in_sixteen_bits",
+        "correct[n=partial-at-every-level]",
+        "the only element is wrong",
+        "it is the result for an index of 16 bits, which ends at 65535",
+        "an index of a smaller type",
+    ),
+    (
         "reduction/items_far_apart",
         "correct[n=block-1]",
         "the only element is wrong",

@@ -165,12 +165,12 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
 
 def _small_index(output: WrongValue, name: str, values: Array) -> Pattern | None:
     """Recognise a sum or product by an index of a smaller type, which leaves elements out or takes others again."""
+    tile = _tile(output, name, values) or 1
+    reached = -(-values.size // tile) * tile  # also by threads beyond the end: their small indexes begin anew
     for operation in (np.add, np.multiply):
         for kind in SMALL_INDEXES if _is_expected(output, operation, values) else ():
-            taken = np.arange(values.size).astype(kind).astype(np.intp)
-            if (taken >= 0).all() and taken[-1] == values.size - 1:
-                continue
-            if _is(output, operation, values[taken[taken >= 0]]):
+            taken = np.arange(reached).astype(kind).astype(np.intp)
+            if _is(output, operation, values[taken[(taken >= 0) & (taken < values.size)]]):
                 bits = 8 * np.dtype(kind).itemsize
                 return Pattern(
                     f"it is the result for an index of {bits} bits, which ends at {np.iinfo(kind).max}", INDEX
