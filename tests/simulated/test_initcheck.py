@@ -114,6 +114,23 @@ def test_global_memory_counts_as_written_once_it_was_set(device: SimulatedDevice
     assert launch(device, a, b, np.int32(50)) == []
 
 
+@pytest.mark.parametrize(
+    ("statement", "is_read"),
+    [
+        ("atomicExch(b + threadIdx.x, n);", False),
+        ("a0 = atomicExch(b + threadIdx.x, n); b[32 + threadIdx.x] = a0;", True),
+        ("atomicCAS(b + threadIdx.x, 0, n);", True),
+        ("atomicMax(b + threadIdx.x, n);", True),
+    ],
+)
+def test_an_exchange_with_an_unused_old_value_is_a_write(
+    device: SimulatedDevice, statement: str, is_read: bool
+) -> None:
+    source = f"__global__ void f(const int *a, int *b, int n) {{ int a0 = a[0]; {statement} if (n == a0) b[0] = 7; }}"
+    a, b = device.array(np.arange(50, dtype=np.int32)), device.empty(64, np.int32)
+    assert bool(launch(device, a, b, np.int32(5), source=source)) == is_read
+
+
 def test_memory_can_be_marked_as_unwritten_whatever_it_holds(device: SimulatedDevice) -> None:
     a, b = device.array(np.arange(50, dtype=np.int32)), device.array(np.zeros(50, np.int32))
     b.mark_unwritten()

@@ -51,7 +51,7 @@ class Initcheck:
     def _access(
         self, space: str, written: Written, lanes: Lanes, column: IndexArray, site: Site, address: Value, alike: bool
     ) -> None:
-        if site.access != "write":
+        if site.uses_old_value:
             bad = written.missing(lanes, column, address, site.nbytes)
             self._record(site, lanes, bad, lambda k: written.missing(lanes, column, _plus(address, k), 1))
             bad = self._without_padding(site, bad, partial(written.empty, lanes, column, address, site.nbytes))
@@ -72,7 +72,7 @@ class Initcheck:
             erase_global(memory, _plus(offset, k), mask)
 
     def _access_partly_written(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
-        if site.access != "write":
+        if site.uses_old_value:
             bad = missing_global(lanes, memory, offset, site.nbytes)
             self._record(site, lanes, bad, lambda k: missing_global(lanes, memory, _plus(offset, k), 1))
             bad = self._without_padding(site, bad, partial(empty_global, lanes, memory, offset, site.nbytes))

@@ -49,12 +49,12 @@ def ordering(access: str, words: Iterable[str]) -> tuple[str, Release]:
 def atomic_kind(operation: str, nbytes: int, floating: bool, adds_one: bool) -> str:
     """Return the kind of an atomic, which decides its cost where several lanes access one address.
 
-    It is `swap` for exch and cas and `wrap` for inc and dec, with results that depend on the order; `float` for floats,
+    It is `exch`, `cas`, and `wrap` for inc and dec, with results that depend on the order; `float` for floats,
     `long` for integers of 8 bytes, `count` for adding the constant 1 to 4 bytes, `integer` for other operations on 4
     bytes.
     """
     if operation in ("exch", "cas"):
-        return "swap"
+        return operation
     if operation in ("inc", "dec"):
         return "wrap"
     if floating:
@@ -106,8 +106,13 @@ class Site:
         The machine code has no reduction that exchanges.
         """
         if self.access == "atomic":
-            return "atom" if self.returns or self.space == "shared" or self.kind == "swap" else "red"
+            return "atom" if self.returns or self.space == "shared" or self.kind in ("exch", "cas") else "red"
         return "ld" if self.access == "read" else "st"
+
+    @property
+    def uses_old_value(self) -> bool:
+        """True if the value in memory matters: not for a write, nor for an exchange with an unused old value."""
+        return self.access != "write" and (self.kind != "exch" or self.returns)
 
     @property
     def modifies(self) -> bool:
