@@ -92,6 +92,20 @@ def test_a_loop_without_end_is_drawn_until_it_repeats() -> None:
     assert figure.captions[1:] == ("tile, step 0", "tile, step 1, step = 1", "tile, step 2, step = 1")
 
 
+def test_blocks_that_have_not_begun_at_a_fault_have_no_figure() -> None:
+    figures = draw(ROOT / "tests/wrong/scan/waits_by_block_index.cu").figures
+    assert [figure.title for figure in figures] == ["scan_single_pass, block 1 of 2"]
+    status = next(each for each in figures[0].accesses if each.line == 23)  # all lanes read one element
+    assert (status.cost, status.best) == (1, 1)
+
+
+def test_a_mistake_of_several_steps_is_listed_once() -> None:
+    (figure,) = draw(ROOT / "tests/wrong/reduction/barrier_counts_too_few.cu").figures
+    race, barrier = figure.all_mistakes
+    assert race.startswith("race of threads 0 and 64")
+    assert barrier == "the barrier in line 12 expects 64 threads, but more arrive"
+
+
 LONG = """#include <gpulab.cuh>
 GPULAB_TUNABLE(BLOCK_SIZE, 32)
 __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)

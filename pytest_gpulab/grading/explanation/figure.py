@@ -78,6 +78,11 @@ class Figure:
         marks = [first + (f" (and {len(more)} more)" if more else "") for first, *more in alike.values()]
         return marks + [stop.what for stop in self.stops(row)]
 
+    @property
+    def all_mistakes(self) -> list[str]:
+        """The mistakes of all rows, each once."""
+        return list(dict.fromkeys(words for row in range(len(self.rows)) for words in self.mistakes(row)))
+
     def stops(self, row: int) -> list[Stop]:
         """Return the barriers after a row that not all threads reach, and after the last row the end of the launch."""
         missed = [Stop(missed_barrier(event), event.absent) for event in self.rows[row].missed]
@@ -105,7 +110,7 @@ def figures_of(traced: Traced, blocks: frozenset[int]) -> list[Figure]:
                 departed = number
                 figure = replace(figure, marks=(*figure.marks, *(Mark(*mark) for mark in first)))
             found.append(figure)
-    return found
+    return [figure for figure in found if figure.rows] or found  # a fault may come before the other blocks begin
 
 
 def _figure(traced: Traced, number: int, launch: LaunchTrace, block: int) -> Figure:

@@ -30,7 +30,7 @@ class WarpAccess:
         space: `shared` or `global`.
         places: bank or sector to the lanes that access it; sectors are counted from the first one.
         cost: passes of shared memory, or sectors of global memory.
-        best: the cost of the same lanes with neighbouring elements.
+        best: the cost of the same lanes with neighbouring elements, at most `cost`: a broadcast costs even less.
     """
 
     line: int
@@ -92,4 +92,4 @@ def _access(event: AccessEvent, lanes: list[int], offsets: list[int]) -> WarpAcc
                 places.setdefault(sector - first, []).append(lane)
         cost, best = len(places), -(-needed // SECTOR_BYTES)
     shown = {place: tuple(dict.fromkeys(of)) for place, of in sorted(places.items())}
-    return WarpAccess(event.where.line, event.kind, event.space, shown, cost, best)
+    return WarpAccess(event.where.line, event.kind, event.space, shown, cost, min(cost, best))

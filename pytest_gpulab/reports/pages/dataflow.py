@@ -72,8 +72,8 @@ def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="flow" role="img" {size}>'
     title = f"<title>{_text(f'Data flow of {figure.title}')}</title>"
-    if mistakes := dict.fromkeys(words for number in range(len(figure.rows)) for words in figure.mistakes(number)):
-        title += f"<desc>{_text('; '.join(mistakes))}</desc>"
+    if figure.all_mistakes:
+        title += f"<desc>{_text('; '.join(figure.all_mistakes))}</desc>"
     return "\n".join([head, style, title, SHAPES if is_alone else "", *filter(None, parts), "</svg>"])
 
 
