@@ -243,4 +243,4 @@ def _weight(places: Mapping[int, list[MachineInstruction]]) -> float:
     operation = next(iter(places.values()))[0].operation
     if operation in sass.FIXED:
         return _FULL
-    return _FLOAT if operation in sass.FLOATING or operation in sass.SPECIAL else _WEAK
+    return _FLOAT if operation in sass.FLOATING else _WEAK

@@ -20,7 +20,7 @@ LDC, LDS, STS, LDG, STG, BAR = 0x182, 0x184, 0x188, 0x181, 0x186, 0x11D
 LD, ST, LDL, STL = 0x180, 0x185, 0x183, 0x187
 ATOMS, ATOMS_CAS, ATOMG, ATOMG_CAS, RED = 0x18C, 0x18D, 0x1A8, 0x1A9, 0x18E
 SHFL, VOTE, VOTEU, MATCH, REDUX, MUFU = 0x189, 0x006, 0x086, 0x1A1, 0x1C4, 0x108
-FADD, FMUL, FFMA, DADD, DMUL, DFMA = 0x021, 0x020, 0x023, 0x029, 0x028, 0x02B
+FADD, FMUL, FFMA, DADD, DMUL, DFMA, FCHK = 0x021, 0x020, 0x023, 0x029, 0x028, 0x02B, 0x102
 
 MEETING = {BSYNC, NOP, 0x148, 0x146}
 """Instructions at reconvergence: BSYNC, and WARPSYNC, YIELD and NOP beside it."""
@@ -33,8 +33,8 @@ MEETING_UNIT = {BRX, JMX, EXIT, KILL, RET, BSSY, BSYNC, BREAK, 0x148}
 """Instructions of the convergence barrier unit: those at which lanes of a warp part, meet (0x148: WARPSYNC) or end."""
 SPECIAL = {MUFU, 0x100, 0x101, 0x102, 0x103, 0x104, 0x105, 0x106, 0x107, 0x109}
 """Instructions of the special function units: also FCHK of divisions, bit counts and conversions."""
-FLOATING = {FADD, FMUL, FFMA, DADD, DMUL, DFMA, MUFU}
-"""Instructions that the assembler seldom moves or drops."""
+FLOATING = {FADD, FMUL, FFMA, DADD, DMUL, DFMA, MUFU, FCHK}
+"""Instructions that the assembler seldom moves or drops. FCHK is in each division that has no MUFU, too."""
 _LEAVES = {EXIT, RET, KILL, JMX}
 _JUMPS = {BRA, BRX, JMP}
 
