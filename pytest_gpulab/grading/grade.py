@@ -38,6 +38,7 @@ OWN = "the exercise's own"
 """The source of thresholds without a calibration."""
 MIN_SHOWN_PCT = 0.05  # of an error: less would read 0.0 %
 
+RUN_IT = "run it:"
 Verdict = Literal["passed", "failed", "missed", "inconclusive", "not gradable", "not started"]
 CheckKind = Literal["compile", "correct", "safe", "uses", "speedup"]
 
@@ -59,7 +60,7 @@ class SmallestInput:
     def lines(self) -> tuple[str, ...]:
         """The lines of a report."""
         known = (words for words in (self.relation, self.rule) if words)
-        return (f"smallest failing input: {self.what}", *known, f"run it: {self.command}")
+        return (f"smallest failing input: {self.what}", *known, f"{RUN_IT} {self.command}")
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,11 @@ def watching(file: Path) -> Iterator[Watch]:
     running.process.communicate()
 
 
+def joined(text: str) -> str:
+    """Return the text with wrapped commands in one line, as a shell reads them."""
+    return " ".join(text.replace("\\\n", " ").split())
+
+
 def test_a_file_is_graded_now_and_after_each_change(file: Path, watching: Watch) -> None:
     first = watching.until(" points")
     assert first.startswith("gpulab: simulated GPU (cost model: NVIDIA H200), because it was requested; seed 1; ")
@@ -79,7 +84,7 @@ def test_a_file_is_graded_now_and_after_each_change(file: Path, watching: Watch)
     second = watching.until(" points")
     assert second.count("FAILED") == 1 and "FAILED correct[" in second  # only the first failing check
     assert "hint: " in second and " points; lost in correct[" in second
-    assert f"\n      run it: gpulab explain {file} --case " in second
+    assert f" run it: gpulab explain {file} --case " in joined(second)
     replaced = file.with_suffix(".new")  # as editors do
     replaced.write_text(RIGHT)
     replaced.replace(file)
@@ -184,7 +189,7 @@ def test_the_rule_of_sizes_follows_the_points(monkeypatch: pytest.MonkeyPatch, t
     failed, smallest, points, rule = said_of(monkeypatch, file, "scan")
     assert "FAILED correct[" in failed and "smallest failing input" not in failed
     assert smallest.startswith("      smallest failing input: n = 257, in = [0 (256 times) 1]")
-    assert f"\n      run it: gpulab explain {file} --case " in smallest
+    assert f" run it: gpulab explain {file} --case " in joined(smallest)
     assert " points; lost in correct[" in points and "fails for" not in failed
     place = failed.split()[1].rstrip(":")
     assert rule.split() == f"{place} fails for every n that is at least 257; right for all others tried".split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -237,23 +238,35 @@ def test_the_smallest_failing_input_is_shown_once() -> None:
     assert sum("smallest failing input" in line for line in lines) == 1
 
 
-def test_the_command_for_the_smallest_input_is_one_line_that_runs_from_here(
+def test_the_command_for_the_smallest_input_fits_the_terminal_and_runs_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    smallest = SmallestInput("n = 1", "", "gpulab explain x.cu --n 1 --in '0*256, 1*256, 2*256, 3*256, 4*256, 5*256'")
+    options = "--case 'n=1' --n 1 --in '0*256, 1*256, 2*256' --seed 1506445825"
+    smallest = SmallestInput("n = 1", "", f"gpulab explain x.cu {options}")
     found = Finding("wrong-result", "out[0] is 0", smallest=smallest)
     gradebook = book(("exercises/x.cu", [correct("correct[n=1]", "failed", found)]))
     gradebook.root = tmp_path
-    options = "--n 1 --in '0*256, 1*256, 2*256, 3*256, 4*256, 5*256'"
-    with as_wide_as(60):
-        assert f"\n      run it: gpulab explain x.cu {options}" in report(gradebook)  # no such file
-        file = tmp_path / "exercises" / "x.cu"
-        file.parent.mkdir()
-        file.touch()
-        monkeypatch.chdir(tmp_path)
-        assert f"\n      run it: gpulab explain exercises/x.cu {options}" in report(gradebook)
-        monkeypatch.chdir(file.parent)
-        assert f"\n      run it: gpulab explain x.cu {options}" in report(gradebook)
+
+    def shown(columns: int = 60) -> str:
+        with as_wide_as(columns):
+            lines = report(gradebook).partition("      run it: ")[2].splitlines()
+        length = 1 + next(at for at, line in enumerate(lines) if not line.endswith("\\"))
+        assert all(len(line) <= columns for line in lines[1:length]) and len(lines[0]) <= columns - 14
+        assert length == (2 if columns == 60 else 1), "a wide terminal needs one line"
+        command = "\n".join(lines[:length])
+        return subprocess.run(
+            ["sh", "-c", f"printf '%s|' {command}"], capture_output=True, text=True, check=True
+        ).stdout
+
+    words = "--case|n=1|--n|1|--in|0*256, 1*256, 2*256|--seed|1506445825|"
+    assert shown() == shown(160) == f"gpulab|explain|x.cu|{words}"  # no such file
+    file = tmp_path / "exercises" / "x.cu"
+    file.parent.mkdir()
+    file.touch()
+    monkeypatch.chdir(tmp_path)
+    assert shown() == f"gpulab|explain|exercises/x.cu|{words}"
+    monkeypatch.chdir(file.parent)
+    assert shown() == f"gpulab|explain|x.cu|{words}"
 
 
 def test_several_files_that_are_not_started_are_one_list_unless_verbose() -> None:

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade, SmallestInput
+from pytest_gpulab.grading.grade import COMPILER_WARNING, RUN_IT, CheckResult, Finding, Grade, SmallestInput
 from pytest_gpulab.reports.gradebook import Gradebook
 
 from .hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from .reasons import MAX_NAMED, condensed, reasons
 from .table import ESTIMATED, table_lines, timings
-from .text import abridged, width, wrapped
+from .text import abridged, width, wrapped, wrapped_command
 
 Section = tuple[str, list[str]]
 
@@ -289,10 +289,10 @@ def _details(finding: Finding, indent: str) -> Iterator[str]:
 
 def smallest_lines(smallest: SmallestInput, indent: str = "      ") -> Iterator[str]:
     """Yield a smallest failing input, its rule and its command."""
-    *lines, command = smallest.lines
+    *lines, _ = smallest.lines
     for line in lines:
         yield from wrapped(line, indent, f"{indent}  ")
-    yield indent + command  # in one line, so that it can be copied
+    yield from wrapped_command(RUN_IT, smallest.command, indent)
 
 
 def threshold_note(result: CheckResult) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import textwrap
 import unicodedata
@@ -67,6 +68,17 @@ def wrapped(text: str, first: str = "", then: str = "  ") -> list[str]:
     return textwrap.wrap(
         text, width(), initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
     )
+
+
+def wrapped_command(label: str, command: str, indent: str) -> list[str]:
+    """Return a labelled shell command as lines of `width()` columns that can be copied; longer words stay whole."""
+    lines = [indent + label]
+    for word in map(shlex.quote, shlex.split(command)):
+        if len(lines[-1]) + len(f" {word} \\") > width() and lines != [indent + label]:
+            lines[-1] += " \\"
+            lines.append(f"{indent} ")
+        lines[-1] += f" {word}"
+    return lines
 
 
 def abridged(names: Sequence[str], limit: int) -> str:
