@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -42,6 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if chosen is None:
         parser.print_help()
         return 0
+    _print_all_letters()
     try:
         with as_wide_as(terminal_columns()):
             return int(chosen.run(arguments))
@@ -51,6 +54,20 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"gpulab {arguments.subcommand}: interrupted\n")
         return INTERRUPTED
+
+
+def _print_all_letters() -> None:
+    """Let standard output print letters that its encoding lacks as escapes, and bytes of file names as they are."""
+    codecs.register_error("gpulab", _escaped)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="gpulab")
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.lookup_error("backslashreplace")(error)
 
 
 def _parser(given: Sequence[str]) -> tuple[ModuleType | None, argparse.ArgumentParser]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -73,3 +74,28 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_letters_that_the_terminal_lacks_are_escaped(tmp_path: Path, encoding: str) -> None:
+    folder = tmp_path / "Привет"
+    script = "import sys; from pytest_gpulab.command import include, main; from pathlib import Path\n"
+    script += (
+        f"include.run = lambda _: sys.stdout.write({str(folder)!r} + '\\n') and 0\nsys.exit(main.main(['include']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0 and done.stderr == b""
+    assert done.stdout.decode() == str(folder).encode("ascii", "backslashreplace").decode() + "\n"
+
+
+def test_a_file_name_in_another_encoding_is_printed_as_it_is() -> None:
+    script = "import sys; from pytest_gpulab.command import include, main\n"
+    script += "include.run = lambda _: sys.stdout.write('caf\\udce9\\n') and 0\nsys.exit(main.main(['include']))"
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
+    assert done.stdout == b"caf\xe9\n"
