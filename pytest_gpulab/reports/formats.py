@@ -78,7 +78,7 @@ def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _module(name).write(path, gradebook, context)
-    except (OSError, ReportError) as error:
+    except (OSError, ImportError, MemoryError, ReportError) as error:
         with suppress(OSError):
             if path.is_file():
                 path.unlink()
@@ -127,7 +127,9 @@ def _module(name: str) -> ModuleType:
     return import_module(f"pytest_gpulab.reports.{MODULES[name]}")
 
 
-def _cannot_write(path: Path, error: OSError | ReportError) -> ReportError:
+def _cannot_write(path: Path, error: Exception) -> ReportError:
     if isinstance(error, OSError):
         return ReportError(f"cannot write the report {error.filename or path}: {error.strerror or error}")
+    if isinstance(error, (ImportError, MemoryError)):  # a library is not loaded either where memory is short
+        return ReportError(f"cannot write the report {path}: too little memory, or a broken library: {error!r}")
     return ReportError(f"cannot write the report {path}: {error}")

@@ -300,6 +300,19 @@ def test_a_missing_library_is_named_before_anything_is_graded(tmp_path: Path, mo
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.parametrize("error", [ImportError("libXau.so.6: failed to map segment from shared object"), MemoryError()])
+def test_a_library_that_does_not_load_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def unloadable(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr(instructor_page, "page", unloadable)
+    with pytest.raises(ReportError, match=r"^cannot write the report .*/report.html: too little memory, .*$") as caught:
+        formats.write("html", tmp_path / "report.html", Gradebook(), Context())
+    assert repr(error) in str(caught.value)
+
+
 def test_the_file_is_written(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     context = Context(finished=EVENING)
