@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
-from running import Ran, gpulab
+from hang_guard import HANG_S
+from running import Ran, command, gpulab
 
 PROGRAM = """
 #include <cstdio>
@@ -77,3 +80,14 @@ def test_compile_errors_are_the_compilers(tmp_path: Path) -> None:
 def test_options_before_the_file_are_the_commands(tmp_path: Path, option: str) -> None:
     ran = run(tmp_path, PROGRAM, options=(option,))
     assert "sum 2000" in ran.out and "no findings" in ran.err
+
+
+def test_a_program_runs_where_the_locale_has_ascii_letters_only(tmp_path: Path) -> None:
+    (tmp_path / "редукция.cu").write_text(f"// Grüße\n{PROGRAM}".replace("sum %g", "Σ %g"), encoding="utf-8")
+    (tmp_path / "cache").mkdir()
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TMPDIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        command("редукция.cu"), cwd=tmp_path, env=os.environ | locale, capture_output=True, timeout=HANG_S, check=False
+    )
+    assert b"Traceback" not in done.stderr and done.returncode == 1, done.stderr.decode(errors="replace")
+    assert done.stdout.decode() == "a block of 256 threads\nΣ 2000, no error\n"

@@ -126,7 +126,7 @@ def include_folders() -> tuple[Path, ...]:
 @lru_cache(maxsize=1)
 def _shipped_headers() -> dict[str, str]:
     folder = resources.files("pytest_gpulab") / "include"
-    return {name: (folder / name).read_text() for name in _BUILT_IN_HEADERS}
+    return {name: (folder / name).read_text(encoding="utf-8") for name in _BUILT_IN_HEADERS}
 
 
 def compile_ptx(
@@ -284,7 +284,7 @@ def _declared(header: str) -> frozenset[str]:
 def _standard_files() -> dict[str, str]:
     folder = resources.files("pytest_gpulab") / "include" / "standard"
     files = dict.fromkeys(_EMPTY, "") | {name: _into_std(names) for name, names in _IN_STD.items()}
-    files |= {name: (folder / f"{stem}.cuh").read_text() for name, stem in _FILES.items()}
+    files |= {name: (folder / f"{stem}.cuh").read_text(encoding="utf-8") for name, stem in _FILES.items()}
     files["cuda.h"] = "#pragma once\n#define CUDA_VERSION CUDART_VERSION\n"
     files |= dict.fromkeys(("assert.h", "cassert"), _ASSERT) | dict.fromkeys(
         ("utility", "initializer_list"), f"#include <{_STD}>\n"

@@ -143,7 +143,7 @@ def _environment() -> Iterator[str]:
 
 def _read(dependencies: Path) -> Iterator[Path]:
     """Yield the files that the compiler has read, from a rule in make's form."""
-    text = dependencies.read_text(errors="replace").replace("\\\n", " ")
+    text = os.fsdecode(dependencies.read_bytes()).replace("\\\n", " ")
     for line in text.splitlines():
         for word in _DEPENDENCY.findall(line.partition(" :")[2] or line.partition(":")[2]):
             yield Path(word.replace("\\ ", " "))

@@ -41,7 +41,7 @@ def built(key: Iterable[str], produce: Produce) -> Path:
     fresh = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         read = {str(path): _digest(path) for path in produce(fresh)}
-        (fresh / _READ).write_text(json.dumps(read))
+        (fresh / _READ).write_text(json.dumps(read), encoding="utf-8")
         _evict(folder.parent)
         if _is_current(folder):  # another process was faster, and may use its products already
             return folder
@@ -70,7 +70,7 @@ def cache_folder() -> Path:
 
 def _is_current(folder: Path) -> bool:
     try:
-        read = json.loads((folder / _READ).read_text())
+        read = json.loads((folder / _READ).read_text(encoding="utf-8"))
         return all(_digest(Path(path)) == digest for path, digest in read.items())
     except (OSError, ValueError):
         return False

@@ -114,7 +114,7 @@ def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within) 
     ptxas = tools_of(str(toolchain.nvcc)) / "ptxas"
 
     def produce(folder: Path) -> Iterable[Path]:
-        (folder / "module.ptx").write_text(ptx)
+        (folder / "module.ptx").write_text(ptx, encoding="utf-8")
         command = [
             *within(folder),
             str(ptxas),
@@ -128,9 +128,9 @@ def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within) 
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             raise CompileError(done.stderr)
-        (folder / "log").write_text(done.stderr)
+        (folder / "log").write_text(done.stderr, encoding="utf-8")
         return ()
 
     key = ("ptxas", *toolchain.identity, architecture, sha256(ptx.encode()).hexdigest())
     folder = built(key, produce)
-    return machine_binary((folder / "module.cubin").read_bytes(), (folder / "log").read_text())
+    return machine_binary((folder / "module.cubin").read_bytes(), (folder / "log").read_text(encoding="utf-8"))

@@ -62,13 +62,13 @@ def stand_in(toolchain: Toolchain, include: Path) -> StandIn:
 
     def produce(folder: Path) -> Iterable[Path]:
         (folder / "errors.inc").write_text(
-            "".join(f'{{{c}, "{name}", "{text}"}},\n' for c, name, text in error_texts())
+            "".join(f'{{{c}, "{name}", "{text}"}},\n' for c, name, text in error_texts()), encoding="utf-8"
         )
         units = [f'#include "{path.name}"\n' for path in sources if path.suffix == ".cpp"]
         for name, half in zip(_HALVES, (units[::2], units[1::2]), strict=True):
-            (folder / name).write_text("".join(half))
-        (folder / "missing.c").write_text(_stubs(include, sources))
-        (folder / "nothing.c").write_text("")
+            (folder / name).write_text("".join(half), encoding="utf-8")
+        (folder / "missing.c").write_text(_stubs(include, sources), encoding="utf-8")
+        (folder / "nothing.c").write_text("", encoding="utf-8")
         _write_headers(folder / "include", include)
         options = (f"-I{folder}", f"-I{SOURCES}", f"-I{folder / 'include'}", f"-I{include}")
         c = ("-xc", "-w", "-fPIC", "-c")
@@ -94,11 +94,11 @@ def _write_headers(folder: Path, include: Path) -> None:
         return
     start, left, end = properties.groups()
     declared = f"{start.removesuffix('reserved[')}{', '.join(_REMOVED)}, reserved[{int(left) - len(_REMOVED)}{end}"
-    (folder / "earlier_types.h").write_text(types.replace(properties[0], declared))
-    (folder / _EARLIER).write_text(_text(SOURCES / _EARLIER))
+    (folder / "earlier_types.h").write_text(types.replace(properties[0], declared), encoding="utf-8")
+    (folder / _EARLIER).write_text(_text(SOURCES / _EARLIER), encoding="utf-8")
     for name in _WRAPPED:
         functions = f'#include "{_EARLIER}"\n' if name != "builtin_types.h" else ""
-        (folder / name).write_text(f'#include "earlier_types.h"\n#include_next <{name}>\n{functions}')
+        (folder / name).write_text(f'#include "earlier_types.h"\n#include_next <{name}>\n{functions}', encoding="utf-8")
 
 
 def _compile(toolchain: Toolchain, folder: Path, name: str, *options: str) -> None:

@@ -241,7 +241,7 @@ class Nvcc:
             included = folder / "include"
             included.mkdir()
             for header, contents in text.headers.items():
-                (included / header).write_text(contents)
+                (included / header).write_text(contents, encoding="utf-8")
             nvcc = limited(self._path, folder, self._limits, self.within, keep=True)
             folders = (*folders, str(_INCLUDE_DIR), str(included))
             options = [*_OPTIONS, _REPORT, *(f"-D{guard}" for guard in guards)]
@@ -279,7 +279,7 @@ class Nvcc:
 def _kept_ptx(folder: Path, included: Path, filename: str) -> str:
     """Return the PTX of nvcc's latest run; it names the exercise's headers and the student's file as they are known."""
     kept = folder / KEPT / "kernel.ptx"
-    text = kept.read_text(errors="replace") if kept.exists() else ""
+    text = kept.read_text(errors="replace", encoding="utf-8") if kept.exists() else ""
     known = text.replace(f'"{included}/', '"')
     return re.sub(rf'"[^"\n]*/{re.escape(shown(filename))}"', lambda _: f'"{shown(filename)}"', known)
 

@@ -71,7 +71,8 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
             memory_kib=limits.memory_bytes // KIB,
             file_blocks=limits.file_bytes // _FILE_BLOCK_BYTES,
             said_bytes=limits.said_bytes,
-        )
+        ),
+        encoding="utf-8",
     )
     text.chmod(0o700)
     # Linux does not run a file that is open for writing (ETXTBSY), and processes that other threads start inherit the

@@ -58,7 +58,7 @@ def device_runtime(toolchain: Toolchain) -> str:
         return (_SOURCE,)
 
     folder = built(("device runtime", *toolchain.identity, str(_SOURCE)), produce)
-    return (folder / "device.ptx").read_text().replace("cdp_", DEVICE_RUNTIME)
+    return (folder / "device.ptx").read_text(encoding="utf-8").replace("cdp_", DEVICE_RUNTIME)
 
 
 def set_attributes(module: ProgramModule, values: Sequence[int]) -> None:

@@ -91,11 +91,12 @@ class ConfinedCompilers:
             if done.returncode:
                 raise CompileError(done.stderr)
             ptx = folder / "given.ptx"
-            ptx.write_text(ptx.read_text().replace(f'"{folder}/', '"'))
+            relocated = ptx.read_text(encoding="utf-8").replace(f'"{folder}/', '"')
+            ptx.write_text(relocated, encoding="utf-8")
             return ()
 
         key = ("given", *self.toolchain.identity, target, text, *(part for item in headers.items() for part in item))
-        return (built(key, produce) / "given.ptx").read_text()
+        return (built(key, produce) / "given.ptx").read_text(encoding="utf-8")
 
 
 def confined_compilers() -> ConfinedCompilers:
@@ -121,7 +122,7 @@ def _check_that_a_program_compiles(compilers: ConfinedCompilers, target: str) ->
     """
     with TemporaryDirectory(prefix="gpulab-") as name:
         folder = Path(name).resolve()
-        (folder / "trial.cu").write_text(_TRIAL)
+        (folder / "trial.cu").write_text(_TRIAL, encoding="utf-8")
         try:
             compilers._build(folder, "trial.cu", target)
         except CompileError as error:
