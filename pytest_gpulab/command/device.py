@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from pytest_gpulab.devices.errors import DeviceAbsent, DeviceUnavailable
 from pytest_gpulab.devices.hardware.properties import DeviceProperties
+from pytest_gpulab.reports.terminal.text import wrapped
 
 from . import CommandError
 
@@ -45,7 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     for query in queries:
         shown = query.properties.rows() | (dict(query.details) if arguments.verbose else {})
         rows = {"origin": query.origin, **shown}
-        lines = [query.properties.name, *(f"  {label:{INDENT}} {text}" for label, text in rows.items())]
+        lines = [query.properties.name]
+        for label, text in rows.items():
+            lines += wrapped(text, f"  {label:{INDENT}} ", " " * (INDENT + 3))
         sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

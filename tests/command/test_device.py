@@ -143,3 +143,13 @@ def test_a_driver_that_does_not_work_is_an_error(
 def test_an_unknown_model_is_refused(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["device", "--gpu", name]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_properties_fit_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main.main(["device", "--gpu", "h200", "-v"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines if "://" not in line) <= columns
