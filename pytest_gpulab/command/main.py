@@ -7,6 +7,7 @@ import codecs
 import io
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
@@ -60,7 +61,8 @@ def _print_all_letters() -> None:
     """Let standard output print letters that its encoding lacks as escapes, and bytes of file names as they are."""
     codecs.register_error("gpulab", _escaped)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="gpulab")
+        with suppress(OSError):  # in a forked process, a pipe may have replaced a file: Python cannot ask its position
+            sys.stdout.reconfigure(errors="gpulab")
 
 
 def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
