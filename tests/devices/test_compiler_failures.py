@@ -24,7 +24,7 @@ from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutO
 def stand_in(monkeypatch: pytest.MonkeyPatch, program: str, limit_s: float = 60.0) -> CompilerProcess:
     """A compiler process with a shell script for the program, without a sandbox."""
     monkeypatch.setattr(compiler_process, "BUSY_FACTOR", limit_s)
-    monkeypatch.setattr(compiler_process, "_command", lambda *_: ["sh", "-c", program])
+    monkeypatch.setattr(compiler_process, "_command", lambda *_: ["env", "-C", "/", "sh", "-c", program])
     return CompilerProcess(Limits(compile_s=1, output_bytes=10), none("it is a test"))
 
 

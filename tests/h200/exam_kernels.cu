@@ -180,7 +180,7 @@ __global__ void erode(const Byte *in, Byte *out, int side) {
     for (int dy = -1; dy <= 1; dy++)
         for (int dx = -1; dx <= 1; dx++)
             if (x + dx >= 0 && x + dx < side && y + dy >= 0 && y + dy < side)
-                low = min(low, in[(y + dy) * side + x + dx]);
+                low = min(int(low), int(in[(y + dy) * side + x + dx]));
     out[y * side + x] = low;
 }
 __global__ void string_in_one_block(float *u, int steps) {
