@@ -1,4 +1,4 @@
-"""Ctrl-C in mid-run: what was graded until then is still reported and written."""
+"""Ctrl-C or a request to end in mid-run: what was graded until then is still reported and written."""
 
 from __future__ import annotations
 
@@ -51,12 +51,28 @@ def heed_ctrl_c() -> None:
 @pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])
 @pytest.mark.parametrize("workers", [[], ["-n1"]])
 def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str], apart: list[str]) -> None:
+    process = begun(course, [*workers, *apart])
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
+    assert_graded_until_then(course, process)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("options", [[], ["--gpulab-timeout=60"], ["-n1"]])
+def test_a_request_to_end_keeps_what_was_graded(course: Course, options: list[str], number: signal.Signals) -> None:
+    process = begun(course, options)
+    process.send_signal(number)
+    output = assert_graded_until_then(course, process)
+    assert f"KeyboardInterrupt: {number.name}" in output
+
+
+def begun(course: Course, options: list[str]) -> subprocess.Popen[str]:
+    """Return a run that has graded one submission and waits in another."""
     course.write("exercises/unhurried/exercise.py", SLOW)
     course.write("exercises/unhurried/naive.cu", NAIVE)
     course.write("submissions/twice.cu", RIGHT)
     course.write("submissions/unhurried.cu", RIGHT)
     course.write("noting.py", NOTING)
-    options = [*WITHOUT, "--gpulab", "--gpulab-device=sim", "--gpulab-report=json:grades.json", *workers, *apart]
+    options = [*WITHOUT, "--gpulab", "--gpulab-device=sim", "--gpulab-report=json:grades.json", *options]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "noting", *options, "submissions"],
         cwd=course.folder,
@@ -69,7 +85,11 @@ def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str], apart:
     while not all((course.folder / name).exists() for name in ("waiting", "reported")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
+    return process
+
+
+def assert_graded_until_then(course: Course, process: subprocess.Popen[str]) -> str:
+    """Wait for the end of a stopped run, compare what it reports, and return its output."""
     output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert not is_alive(int((course.folder / "waiting").read_text()))
@@ -79,6 +99,7 @@ def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str], apart:
     assert document["interrupted"] is True
     (grade,) = (grade for grade in document["grades"] if grade["submission"] == "submissions/twice.cu")
     assert grade["points"] == 90
+    return output
 
 
 def is_alive(process: int) -> bool:
