@@ -1,7 +1,7 @@
 """The pytest plugin. Only this package imports pytest.
 
 - `hooks`: the pytest hooks; each delegates.
-- `configuration`: the options and ini keys; submissions must not configure pytest.
+- `configuration`: the options and ini keys; submissions must not configure pytest; requests to end.
 - `settings`: options and ini keys, read once into a frozen `Settings`.
 - `session`: the exercises, the device and the thresholds of a session.
 - `items`, `class_items`: the pytest nodes; a `.cu` file yields one item per check.

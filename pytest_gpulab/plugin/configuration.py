@@ -1,4 +1,4 @@
-"""pytest's configuration: the options and ini keys with their help, and protection from students.
+"""pytest's configuration: the options and ini keys with their help, protection from students, requests to end.
 
 Submissions must not configure the run or add code to it. `settings` interprets the options.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
+import threading
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -155,3 +157,26 @@ def _is_named(config: pytest.Config) -> bool:
     """Return whether the command line names the configuration file; an option in a found file does not count."""
     given = [*config.invocation_params.args, *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
     return any(str(word).startswith(("-c", "--config-file")) for word in given)
+
+
+def stop_as_by_ctrl_c(config: pytest.Config) -> None:
+    """Let a request to end (a batch system's time limit, a closed terminal) stop the run as Ctrl-C does.
+
+    Grades are reported, and folders removed. A second request ends the process at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    both = (signal.SIGTERM, signal.SIGHUP)
+    requests = [number for number in both if signal.getsignal(number) is signal.SIG_DFL]  # `nohup` ignores SIGHUP
+
+    def restore() -> None:
+        for number in requests:
+            signal.signal(number, signal.SIG_DFL)
+
+    def stop(number: int, _frame: object) -> None:
+        restore()
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    for number in requests:
+        signal.signal(number, stop)
+    config.add_cleanup(restore)

@@ -10,8 +10,6 @@ library and pytest. Without `--gpulab` it adds only options and a marker.
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
@@ -67,30 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "default:could not create cache path:pytest.PytestCacheWarning")
     config.pluginmanager.register(hooks, "gpulab-grading")
     if not hooks.is_worker:
-        _stop_as_by_ctrl_c(config)
-
-
-def _stop_as_by_ctrl_c(config: pytest.Config) -> None:
-    """Let a request to end (a batch system's time limit, a closed terminal) stop the run as Ctrl-C does.
-
-    Grades are reported, and folders removed. A second request ends the process at once.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return
-    both = (signal.SIGTERM, signal.SIGHUP)
-    requests = [number for number in both if signal.getsignal(number) is signal.SIG_DFL]  # `nohup` ignores SIGHUP
-
-    def restore() -> None:
-        for number in requests:
-            signal.signal(number, signal.SIG_DFL)
-
-    def stop(number: int, _frame: object) -> None:
-        restore()
-        raise KeyboardInterrupt(signal.Signals(number).name)
-
-    for number in requests:
-        signal.signal(number, stop)
-    config.add_cleanup(restore)
+        configuration.stop_as_by_ctrl_c(config)
 
 
 EXERCISES_MISTAKE, NOT_WRITTEN = 10, 11
