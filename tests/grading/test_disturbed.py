@@ -90,6 +90,30 @@ def test_a_maximum_and_a_minimum_use_their_reads(
     assert shares == [1.0] * 50
 
 
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_read_that_is_compared_with_one_of_eight_ranges_is_used(
+    monkeypatch: pytest.MonkeyPatch, compared: bool
+) -> None:
+    """A warp counts the values from 96 to 127: of most reads, the old value and most others change nothing for it."""
+    values = np.random.default_rng(2).integers(0, 256, 1000, np.uint8)
+
+    def run(device: Any, build: Any, plan: Any, inputs: Any, options: LaunchOptions) -> Run:
+        read, found = options.disturbed, values.copy()
+        assert read is not None
+        read.seen = 1000
+        if read.nth >= 0:
+            found[read.nth] ^= read.flipped & 0xFF
+        return Run({"out": np.bincount(found, minlength=256)[96:128]})
+
+    monkeypatch.setattr(used_reads, "run_fresh", run)
+    nothing: Any = None
+    shares = [
+        used_reads.used_reads(nothing, nothing, nothing, {}, {}, np.random.default_rng(seed), "shared", compared).share
+        for seed in range(20)
+    ]
+    assert min(shares) == 1.0 if compared else np.mean(shares) < 0.5
+
+
 def used_share(monkeypatch: pytest.MonkeyPatch, every: int, seed: int) -> float:
     """Return what counts of a kernel that uses every n-th of its reads."""
 

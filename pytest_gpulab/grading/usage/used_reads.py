@@ -149,7 +149,7 @@ def used_reads(
     """
     recorded = RecordedReads() if space == "shared" else None
     none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared, single=reused, recorded=recorded)
-    runs = _Runs((device, build, plan, inputs), none, _masks(rng))
+    runs = _Runs((device, build, plan, inputs), none, _masks(rng, compared))
     proper = none.proper / none.lanes if none.lanes else 1.0
     if not none.seen or not proper:
         return UsedReads(space, 1, 1, proper)
@@ -206,7 +206,7 @@ class _Runs:
         return any(_changes(self._before, run) >= least for _, run in self._disturbed(read.source, write))
 
     def _disturbed(self, nth: int, which: DisturbedRead | None = None) -> Iterator[tuple[DisturbedRead, Run]]:
-        """Yield the runs in which a read, or the write `which`, gives larger values, then smaller ones."""
+        """Yield the runs in which a read, or the write `which`, gives other values, by mask."""
         for flipped in self._masks:
             yield self._limited(
                 replace(which or self._none, nth=nth, flipped=flipped, seen=0, written=0, lanes=0, proper=0)
@@ -245,13 +245,15 @@ class _Runs:
         return run_fresh(*self._replayed, options)
 
 
-def _masks(rng: np.random.Generator) -> tuple[int, ...]:
-    """Return two masks of bits to flip, for values of any size: with the first most values grow, with the second fall.
+def _masks(rng: np.random.Generator, compared: bool) -> tuple[int, ...]:
+    """Return masks of bits to flip, for values of any size: with the first most values grow, with the second fall.
 
-    So a result that is a maximum changes, and one that is a minimum.
+    So a result that is a maximum changes, and one that is a minimum. A value that is compared may matter in a small
+    range only, such as the 32 bins that a warp counts: then further masks reach each eighth of a byte's values.
     """
-    low = rng.integers(1, 64, 8, np.uint8)
-    return tuple(int.from_bytes((low | top).tobytes(), "little") for top in (0x40, 0xC0))
+    tops = (0x40, 0xC0, 0x20, 0x60, 0x80, 0xA0, 0xE0) if compared else (0x40, 0xC0)
+    low = rng.integers(1, 32 if compared else 64, 8, np.uint8)
+    return tuple(int.from_bytes((low | top).tobytes(), "little") for top in tops)
 
 
 def _changes(before: Run, run: Run) -> int:
