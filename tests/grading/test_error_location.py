@@ -267,7 +267,7 @@ def test_positions_in_a_tiny_array_are_no_pattern() -> None:
             causes.IN_Y,
         ),
         ((1, 37), (0, 0), "all but the first column", causes.IN_X),
-        ((61, 97), (0, 0), "all but the element (0, 0)", ""),
+        ((61, 97), (0, 0), "all but the element (y=0, x=0)", ""),
         ((61, 97), "diagonals", "all but the diagonal of every block (16 x 16 elements)", causes.SAME_INDEX),
         ((61, 97), "diagonal", "all but the diagonal", causes.OFF_DIAGONAL),
     ],

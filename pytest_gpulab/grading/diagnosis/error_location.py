@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.grading.findings import listed
 
 from . import causes
@@ -320,8 +321,7 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
             return _edge(Axis(rows, tiling[0], "row"), causes.LAST_ROWS)
     right = ~wrong
     if right.sum() == 1:
-        y, x = np.argwhere(right)[0].tolist()
-        return Pattern(f"all but the element ({y}, {x})")
+        return Pattern(f"all but the element ({with_axes(np.argwhere(right)[0].tolist())})")
     good_columns, good_rows = _any(right)
     if right.any() and (right == np.outer(good_rows, good_columns)).all() and not good_rows.all():
         of_one = (int(good_rows.sum()), int(good_columns.sum()))
