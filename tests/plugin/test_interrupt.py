@@ -56,9 +56,11 @@ def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str], apart:
     assert_graded_until_then(course, process)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("options", [[], ["--gpulab-timeout=60"], ["-n1"]])
-def test_a_request_to_end_keeps_what_was_graded(course: Course, options: list[str], number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [(signal.SIGHUP, []), (signal.SIGTERM, []), (signal.SIGTERM, ["--gpulab-timeout=60"]), (signal.SIGTERM, ["-n1"])],
+)
+def test_a_request_to_end_keeps_what_was_graded(course: Course, number: signal.Signals, options: list[str]) -> None:
     process = begun(course, options)
     process.send_signal(number)
     output = assert_graded_until_then(course, process)
