@@ -33,8 +33,8 @@ class Record:
     """A blind hold-out, by the start of its files' names.
 
     Attributes:
-        far_off: launches whose estimates are off by more than a factor of 1.35; docs/cost-model.md lists most of them.
-        wrong_order: pairs of them whose estimates have the wrong order, the slower one first.
+        far_off: launches with an estimate that is off by more than a factor of 1.35; most are in docs/cost-model.md.
+        wrong_order: pairs of launches that the estimates put in the wrong order; the slower launch comes first.
         miscounted: launches with counters that are not the hardware's, each with the cause.
     """
 

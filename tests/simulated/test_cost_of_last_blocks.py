@@ -1,4 +1,4 @@
-"""Estimated times of kernels whose last block adds up the results of all blocks."""
+"""Estimated times of kernels in which the last block adds the results of the other blocks."""
 
 from __future__ import annotations
 

@@ -144,9 +144,8 @@ class Outcome:
     # distinct accesses by the host that came before a synchronisation
     early: dict[EarlyAccess, None] = field(default_factory=dict)
     unwritten: dict[UnwrittenCopy, None] = field(default_factory=dict)  # distinct ones
-    # whether a launch beside memory of cudaMalloc ended, and whether the host can have seen a result: a copy to the
-    # host, memory that it shares with kernels, or their output
-    has_results: bool = False
+    has_results: bool = False  # True if a launch ended while the program had memory of cudaMalloc
+    # True if the host can have seen a result: in a copy, in memory that it shares with kernels, or in their output
     has_seen_results: bool = False
     host_fault: HostFault | None = None  # the access that ended the program, if one did
     missing: CallSite | None = None  # the call that ended the program, because the stand-in lacks the function

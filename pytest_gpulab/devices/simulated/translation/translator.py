@@ -95,8 +95,9 @@ def _translated(
     graph = build(flat)
     layout = Layout(module, flat, addresses)
     names = Names(flat.registers, graph.registers, layout.addresses)
-    names.guesses, names.awaited = _guesses_and_awaited(graph)
-    names.retries = _retries(graph, names.guesses)
+    swaps = any(isinstance(s, Instruction) and "cas" in s.op for block in graph.blocks for s in block.body)
+    names.guesses, names.awaited = _guesses_and_awaited(graph, swaps)
+    names.retries = _retries(graph, names.guesses) if swaps else {}
     source = write(graph, names)
     namespace = names.namespace
     code = compile(source, f"<{kernel.name}>", "exec")  # generated text; it contains no text of the submission
@@ -147,22 +148,16 @@ def _inlined(
     return inline(module, kernel, frame_bytes)
 
 
-def _swaps(graph: Graph) -> bool:
-    return any(isinstance(s, Instruction) and "cas" in s.op for block in graph.blocks for s in block.body)
-
-
 def _retries(graph: Graph, guesses: frozenset[int]) -> Mapping[int, Retry]:
     """Return the compare-and-swaps that their loops repeat; see `retries`."""
-    if not _swaps(graph):
-        return {}
     from pytest_gpulab.devices.simulated.translation.analysis.retries import retries
 
     return retries(graph.blocks, guesses)
 
 
-def _guesses_and_awaited(graph: Graph) -> tuple[frozenset[int], frozenset[int]]:
+def _guesses_and_awaited(graph: Graph, swaps: bool) -> tuple[frozenset[int], frozenset[int]]:
     """Return the loads with values that an `atom.cas` expects, and those that a loop waits for; see `loads`."""
-    if not _swaps(graph) and not any(block.spins for block in graph.blocks):
+    if not swaps and not any(block.spins for block in graph.blocks):
         return frozenset(), frozenset()
     from pytest_gpulab.devices.simulated.translation.analysis.loads import awaited, guesses
 
