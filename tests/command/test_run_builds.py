@@ -196,16 +196,17 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
         ("cc1plus: fatal error: more.cu: No such file", "no such file: more.cu"),
         (
             "a.cu:2:10: fatal error: boost/any.hpp: No such file",
-            "`boost/any.hpp` was not found: add its folder with --nvcc=-IFOLDER",
+            "`boost/any.hpp` was not found: put its folder in --nvcc=-IFOLDER before the program",
         ),
         (
             "(.text+0x1f): undefined reference to `Shape::area(int)'",
-            "`Shape::area` was not found: add its file or library with --nvcc='FILE.cu -lLIBRARY'",
+            "`Shape::area` was not found: put its file or library in --nvcc='FILE.cu -lLIBRARY' before the program",
         ),
         ("crt1.o: in function `_start': undefined reference to `main'", "the program has no main()"),
         (
             "a.cu:2:10: fatal error: helper_cuda.h: No such file or directory",
-            "helper_cuda.h is part of NVIDIA's cuda-samples: add --nvcc=-IFOLDER with their folder Common",
+            "helper_cuda.h is part of NVIDIA's cuda-samples: "
+            "put their folder Common in --nvcc=-IFOLDER before the program",
         ),
     ],
 )

@@ -159,7 +159,8 @@ def with_reason(messages: str) -> str:
     others: list[str] = []
     for name in (name for pattern in _NAMED for name in pattern.findall(messages)):
         if _OF_SAMPLES.fullmatch(name):
-            reasons[""] = f"{name} is part of NVIDIA's cuda-samples: add --nvcc=-IFOLDER with their folder Common"
+            where = "put their folder Common in --nvcc=-IFOLDER before the program"
+            reasons[""] = f"{name} is part of NVIDIA's cuda-samples: {where}"
         elif library := _library(name, _OF_NVIDIA):
             reasons.setdefault(library, f"{library} is not available with no GPU (`{name}`)")
         elif library := _library(name, _OF_OTHERS):
@@ -179,8 +180,8 @@ def _not_found(name: str) -> str:
     if name.endswith((".cu", ".cpp", ".cc", ".c", ".o")):
         return f"no such file: {name}"
     if "." in name:
-        return f"`{name}` was not found: add its folder with --nvcc=-IFOLDER"
-    return f"`{name}` was not found: add its file or library with --nvcc='FILE.cu -lLIBRARY'"
+        return f"`{name}` was not found: put its folder in --nvcc=-IFOLDER before the program"
+    return f"`{name}` was not found: put its file or library in --nvcc='FILE.cu -lLIBRARY' before the program"
 
 
 def _library(name: str, of: Mapping[str, str]) -> str:
