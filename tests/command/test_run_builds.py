@@ -202,6 +202,10 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
             "(.text+0x1f): undefined reference to `Shape::area(int)'",
             "`Shape::area` was not found: put its file or library in --nvcc='FILE.cu -lLIBRARY' before the program",
         ),
+        (
+            "(.text+0x1f): undefined reference to `omp_get_thread_num'",
+            "OpenMP (`omp_get_thread_num`) needs --nvcc=-Xcompiler=-fopenmp before the program",
+        ),
         ("crt1.o: in function `_start': undefined reference to `main'", "the program has no main()"),
         (
             "a.cu:2:10: fatal error: helper_cuda.h: No such file or directory",

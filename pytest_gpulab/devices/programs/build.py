@@ -179,6 +179,8 @@ def _not_found(name: str) -> str:
         return "the program has no main()"
     if name.endswith((".cu", ".cpp", ".cc", ".c", ".o")):
         return f"no such file: {name}"
+    if name.startswith(("omp_", "GOMP_")):
+        return f"OpenMP (`{name}`) needs --nvcc=-Xcompiler=-fopenmp before the program"
     if "." in name:
         return f"`{name}` was not found: put its folder in --nvcc=-IFOLDER before the program"
     return f"`{name}` was not found: put its file or library in --nvcc='FILE.cu -lLIBRARY' before the program"
