@@ -139,8 +139,8 @@ def test_late_files_in_canvas_are_reported_once_per_student(scratch: Path) -> No
     contents = (packed(("scan.cu", b"")) if name.endswith(".zip") else b"" for name in names)
     found = collected(scratch, packed(*zip(names, contents, strict=True)))
     assert [(each.label, each.finding.what) for each in found.problems] == [
-        ("ann_canvas_17", "reduction.cu and scan.cu were handed in late, according to Canvas."),
-        ("bob_canvas_18", "scan.cu was handed in late, according to Canvas."),
+        ("ann_canvas_17", "reduction.cu and scan.cu were handed in late, according to the platform."),
+        ("bob_canvas_18", "scan.cu was handed in late, according to the platform."),
     ]
 
 

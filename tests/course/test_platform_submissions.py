@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from time import process_time
 
 import pytest
 from test_submissions import collected, write
@@ -80,3 +82,68 @@ def test_the_username_in_a_name_of_blackboard_is_recognised(
     for head in heads:
         write(folder, f"{head}_attempt_2026-03-01-12-00-00_scan.cu")
     assert collected(folder).students == students
+
+
+def test_a_text_that_a_platform_names_after_a_student_is_that_students(folder: Path) -> None:
+    texts = ("Ada_1_assignsubmission_onlinetext_onlinetext.html", "HW_bob_attempt_2026-03-01-12-00-00.txt")
+    for name in texts:
+        write(folder, name)
+    found = collected(folder)
+    assert found.students == ("Ada_1_assignsubmission_onlinetext", "bob")
+    assert [each.finding.what for each in found.problems] == [
+        "There is no .cu file, but onlinetext.html.",
+        f"There is no .cu file, but {texts[1]}.",
+    ]
+
+
+def test_a_text_beside_a_students_files_is_left_out(folder: Path) -> None:
+    write(folder, "HW_bob_attempt_2026-03-01-12-00-00.txt")
+    write(folder, "HW_bob_attempt_2026-03-01-12-00-00_scan.cu")
+    write(folder, "Ada_1_assignsubmission_onlinetext_onlinetext.html")
+    write(folder, "Ada_1_assignsubmission_file_scan.cu")
+    assert collected(folder).students == ("Ada_1_assignsubmission_file", "bob") and not collected(folder).problems
+
+
+def test_files_of_brightspace_are_in_their_students_folders(folder: Path) -> None:
+    ada, bob = "4711-3322 - Ada-Mae Lovelace - Mar 1, 2026 1105 AM", "4712-3322 - Dylan, Bob- 1 mars 2026 905"
+    write(folder, f"{ada} - scan.cu")
+    write(folder, f"{bob} - {ada} - scan.cu")  # a name that the student chose
+    write(folder, "index.html")
+    found = collected(folder)
+    assert found.students == (ada, bob) and [each.student for each in found.submissions] == [ada]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("ada_l@x.org_1_scan_1_1_98765_scan.cu", "ada_l@x.org_1_scan_1_2_98766_scan.cu"),
+        ("ada_l@x.org_1_cuda/scan_1_9_98765_scan.cu", "ada_l@x.org_1_cuda/scan_1_10_98766_scan.cu"),
+        ("ada_l@x.org_4711_lab_2_98765_scan.cu", "ada_l@x.org_4711_lab_2_98766_scan.cu"),  # for manual grading
+    ],
+)
+def test_files_of_prairielearn_are_in_their_students_folders(folder: Path, older: str, newer: str) -> None:
+    for name in (newer, older, older.replace("ada_l", "bob")):
+        write(folder, name, name)
+        os.utime(folder / name, (1e9, 1e9))
+    found = collected(folder)
+    assert found.students == ("ada_l@x.org", "bob@x.org") and len(found.submissions) == 2
+    assert found.submissions[0].read() == newer.encode()
+
+
+def test_a_long_name_is_read_at_once(folder: Path) -> None:
+    parts = ("1-1 - 2026 ", "a@b_1_2", "_1_assignsubmission", "_x_attempt_1", "_1_1_1")
+    names = [(part * 100)[:196] + ".cu" for part in parts]
+    for name in names:
+        write(folder, f"{name}/{name}")
+        write(folder, name.replace(".cu", "9.cu"))
+    begin_s = process_time()
+    collected(folder)
+    assert process_time() - begin_s < 1
+
+
+def test_a_late_file_of_ilias_is_graded_and_listed(folder: Path) -> None:
+    write(folder, "Lovelace_Ada_ada_301/Late Submission - scan.cu")
+    write(folder, "Dylan_Bob_bob_302/Verspatete Abgabe - scan.cu")
+    found = collected(folder)
+    assert [each.exercise for each in found.submissions] == ["scan", "scan"]
+    assert {each.finding.what for each in found.problems} == {"scan.cu was handed in late, according to the platform."}

@@ -168,6 +168,52 @@ def test_brightspaces_folders_are_understood(tmp_path: Path) -> None:
     assert known.student("4711-332211 - Ada Lovelace - 1 March 2026 2105") == ADA
 
 
+def test_brightspaces_dates_may_be_in_any_language(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name\n17,Ada Lovelace\n18,Bob Dylan\n")
+    assert known.student("4711-3322 - Ada Lovelace - 1 mars, 2026 11 h 05") == ADA
+    assert known.student("4711-3322 - Bob Dylan - 2026-03-01 1105") == BOB
+
+
+def test_moodles_folders_of_groups_are_understood(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name\n17,Ada Lovelace\n18,Jean-Luc Picard\n")
+    ada, luc = (f"{name}_{number}_assignsubmission_file_" for number, name in enumerate(
+        ("Team Ada Lovelace-Ada Lovelace", "Default group-Jean-Luc Picard")))  # fmt: skip
+    stranger = "Ada Lovelace-Eve_3_assignsubmission_file_"
+    known.note_folders([ada, luc, stranger])
+    assert known.student(ada) == ADA and known.student(luc) == Student("18", "Jean-Luc Picard")
+    assert known.student(stranger) is None
+    double = "Marie-Ada Lovelace_4_assignsubmission_file_"
+    known.note_folders(["Jean-Luc Picard_2_assignsubmission_file_", double])
+    assert known.student(double) is None, "a class without groups"
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "Müller, Zoë(zmue)",  # Sakai
+        "Muller_Zoe_zmue_301", "Mueller_Zoe_zmue_301",  # ILIAS
+        "Zoe\u0308 Mu\u0308ller zmue", "Zoë Müller (zmue@x.org)", "90125 Zoë Müller",
+    ],
+)  # fmt: skip
+def test_a_folder_with_a_students_id_and_full_name_is_that_students(tmp_path: Path, folder: str) -> None:
+    table = "id,username,email,name\n90125,zmue,zmue@x.org,Zoë Müller\n18,zm,zm@x.org,Zoë Müller\n19,bob,,Bob Dylan\n"
+    known = roster(tmp_path, table)
+    assert known.student(folder) == Student("90125", "Zoë Müller")
+    assert known.student("dylan_bob") == Student("19", "Bob Dylan"), "a full name in another order"
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "Müller_Zoë_eve_301", "Dylan, Robert(bob)", "Zoë Müller 18", "Zoë Müller (zm, zmue)", "zm, zmue",
+        "Zoë Müller_18_assignsubmission_file", "Mueller_Zoe", "Bob Dylan Thomas",
+    ],
+)  # fmt: skip
+def test_a_folder_with_only_a_part_of_them_or_with_two_students_is_neithers(tmp_path: Path, folder: str) -> None:
+    table = "id,username,name\n17,zmue,Zoë Müller\n18,zm,Zoë Müller\n19,bob,Bob Dylan\n"
+    assert roster(tmp_path, table).student(folder) is None
+
+
 def test_a_name_with_the_last_one_first_is_a_name_too(tmp_path: Path) -> None:
     known = roster(tmp_path, 'Student,ID\n"Lovelace, Ada",17\n"Dylan, Bob",18\n')
     assert known.student("Ada Lovelace") == known.student("Lovelace, Ada") == Student("17", "Lovelace, Ada")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytest_gpulab.grading.catalogue import stems_of
 
-from .entries import READ, Entry, suffix_of
+from .entries import MAX_NAME_BYTES, READ, Entry, suffix_of
 
 # Students' and groups' names may contain `_` and end with a short number. The student chooses the file's name, so the
 # first match counts. A text or link that was handed in has no number of a file.
@@ -22,9 +22,19 @@ _OF_CANVAS = re.compile(
     r"_(?:\d+_(?P<file>.+\.\w+)|(?P<text>(?:text|link)\.html))"
 )
 # The first match counts: the student chooses the file name after it, which may contain the same words.
-_OF_MOODLE = re.compile(r"(?P<student>.+?_\d+_assignsubmission_file)_(?P<file>.+)")
+_OF_MOODLE = re.compile(r"(?P<student>.+?_\d+_assignsubmission_(?:file|onlinetext))_(?P<file>.+)")
 _ONLINE_TEXT, _FILES = "_assignsubmission_onlinetext", "_assignsubmission_file"
-_OF_BLACKBOARD = re.compile(r"(?P<head>.+?_.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})_(?P<file>.+)")
+_OF_BLACKBOARD = re.compile(r"(?P<head>.+?_.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})(?:_(?P<file>.+)|(?P<text>\.txt))")
+_OF_BRIGHTSPACE = re.compile(r"(?P<student>\d+-\d+ ?- .+? ?- [^-]*\b\d{4}\b[^-]*) - (?P<file>.+)")
+# The parts are the user, then the number of the assessment, the question, which may contain `/`, and the numbers of its
+# variant, the attempt and the file; or, for manual grading, the user's id, the question and the number of the file.
+_OF_PRAIRIELEARN = re.compile(
+    r"(?P<student>[^@/]+@[^_/]+)_(?:\d+_.+?_\d+_\d+|[^_/]*_.+?(?=_\d+_(?!\d+_)))_(?P<number>\d+)_(?P<file>[^/]+)"
+)
+_FOLDER_OF_PRAIRIELEARN = re.compile(r"(?P<student>[^@/]+@[^_/]+)_\d+_[^/]+")
+_NAMING_STUDENTS = (_OF_MOODLE, _OF_BLACKBOARD, _OF_BRIGHTSPACE, _OF_PRAIRIELEARN, _OF_CANVAS)
+_LONGEST = 2 * MAX_NAME_BYTES  # bounds the time of these searches: a ZIP's names may be very long
+_LATE_IN_ILIAS = re.compile(r"(?:late submission|verspatete abgabe) - (?=.)", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>\d+)")
 
 
@@ -32,26 +42,42 @@ def in_a_folder(entry: Entry, exercises: Collection[str]) -> Entry:
     """Return a file that a platform named after its student as an entry of that student's folder.
 
     Moodle writes `Ada Lovelace_4711_assignsubmission_file_scan.cu`, Canvas `lovelaceada_4711_815_scan-1.cu`, where 815
-    is the file's number and -1 counts attempts, Blackboard `Scan_alovelace_attempt_2026-03-01-12-00-00_scan.cu`.
-    `exercises` are their names in lower case.
+    is the file's number and -1 counts attempts, Blackboard `Scan_alovelace_attempt_2026-03-01-12-00-00_scan.cu`,
+    Brightspace `4711-3322 - Ada Lovelace - Mar 1, 2026 1105 AM - scan.cu`, PrairieLearn
+    `ada@x.org_1_scan_1_2_98765_scan.cu`. `exercises` are their names in lower case.
     """
-    if len(entry.parts) > 1 or entry.is_folder:
+    path = "/".join(entry.parts)
+    if len(path) > _LONGEST:
         return entry
-    if moodle := _OF_MOODLE.fullmatch(entry.parts[0]):
-        return replace(entry, parts=(moodle["student"], moodle["file"]))
-    if blackboard := _OF_BLACKBOARD.fullmatch(entry.parts[0]):
-        parts = (blackboard["head"], blackboard["file"])
-        return replace(entry, parts=parts, modified_s=_attempted_s(blackboard["time"]), exported=entry.parts[0])
-    if canvas := _OF_CANVAS.fullmatch(entry.parts[0]):
+    if not entry.is_folder and (prairielearn := _OF_PRAIRIELEARN.fullmatch(path)):
+        parts = (prairielearn["student"], prairielearn["file"])
+        return replace(entry, parts=parts, exported=path, attempt=int(prairielearn["number"]))
+    if entry.is_folder and (folder := _FOLDER_OF_PRAIRIELEARN.fullmatch(path)):  # a part of a question's name
+        return replace(entry, parts=(folder["student"],))
+    if entry.is_folder or len(entry.parts) > 1:
+        return _without_lateness(entry)
+    if named := _OF_MOODLE.fullmatch(path) or _OF_BRIGHTSPACE.fullmatch(path):
+        return replace(entry, parts=(named["student"], named["file"]))
+    if blackboard := _OF_BLACKBOARD.fullmatch(path):
+        parts = (blackboard["head"], blackboard["file"] or path)
+        return replace(entry, parts=parts, modified_s=_attempted_s(blackboard["time"]), exported=path)
+    if canvas := _OF_CANVAS.fullmatch(path):
         file, attempt = _without_attempt(canvas["file"] or canvas["text"], exercises)
         return replace(
             entry,
             parts=(f"{canvas['name'] or 'anon'}_canvas_{canvas['id'] or canvas['anonymous']}", file),
-            exported=entry.parts[0],
+            exported=path,
             attempt=attempt,
             is_late=bool(canvas["late"] or canvas["late_too"]),
         )
     return entry
+
+
+def _without_lateness(entry: Entry) -> Entry:
+    """Return the entry without the mark of ILIAS, `Late Submission - scan.cu`."""
+    *folders, name = entry.parts
+    late = _LATE_IN_ILIAS.match(name)
+    return replace(entry, parts=(*folders, name[late.end() :]), is_late=True) if late and folders else entry
 
 
 def _without_attempt(name: str, exercises: Collection[str]) -> tuple[str, int]:
@@ -91,7 +117,7 @@ def _holds_a_class(names: Iterable[Sequence[str]], exercises: Collection[str], l
     files = [name for length, name in read if length == 1]
     zips = {Path(name).stem for name in files if suffix_of(name) == ".zip"}
     students, packed = ([name for name in found if name.casefold() not in exercises] for found in (folders, zips))
-    is_named = any(pattern.fullmatch(name) for name in files for pattern in (_OF_MOODLE, _OF_BLACKBOARD, _OF_CANVAS))
+    is_named = any(pattern.fullmatch(name) for name in files for pattern in _NAMING_STUDENTS)
     return len(students) >= least or len(packed) > 1 or is_named
 
 
@@ -113,14 +139,23 @@ def by_username(by_student: Mapping[str, list[Entry]]) -> dict[str, list[Entry]]
     return renamed
 
 
-def without_online_texts(by_student: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
-    """Return the entries by student; Moodle's folder of a student's online text is left out beside one of files."""
+def without_texts(by_student: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
+    """Return the entries by student without the texts that platforms write beside files.
+
+    They are Moodle's folder of a student's online text, and Blackboard's note on an attempt. Without files, they stay:
+    the student has handed in something.
+    """
     texts = {name: name.replace(_ONLINE_TEXT, _FILES) for name in by_student if _ONLINE_TEXT in name}
     for name, files in texts.items():
         others = [each for each in by_student[name] if not each.is_folder and each.parts[-1] != "onlinetext.html"]
         if files in by_student and not others:
             del by_student[name]
-    return by_student
+    return {name: [each for each in found if not _is_note(each)] or found for name, found in by_student.items()}
+
+
+def _is_note(entry: Entry) -> bool:
+    blackboard = _OF_BLACKBOARD.fullmatch(entry.exported)
+    return blackboard is not None and blackboard["text"] is not None
 
 
 def _attempted_s(time: str) -> float:

@@ -51,9 +51,10 @@ _NO_STUDENT = ("points possible", "manual posting")  # rows that Canvas writes b
 _OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_.+")
 _OF_CANVAS = re.compile(r".+_canvas_(?P<id>\d+)")  # the name that `exported_names` gives to students of Canvas
 _OF_GRADESCOPE = re.compile(r"submission_\d+")
+_LONG_NUMBER = 5  # digits; shorter numbers in a folder's name are rarely an id
 _MADE_AGAIN = re.compile(r"-\d$")  # GitHub Classroom adds it to the name of a repository that exists already
 _OF_BRIGHTSPACE = re.compile(
-    r"(?P<id>\d+)-\d+ ?- (?P<name>.+?) ?- (?:\w+ \d{1,2}|\d{1,2} \w+),? \d{4} \d{3,4}(?: ?[AP]M)?"
+    r"(?P<id>\d+)-\d+ ?- (?P<name>.+?) ?- (?=.*\b\d{4}\b).+"  # the date and time are in the platform's language
 )
 
 
@@ -75,14 +76,16 @@ class Roster:
     """The students of a class, in the order of the file, and the owners of its folders.
 
     A folder is matched by the column `folder`, else by the id, else by another column that may hold ids, else by a name
-    that only one student has. Case is ignored. Folder names of Moodle, Canvas, Brightspace and `gh classroom` are
-    understood. The latter are ambiguous, since usernames have hyphens and may end in `-1`: see `note_folders`.
+    that only one student has, else by the words of a full name, alone or with an id. Case is ignored. Folder names of
+    Moodle, Canvas, Brightspace and `gh classroom` are understood. The latter are ambiguous, since usernames have
+    hyphens and may end in `-1`, and so are names of Moodle's groups: see `note_folders`.
     """
 
     def __init__(self, rows: Iterable[_Row]) -> None:
         found = tuple(rows)
         self._prefixes: Counter[str] = Counter()  # of the class's clones; see `note_folders`
         self._settled: frozenset[Student] = frozenset()
+        self._has_groups = True  # whether names of Moodle's groups may precede those of students
         self.students = tuple(row.student for row in found)
         self._owners = _only_owners((name, row.student) for row in found for name in _orders(row.student.name))
         self._owners |= _only_owners((alias, row.student) for row in found for alias in row.aliases)
@@ -90,6 +93,10 @@ class Roster:
         self._owners |= {key_of(row.folder): row.student for row in found if row.folder}
         ids = ((text, row.student) for row in found for text in (row.student.id, *row.aliases))
         self._by_plain_id = _only_owners((_plain_id(text), student) for text, student in ids)
+        self._by_word: dict[str, list[tuple[Student, Counter[str]]]] = defaultdict(list)
+        self._by_full_name = _only_owners((_sorted(_words(student.name)), student) for student in self.students)
+        for row in found:
+            self._note_words(row)
 
     @classmethod
     def read(cls, path: Path) -> Roster:
@@ -108,8 +115,11 @@ class Roster:
         """Read clones of `gh classroom` by the names of all folders: without them, `hw-1-bob` could be of `1-bob`.
 
         The assignment is a beginning that several folders share. A repository `hw-ada-1` is the second one of `ada` if
-        `ada-1` is not on the roster, and `ada` has no other folder.
+        `ada-1` is not on the roster, and `ada` has no other folder. In an assignment for groups, Moodle writes the
+        group's name before every student's: `Team Red-Ada Lovelace_4711_assignsubmission_file`.
         """
+        folders = tuple(folders)
+        self._has_groups = not any(_OF_MOODLE.fullmatch(folder) and self._listed(folder) for folder in folders)
         clones = [folder for folder in folders if self._listed(folder) is None]
         self._prefixes = Counter(prefix for folder in clones for prefix in _prefixes(folder))
         others = (folder for folder in folders if folder not in clones or not self._is_made_again(folder))
@@ -117,7 +127,7 @@ class Roster:
 
     def student(self, folder: str) -> Student | None:
         """Return the student of a folder; None if it matches no one on the roster."""
-        named = self._listed(folder) or self._named(self._usernames(folder))
+        named = self._listed(folder) or self._named(self._usernames(folder)) or self._described_by(folder)
         return None if named in self._settled and self._is_made_again(folder) else named
 
     def _listed(self, folder: str) -> Student | None:
@@ -129,13 +139,30 @@ class Roster:
         keys = map(key_of, texts)
         return next((self._owners[key] for key in keys if key in self._owners), None)
 
+    def _note_words(self, row: _Row) -> None:
+        name = _words(row.student.name)
+        for text in (row.student.id, *row.aliases) if name else ():
+            own = _words(text)
+            if any(not word.isdigit() or len(word) >= _LONG_NUMBER for word in own):
+                self._by_word[max(own, key=len)].append((row.student, name + own))
+
+    def _described_by(self, folder: str) -> Student | None:
+        """Return the only student with this full name, or with the full name and an id among the words of the folder."""
+        if any(platform.fullmatch(folder) for platform in (_OF_MOODLE, _OF_CANVAS, _OF_BRIGHTSPACE)):
+            return None  # their numbers are not ids of the roster
+        words = _words(folder)
+        found = {student for word in words for student, own in self._by_word.get(word, ()) if own <= words}
+        return found.pop() if len(found) == 1 else self._by_full_name.get(_sorted(words))
+
     def _usernames(self, folder: str) -> Iterator[str]:
-        """Yield what may be the username in the name of a clone, assignment-username, the longest first."""
+        """Yield what may be the student in assignment-username or group-name, the longest first."""
         prefixes = _prefixes(folder)
         shared = [prefix for prefix in prefixes if self._prefixes[prefix] > 1]
         for prefix in shared or prefixes:
             username = folder[len(prefix) :]
             yield from (username, _MADE_AGAIN.sub("", username))
+            if self._has_groups and (moodle := _OF_MOODLE.fullmatch(username)):
+                yield moodle["name"]
 
     def _is_made_again(self, folder: str) -> bool:
         """Return True for a clone that matches a student only without the number at its end."""
@@ -176,6 +203,16 @@ def _orders(name: str) -> tuple[str, ...]:
         return name, f"{first.strip()} {last.strip()}"
     first, _, last = name.rpartition(" ")
     return (name, f"{last}, {first}", f"{last} {first}") if first else (name,)
+
+
+def _words(text: str) -> Counter[str]:
+    """Return the words of a text without accents, as platforms write them: `Müller` and `Mueller` are the same."""
+    plain = "".join(sign for sign in unicodedata.normalize("NFKD", key_of(text)) if not unicodedata.combining(sign))
+    return Counter(re.findall(r"[^\W_]+", re.sub("([aou])e", r"\1", plain)))
+
+
+def _sorted(words: Counter[str]) -> str:
+    return " ".join(sorted(words.elements()))
 
 
 def _plain_id(text: str) -> str:

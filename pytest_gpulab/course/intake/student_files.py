@@ -140,7 +140,8 @@ class StudentFiles:
         counting = (self._newest_first(exercise)[0] for exercise in sorted(self.candidates))
         late = [printable(entry.parts[-1]) for entry in counting if entry.is_late]
         if late:
-            what = f"{listed(late, 'and')} {'was' if len(late) == 1 else 'were'} handed in late, according to Canvas."
+            were = "was" if len(late) == 1 else "were"
+            what = f"{listed(late, 'and')} {were} handed in late, according to the platform."
             yield Unusable(self.name, "", printable(self.name), Finding(LATE, what))
 
     def _nothing(self) -> Finding:

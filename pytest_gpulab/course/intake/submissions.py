@@ -16,7 +16,7 @@ from pytest_gpulab.grading.grade import Finding
 
 from .archive import BadArchive, CannotUnpack, Unpacker
 from .entries import Entry, of_folder, of_paths, student_name
-from .exported_names import by_username, folders_around, in_a_folder, without_online_texts
+from .exported_names import by_username, folders_around, in_a_folder, without_texts
 from .student_files import LAYOUT, NO_ZIP, OTHER_ARCHIVE, HandedIn, StudentFiles, Unusable
 
 ONE_STUDENT = "submission"
@@ -56,7 +56,7 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
             problems.append(Unusable("", "", entry.label, entry.fault))
         elif entry.suffix == ".cu":
             problems.append(Unusable("", "", entry.label, NO_STUDENT))
-    by_student = without_online_texts(by_username(by_student))
+    by_student = without_texts(by_username(by_student))
     if not by_student:
         raise SubmissionsError(f"{source}: there is no student's folder in it; {LAYOUT}")
     students = [StudentFiles.of(name, found, by_name) for name, found in sorted(by_student.items())]
