@@ -27,6 +27,7 @@ class ClassFolder(pytest.Collector):
 
     def collect(self) -> Iterator[CudaFile]:
         """Yield a file for every submission that counts, and for those that cannot be graded."""
+        from pytest_gpulab.course.intake.entries import name_for_system
         from pytest_gpulab.reports.gradebook import natural_sort_key
 
         for each in sorted(self._class_run.collected, key=lambda each: natural_sort_key(each.label)):
@@ -34,7 +35,7 @@ class ClassFolder(pytest.Collector):
                 self,
                 path=self._class_run.source / each.label,
                 name=each.label,
-                nodeid=each.label,
+                nodeid=name_for_system(each.label),  # pytest writes it into an environment variable
                 student=self._class_run.student_id(each.student),
                 handed_in=each,
             )
@@ -53,9 +54,16 @@ class HandedInFile(CudaFile):
         return self._handed_in.exercise
 
     @property
+    def label(self) -> str:
+        """The file's path in the class, printable."""
+        return self._handed_in.label
+
+    @property
     def filename(self) -> str:
-        """The student's file name."""
-        return Path(self._handed_in.label).name
+        """The student's file name, as files here may be named."""
+        from pytest_gpulab.course.intake.entries import name_for_system
+
+        return name_for_system(Path(self._handed_in.label).name)
 
     def located(self, folder: Path) -> Path:
         """Return a copy of the submission, which may be in an archive."""

@@ -130,7 +130,10 @@ class ClassRun:
 
         Raises pytest.UsageError if an id matches nothing.
         """
-        given = [unicodedata.normalize("NFC", name.rstrip("/")) for name in self.config.getoption("file_or_dir")]
+        from pytest_gpulab.course.intake.entries import name_for_system, name_in_utf_8
+
+        names = map(name_in_utf_8, self.config.getoption("file_or_dir"))
+        given = [name_for_system(unicodedata.normalize("NFC", name.rstrip("/"))) for name in names]
         for name in given:
             if not any(_is_in(item.nodeid, name) for item in items):
                 raise pytest.UsageError(self._why_not(name))

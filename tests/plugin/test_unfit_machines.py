@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import zipfile
 
 import pytest
-from course import RIGHT, WITHOUT, Course
+from course import RIGHT, WITHOUT, WRONG, Course
 from test_settings import usage_error
 
 WITHOUT_NVIDIAS_PACKAGES = """
@@ -56,6 +58,33 @@ def test_beside_pycuda_it_is_named_too(course: Course, monkeypatch: pytest.Monke
 def graded_class(course: Course, *args: str) -> pytest.RunResult:
     course.write("class/anna/twice.cu", RIGHT)
     return course.grade_apart("--gpulab-submissions=class", "--gpulab-workers=1", *args)
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_names_with_any_letters_are_graded_where_the_locale_has_ascii_only(
+    course: Course, monkeypatch: pytest.MonkeyPatch, is_packed: bool
+) -> None:
+    files = {"Zoë Müller/übung/twice.cu": RIGHT, "Łukasz_4_assignsubmission_file_/twice/lösung.cu": WRONG}
+    for name, source in files.items():
+        course.write(f"class/{name}", source)
+    with zipfile.ZipFile(course.folder / "class.zip", "w") as packed:
+        for name, source in files.items():
+            packed.writestr(name, source)
+    course.write("roster.csv", "id,name\n1,Zoë Müller\n2,Łukasz\n3,Öhm\n")
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    of_class = f"--gpulab-submissions=class{'.zip' * is_packed}"
+    options = (of_class, "--gpulab-workers=1", "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
+    assert course.grade_apart(*options).ret == pytest.ExitCode.TESTS_FAILED
+    rows = list(csv.DictReader((course.folder / "grades.csv").read_text("utf-8-sig").splitlines()))
+    assert [(row["student"], row["name"], row["total"]) for row in rows] == [
+        ("1", "Zoë Müller", "90"),
+        ("2", "Łukasz", "30"),
+        ("3", "Öhm", ""),
+    ]
+    assert "Zoë Müller/übung/twice.cu" in (course.folder / "grades-details.csv").read_text("utf-8-sig")
+    chosen = course.grade_apart(*options[:2], "Zoë Müller")
+    chosen.stdout.fnmatch_lines(["1 student: 1 passed"])
 
 
 WITHOUT_LOCKS = f"""

@@ -140,7 +140,7 @@ class Unpacker:
 
     def _written(self, name: str, contents: bytes) -> Path:
         try:
-            path = Path(tempfile.mkdtemp(dir=self._scratch)) / name
+            path = Path(tempfile.mkdtemp(dir=self._scratch)) / entries.name_for_system(name)
             path.write_bytes(contents)
         except OSError as error:
             raise CannotUnpack(f"cannot be unpacked to {self._scratch}: {error.strerror}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -89,6 +90,17 @@ def is_litter(name: str) -> bool:
 def printable(name: str) -> str:
     """Return the name with escapes for control, invisible and reordering characters."""
     return "".join(_escaped(sign) if _is_unprintable(sign) else sign for sign in name)
+
+
+def name_in_utf_8(name: str) -> str:
+    """Return a name that the system has returned as UTF-8 text, also where the locale has ASCII only."""
+    return os.fsencode(name).decode("utf-8", "surrogateescape")
+
+
+def name_for_system(name: str) -> str:
+    """Return a name with escapes for the letters that the locale cannot encode, for files and variables."""
+    encoding = sys.getfilesystemencoding()
+    return name.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def part_name(name: str) -> str:
@@ -185,7 +197,8 @@ def _of_student(child: os.DirEntry[str], above: tuple[str, ...] = ()) -> Iterato
 
 
 def _walked(child: os.DirEntry[str], above: tuple[str, ...]) -> Iterator[Entry]:
-    parts = (*above, part_name(child.name) if above else student_name(child.name))
+    name = name_in_utf_8(child.name)
+    parts = (*above, part_name(name) if above else student_name(name))
     try:
         entry = _looked_at(child, parts)
     except OSError as error:

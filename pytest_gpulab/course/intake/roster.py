@@ -147,7 +147,7 @@ class Roster:
                 self._by_word[max(own, key=len)].append((row.student, name + own))
 
     def _described_by(self, folder: str) -> Student | None:
-        """Return the only student with this full name, or with the full name and an id among the words of the folder."""
+        """Return the only student with this full name, or with it and an id among the words of the folder."""
         if any(platform.fullmatch(folder) for platform in (_OF_MOODLE, _OF_CANVAS, _OF_BRIGHTSPACE)):
             return None  # their numbers are not ids of the roster
         words = _words(folder)

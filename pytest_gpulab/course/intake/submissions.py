@@ -15,7 +15,7 @@ from pytest_gpulab import UserError
 from pytest_gpulab.grading.grade import Finding
 
 from .archive import BadArchive, CannotUnpack, Unpacker
-from .entries import Entry, of_folder, of_paths, student_name
+from .entries import Entry, name_in_utf_8, of_folder, of_paths, student_name
 from .exported_names import by_username, folders_around, in_a_folder, without_texts
 from .student_files import LAYOUT, NO_ZIP, OTHER_ARCHIVE, HandedIn, StudentFiles, Unusable
 
@@ -102,7 +102,7 @@ def _of_class(folder: Path, exercises: Names[str]) -> list[Entry]:
     found = list(of_folder(folder))
     around = folders_around([entry.parts for entry in found], exercises, least=2)
     for name in around:
-        folder = next(child for child in folder.iterdir() if student_name(child.name) == name)
+        folder = next(child for child in folder.iterdir() if student_name(name_in_utf_8(child.name)) == name)
     return list(of_folder(folder)) if around else found
 
 
