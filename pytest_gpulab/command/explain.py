@@ -22,7 +22,7 @@ SEED = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     parser.allow_abbrev = False  # an input's name may look like the start of an option
-    parser.usage = "gpulab explain FILE.cu [--case NAME] [--n N | --size 3x2] [--INPUT VALUES ...] [OPTIONS]"
+    parser.usage = "gpulab explain FILE.cu [--case NAME]\n       [--n N | --size 3x2] [--INPUT VALUES ...] [OPTIONS]"
     parser.add_argument("file", metavar="FILE.cu", type=Path, help="a submission")
     parser.add_argument("--case", default="", metavar="NAME", help="a case of the exercise, such as n=33")
     parser.add_argument("--n", type=int, metavar="N", help="the number of elements")

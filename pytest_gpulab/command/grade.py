@@ -16,7 +16,10 @@ LIMIT_S = 540.0  # of the ten minutes that platforms allow by default
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     parser.add_argument("submission", nargs="+", type=Path, metavar="FILE", help="the student's files, or a folder")
-    parser.add_argument("--for", dest="platform", choices=PLATFORMS, required=True, help="the platform")
+    names = ", ".join(PLATFORMS)
+    parser.add_argument(
+        "--for", dest="platform", choices=PLATFORMS, required=True, metavar="PLATFORM", help=f"the platform: {names}"
+    )
     parser.add_argument("--exercises", type=Path, required=True, metavar="DIR", help="an exercise, or a folder of them")
     parser.add_argument("--result", type=Path, metavar="FILE", help="the result file (default: where it is expected)")
     parser.add_argument("--device", default="auto", help="auto (default), sim, cuda or cuda:N")

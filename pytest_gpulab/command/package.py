@@ -16,7 +16,9 @@ PLATFORMS = ("gradescope", "prairielearn", "classroom50", "github", "docker")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument("platform", choices=PLATFORMS, help="the platform, or docker for a student's container")
+    names = ", ".join(PLATFORMS)
+    help_ = f"the platform, or docker for a student's container: {names}"
+    parser.add_argument("platform", choices=PLATFORMS, metavar="PLATFORM", help=help_)
     parser.add_argument(
         "--exercises", nargs="+", type=Path, required=True, metavar="DIR", help="the exercises' folders"
     )

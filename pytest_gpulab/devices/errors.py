@@ -124,8 +124,8 @@ class Lane:
     axes: tuple[int, int] = (1, 1)
 
     def __str__(self) -> str:
-        of_grid, of_block = self.axes
-        return f"block {_short(self.block, of_grid)} thread {_short(self.thread, of_block)}"
+        axes = max(self.axes)  # the same for both: `block 0 thread (y=1, x=0)` reads as two ways to count
+        return f"block {_short(self.block, axes)} thread {_short(self.thread, axes)}"
 
 
 def _short(index: tuple[int, int, int], axes: int) -> str:

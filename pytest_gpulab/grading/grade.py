@@ -51,7 +51,7 @@ class SmallestInput:
     # the sizes that fail, as far as sizes were tried, such as `fails for every n that is no multiple of 256; right for
     # all others tried`; empty if no rule holds
     rule: str
-    command: str  # the command that runs the submission on this input
+    command: str  # the command that runs the submission on this input; empty if it is shown elsewhere
     # the elements that a wrong result adds up, such as `out[0] is in[0] + in[2], expected in[0] + in[1] + in[2]`; empty
     # if the result is no such sum
     relation: str = ""
@@ -90,9 +90,12 @@ class Finding:
         return cls(**_known(cls, data) | rebuilt)
 
     def without(self, shown: Collection[object]) -> Finding:
-        """Return the finding without its hint and its smallest input if these were shown before."""
+        """Return the finding without its hint, its smallest input and the command of it if these were shown before."""
         hint = "" if self.hint in shown else self.hint
-        return replace(self, hint=hint, smallest=None if self.smallest in shown else self.smallest)
+        smallest = None if self.smallest in shown else self.smallest
+        if smallest is not None and smallest.command in shown:  # it fails in another way, too
+            smallest = replace(smallest, command="")
+        return replace(self, hint=hint, smallest=smallest)
 
     def with_file(self, path: str) -> Finding:
         """Return the finding with the path of the submission in the command of its smallest input, if it has one."""

@@ -87,6 +87,7 @@ class GradingHooks:
         self.is_worker = hasattr(config, "workerinput")
         self.is_at_end = False
         self._not_begun: list[str] = []  # submissions without a result, because the run was stopped
+        self._is_stopped = False  # by Ctrl-C or a request to end
         self.running: dict[str, None] = {}  # ids of checks that have begun and not ended, in order
         self.exercises_mistakes = 0  # checks that are not gradable because of the exercise
         self.gradebook = Gradebook(root=config.rootpath)
@@ -273,6 +274,10 @@ class GradingHooks:
         is_quiet = self.class_run is not None and self.class_run.is_quiet
         return (status[0], "", "") if is_quiet else status
 
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Record that the run was stopped; pytest also calls this after errors in collection."""
+        self._is_stopped = not isinstance(excinfo.value, pytest.Session.Interrupted)
+
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the report files, also of a stopped run, and release the device."""
         # After a second Ctrl-C, pytest passes the exit status of a run without problems.
@@ -369,8 +374,10 @@ class GradingHooks:
 
         if self.running:
             yield f"The run was stopped in {', '.join(self.running)}: no result."
-        elif self._not_begun and self.gradebook.grades:
+        elif self._not_begun and (self.gradebook.grades or self._is_stopped):
             yield f"The run was stopped before {abridged(self._not_begun, MAX_NAMED)}."
+        elif self._is_stopped and not self.gradebook.grades:
+            yield "The run was stopped before the first check."
         if self.gradebook.grades or self.gradebook.ungraded or self.running:
             yield f"Repeat this run with --gpulab-seed={self.session.settings.seed}."
 

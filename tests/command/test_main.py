@@ -34,6 +34,16 @@ def test_each_subcommand_has_help(name: str, capsys: pytest.CaptureFixture[str])
     assert f"usage: gpulab {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", main.SUBCOMMANDS)
+def test_help_fits_narrow_terminals(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit):
+        main.main([name, "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 60] == []
+
+
 def test_a_wrong_subcommand_lists_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main.main(["inclde"])

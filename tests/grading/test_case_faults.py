@@ -29,7 +29,7 @@ def test_a_fault_is_named_with_its_line_and_thread(bench: Bench, code: str) -> N
     (finding,) = result.findings
     assert (result.verdict, finding.code, finding.what) == ("failed", code, "Something happened")
     assert finding.where == "student.cu:9"
-    assert finding.evidence == ("first by block 2 thread (y=3, x=1)", "input pattern: random")
+    assert finding.evidence == ("first by block (y=0, x=2) thread (y=3, x=1)", "input pattern: random")
     assert finding.hint
     assert result.printed == "said before\n"
 

@@ -67,6 +67,26 @@ def test_a_request_to_end_keeps_what_was_graded(course: Course, number: signal.S
     assert f"KeyboardInterrupt: {number.name}" in output
 
 
+STOPPED = """
+import signal
+
+def {hook}():
+    signal.raise_signal(signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize(
+    ("hook", "reached", "options"),
+    [("pytest_collection", "the first check", ["-q"]), ("pytest_runtestloop", "submissions/twice.cu", [])],
+)
+def test_ctrl_c_before_the_first_check_says_so(course: Course, hook: str, reached: str, options: list[str]) -> None:
+    course.write("submissions/twice.cu", RIGHT)
+    course.write("stopping.py", STOPPED.format(hook=hook))
+    result = course.grade_apart("-p", "stopping", *options, "submissions")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert f"The run was stopped before {reached}." in result.outlines
+
+
 def begun(course: Course, options: list[str]) -> subprocess.Popen[str]:
     """Return a run that has graded one submission and waits in another."""
     course.write("exercises/unhurried/exercise.py", SLOW)

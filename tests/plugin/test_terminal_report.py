@@ -238,6 +238,34 @@ def test_the_smallest_failing_input_is_shown_once() -> None:
     assert sum("smallest failing input" in line for line in lines) == 1
 
 
+def test_a_command_is_shown_once_per_submission() -> None:
+    command = "gpulab explain x.cu --n 1 --in 0"
+    both = [
+        SmallestInput("n = 1, in = [0]: out should be [0], is [7]", "", command),
+        SmallestInput("n = 1, in = [0]", "fails for every n tried", command),
+    ]
+    checks = [
+        correct(f"correct[n={n}]", "failed", Finding(code, f"{code} {n}", smallest=smallest))
+        for n, code, smallest in zip((1, 2), ("wrong-result", "race"), both, strict=True)
+    ]
+    lines = report(book(("x.cu", checks))).splitlines()
+    assert [line.strip() for line in lines if "smallest" in line or "run it" in line or "fails for" in line] == [
+        f"smallest failing input: {both[0].what}",
+        f"run it: {command}",
+        f"smallest failing input: {both[1].what}",
+        "fails for every n tried",
+    ]
+
+
+def test_a_quoted_line_is_cut_to_the_terminal() -> None:
+    line = "sum += u >= 0 && u < width ? in[v * width + u] : 0;"
+    found = Finding("race", "A race.", where="x.cu:12", line=line)
+    gradebook = book(("x.cu", [correct("correct[n=1]", "failed", found)]))
+    with as_wide_as(60):
+        assert f"      12 | {line[:46]}..." in report(gradebook).splitlines()
+    assert f"      12 | {line}" in report(gradebook).splitlines()
+
+
 def test_the_command_for_the_smallest_input_fits_the_terminal_and_runs_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +302,7 @@ def test_several_files_that_are_not_started_are_one_list_unless_verbose() -> Non
     idle = [correct("compile", "not started", todo)]
     begun = ("c.cu", [correct()])
     assert report(book(("a.cu", idle), begun, ("b.cu", idle))).splitlines()[-5:] == [
-        "c           passed    10/10   -     -      -       -     -",
+        "c           passed    10/10",
         "== gpulab: not started",
         "a.cu",
         "b.cu",

@@ -78,6 +78,16 @@ def test_further_variants_and_baselines_have_their_own_rows() -> None:
     ]
 
 
+def test_a_table_without_times_has_no_columns_for_them() -> None:
+    rows = report(book(("a.cu", [correct()]), ("b.cu", [correct()]))).splitlines()[1:5]
+    assert rows == [
+        "submission  verdict  points",
+        "----------  -------  ------",
+        "a           passed    10/10",
+        "b           passed    10/10",
+    ]
+
+
 def test_a_row_without_the_headlines_time_says_so() -> None:
     eight = replace(speed(0.2, threshold=3, required=False), name="speedup[3x eight-way]")
     gradebook = book(("a.cu", [eight]), ("b.cu", [replace(speed(0.4), name="speedup[1.5x two-way]"), eight]))

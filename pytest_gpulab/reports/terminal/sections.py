@@ -19,7 +19,7 @@ from pytest_gpulab.reports.gradebook import Gradebook
 from .hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from .reasons import MAX_NAMED, condensed, reasons
 from .table import ESTIMATED, table_lines, timings
-from .text import abridged, width, wrapped, wrapped_command
+from .text import abridged, fitted, width, wrapped, wrapped_command
 
 Section = tuple[str, list[str]]
 
@@ -225,7 +225,7 @@ def _submission_findings(grade: Grade, gradebook: Gradebook, verbosity: int) -> 
             shown.add(finding.hint)
         else:
             yield from finding_lines(heading, finding.without(shown))
-            shown |= {finding.hint, finding.smallest}
+            shown |= {finding.hint, finding.smallest, *((finding.smallest.command,) if finding.smallest else ())}
         if reason.printed and (is_verbose or not has_printed):
             has_printed = True
             yield from _printed(next(iter(reason.checks.values()))[0], reason.printed, most)
@@ -277,7 +277,7 @@ def _headline(heading: str, finding: Finding) -> Iterator[str]:
 
 def _details(finding: Finding, indent: str) -> Iterator[str]:
     if finding.line:
-        yield f"{indent}{finding.quote}"
+        yield f"{indent}{fitted(finding.quote, width() - len(indent)).rstrip()}"
     for line in finding.evidence:
         parts = line.splitlines()  # more than one: a tool's own layout
         yield from wrapped(line, indent, f"{indent}  ") if len(parts) == 1 else (indent + part for part in parts)
@@ -292,7 +292,8 @@ def smallest_lines(smallest: SmallestInput, indent: str = "      ") -> Iterator[
     *lines, _ = smallest.lines
     for line in lines:
         yield from wrapped(line, indent, f"{indent}  ")
-    yield from wrapped_command(RUN_IT, smallest.command, indent)
+    if smallest.command:
+        yield from wrapped_command(RUN_IT, smallest.command, indent)
 
 
 def threshold_note(result: CheckResult) -> str:

@@ -77,12 +77,13 @@ def table_lines(
     headers, rows = _HEADERS, list(_rows(grades, expected, parts))
     if len(grades) == 1:
         headers, rows = _without("step", headers, rows)
-    if all(row[headers.index("next")] in ("", "-") for row in rows):
-        headers, rows = _without("next", headers, rows)
-    elif width() >= WIDE:
+    for name in headers[_HEADERS.index("points") + 1 :]:
+        if all(row[headers.index(name)] in ("", "-") for row in rows):
+            headers, rows = _without(name, headers, rows)
+    if "next" in headers and width() >= WIDE:
         at = headers.index("next")
         rows = [(*row[:at], row[at].replace(")", " points)"), *row[at + 1 :]) for row in rows]
-    for name in LEAST_NEEDED[:2]:  # before names are cut too short
+    for name in (name for name in LEAST_NEEDED[:2] if name in headers):  # before names are cut too short
         if max(map(len, _layout(headers, rows))) > width() + max(0, max(len(row[0]) for row in rows) - SHORT_NAME):
             headers, rows = _without(name, headers, rows)
     return laid_out(headers, rows)
