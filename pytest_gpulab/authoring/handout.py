@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_gpulab import UserError
 from pytest_gpulab.exercise import Case, Exercise
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedExercise
-from pytest_gpulab.grading.diagnosis.sizes import extents_of
+from pytest_gpulab.grading.correctness.sizes import extents_of
 from pytest_gpulab.numerics import PATTERNS
 
 from .plans import baselines_of, solution_in

@@ -13,7 +13,7 @@ from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.safety import is_cut_short, wrong_order
-from pytest_gpulab.grading.diagnosis.sizes import extents_of
+from pytest_gpulab.grading.correctness.sizes import extents_of
 
 from .catalogue import LoadedExercise
 from .checks import Check, checks_of

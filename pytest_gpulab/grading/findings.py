@@ -113,13 +113,15 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("out-of-bounds", r"\[-128\].* thread (?:128|384|640|896)\b|\[-32768\]", "The index continues at its lowest "
      "number: a `signed char` ends at 127, a `short` at 32767. What type has each part of the index?"),
     ("out-of-bounds", r"\[-\d+\]", "The index is below 0: what does the first thread or the first block compute? An "
-     "unsigned number is never negative: 0 - 1 wraps around."),
+     "unsigned number is never negative: 0 - 1 wraps around. A `char` from 128 on is negative."),
     ("out-of-bounds", "__local__", "An array without `__shared__` is private to each thread. Compare the index with "
      "its length."),
     ("out-of-bounds", "__shared__", "Compare the index with the array's length, for the last thread of a block and for "
      "the largest step of a loop."),
     ("barrier", "a block has the barriers", "A barrier's number is an operand of `bar.sync`; __syncthreads() is number "
      "0."),
+    ("barrier", "(?i)divergent threads in warp: not all threads that the mask", "All lanes that the mask names must "
+     "call the operation together. Is there a condition, a loop or a return that only some lanes of a warp take?"),
     ("barrier", "mask", "The mask of a _sync operation must name exactly the lanes that reach it."),
     ("barrier", "tensor-core", "All 32 threads of a warp must call it together: no divergent branch around it, no "
      "earlier return, and a block size that is a multiple of 32."),

@@ -76,7 +76,7 @@ def test_values_of_a_small_input_are_no_reason(capsys: pytest.CaptureFixture[str
     """A result is 0 by most mistakes then, and there is no other case to compare."""
     _, text = explain(capsys, "tests/wrong/reduction/stops_at_two.cu", "--in", "0,1")
     assert "out should be [1], is [0]" in text
-    assert "it is 0" not in text and "hint:" not in text
+    assert "hint:" not in text
 
 
 def test_a_few_wrong_values_of_a_small_input_are_no_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,8 +24,6 @@ pytestmark = pytest.mark.unit
         (INDEX < 128, "all elements but the first block's (128 to 999)"),
         (INDEX < 992, "the last 8 elements (from index 992 on)"),
         (INDEX % 128 < 32, "the elements of all warps but the first of each block"),
-        (INDEX % 128 < 8, "the elements after the first 8 of each block"),
-        (INDEX % 128 < 2, "the elements after the first 2 of each block"),
         (INDEX % 128 < 64, "the second half of every block's elements"),
         (INDEX % 2 == 0, "the elements with an odd index"),
         (INDEX % 2 == 1, "the elements with an even index"),
@@ -39,11 +37,27 @@ def test_missing_terms_of_a_sum_or_product_are_named(counted: Any, words: str) -
     assert omitted(F[counted].sum(), SUMS[-1], F, 0.01) == WITHOUT + words
 
 
+@pytest.mark.parametrize("first", [2, 8])
+def test_the_first_few_terms_of_each_block_are_as_many_as_a_pointer_has_bytes(first: int) -> None:
+    taken = X[first > INDEX % 64].sum()
+    words = f"{WITHOUT}the elements after the first {first} of each block"
+    assert omitted(taken, X.sum(), threads=64, blocks=16) == words
+
+
 def test_terms_after_the_first_of_each_thread_are_recognised() -> None:
     taken = X[INDEX % 256 < 128].sum()
     around = {"plan": plan(N, 4, 128, size=1), "inputs": {"in": X}, "tunables": {"ITEMS_PER_THREAD": 2}}
     pattern = missing_terms_of(mistake(np.array([taken]), np.array([X.sum()]), 0, **around))
     assert pattern is not None and pattern.what == WITHOUT + "the elements of each thread after its first"
+
+
+@pytest.mark.parametrize(("blocks", "last"), [(2, INDEX >= N - 256), (4, (INDEX % 256 >= 128) | (INDEX >= N - 128))])
+def test_terms_before_the_last_of_each_thread_are_recognised(blocks: int, last: Any) -> None:
+    """Two blocks loop over the input; four take two elements per thread."""
+    around = {"plan": plan(N, blocks, 128, size=1), "inputs": {"in": X}, "tunables": {"ITEMS_PER_THREAD": 2}}
+    pattern = missing_terms_of(mistake(np.array([X[last].sum()]), np.array([X.sum()]), 0, **around))
+    assert pattern is not None and pattern.cause == missing_terms.REPLACED
+    assert pattern.what == WITHOUT + "the elements of each thread before its last"
 
 
 @pytest.mark.parametrize(("kind", "last"), [(np.int16, 32767), (np.uint16, 65535), (np.int8, 127), (np.uint8, 255)])

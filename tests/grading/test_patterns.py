@@ -125,13 +125,13 @@ def test_patterns_of_wrong_values(actual: Any, expected: Any, words: str) -> Non
         (
             BEFORE[:3] + np.array([5, 0, 9]),
             SUMS[:3] + np.array([5, 0, 9]),
-            "each of them is too small by its own element of `in`",
+            "each of them is the expected value minus its own element of `in`",
         ),
         (F, SUMS, "each of them is its own element of `in`, unchanged"),
         (SUMS[-1] - BEFORE, SUMS, BACK),
         (WARPS_BACK, SUMS, BACK),
         (np.where(INDEX == 600, 7, WARPS_BACK), SUMS, ""),
-        (SUMS - F[0], SUMS, "each of them is too small by the first element of `in`"),
+        (SUMS - F[0], SUMS, "each of them is the expected value minus the first element of `in`"),
         (
             SUMS - (SUMS - F)[INDEX // 128 * 128],
             SUMS,
@@ -339,7 +339,7 @@ def test_another_operation_on_two_inputs_is_named() -> None:
     assert said(a - b, a + b, 1e-6, **inputs) == "each of them is a - b"
     assert said(b - a, a + b, 1e-6, **inputs) == "each of them is b - a"
     assert said(a * b, a + b, 1e-6, **inputs) == "each of them is a * b"
-    assert said(a + 2 * b, a + b, 1e-6, **inputs) == "each of them is too large by its own element of `b`"
+    assert said(a + 2 * b, a + b, 1e-6, **inputs) == "each of them is the expected value plus its own element of `b`"
     assert said(a / b, a + b, 1e-6, **inputs) == ""
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from pytest_gpulab.grading.correctness.sizes import axes_of, rule
 from pytest_gpulab.grading.diagnosis.simple_inputs import (
     as_option,
     bounds_of,
@@ -19,7 +20,6 @@ from pytest_gpulab.grading.diagnosis.simple_inputs import (
     simple_inputs,
     simplified,
 )
-from pytest_gpulab.grading.diagnosis.sizes import axes_of, rule
 
 pytestmark = pytest.mark.unit
 

@@ -4,6 +4,7 @@
 - `ahead`: a second process that works at the same time.
 - `blame`: failures that the exercise's own baseline shares: then the exercise is at fault.
 - `safety`: the `safe` checks, from the hazards of all runs.
+- `sizes`: sizes to try for the smallest failing input, and the rule of those that fail.
 - `shrinking`, `smallest_inputs`: the smallest failing inputs, searched at once or on request.
 - `same_failure`, `relation`: whether a trial fails in the same way; the elements that its wrong result adds up.
 - `trials`, `requests`: runs at other sizes and on other inputs, chosen by the search or by a user.

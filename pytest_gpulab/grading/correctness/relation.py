@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.grading.diagnosis.patterns import number
 
+from .sizes import power_of_two
 from .trials import Trial
 
 Array = npt.NDArray[Any]
@@ -32,6 +33,7 @@ EXACT_BITS, MAX_BASE_BITS = 24, 16  # of sums in float32, and of the base
 ROUNDING = 2.0**-18  # relative to the magnitudes of a sum
 MAX_ROWS = 2  # wrong elements that are described
 MAX_PIECES = 5  # of a sum in a sentence
+DOUBLED_TWICE = 4  # a factor that is a smaller power of two has other causes, too
 MIN_RUN = 4  # neighbours that are written as a range
 
 
@@ -178,6 +180,12 @@ def _hint(row: int, kernels: _Linear, exercises: _Linear, elements: list[tuple[s
     if missing.size == instead.size == 1 and elements[missing[0]][0] == elements[instead[0]][0]:
         read, meant = elements[instead[0]][1], elements[missing[0]][1]
         return f"A thread takes {read} in the place of {meant}. How is the index made, and from which extents?"
+    largest = int(np.argmax(kernels.factors[row]))
+    if (factor := int(kernels.factors[row][largest])) >= DOUBLED_TWICE and power_of_two(factor):
+        return (
+            f"Follow {elements[largest][1]}: it counts {factor} times. Do several threads add it, or does a thread add "
+            "its own value to itself, as a shuffle does in a lane that has no lane to take a value from?"
+        )
     if missing.size:
         return f"Follow {elements[missing[0]][1]}: which thread reads it, in which step, and where does its value go?"
     if often.size:

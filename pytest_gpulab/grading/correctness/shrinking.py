@@ -24,7 +24,6 @@ from pytest_gpulab.grading.diagnosis.arithmetic_patterns import OFFSET
 from pytest_gpulab.grading.diagnosis.causes import EDGES, FROM_INDEX_ON, PITCH
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, Repeats
 from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, simple_inputs, simplified
-from pytest_gpulab.grading.diagnosis.sizes import Axis, Extents, axes_of, extents_of, rule
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding, SmallestInput
@@ -34,6 +33,7 @@ from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 from .cases import CaseRuns
 from .relation import Relation, relation_of
 from .same_failure import Same, same_failure
+from .sizes import Axis, Extents, axes_of, extents_of, rule
 from .trials import Trial, Trials, given_words, wrong_words
 
 MAX_SEARCHES = 3  # per submission: each kind of failure is shrunk once

@@ -16,13 +16,13 @@ from pytest_gpulab.grading.compilation.builds import Build, Builds, variant_key
 from pytest_gpulab.grading.diagnosis.compare import ALL_REPEATS, CaseOutcome, Repeats, mismatches
 from pytest_gpulab.grading.diagnosis.patterns import number
 from pytest_gpulab.grading.diagnosis.simple_inputs import MAX_SHOWN, shown
-from pytest_gpulab.grading.diagnosis.sizes import extents_of
 from pytest_gpulab.grading.plans.parameter_names import Names
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of, make_plan, prepare, rng_for
 from pytest_gpulab.grading.plans.replay import AGAIN, FIRST, Run
 from pytest_gpulab.grading.time_limits import TimeBudget, limited
 
 from .cases import CaseRuns
+from .sizes import extents_of
 
 Array = npt.NDArray[Any]
 Change = Callable[[Mapping[str, Array]], Mapping[str, Array]]

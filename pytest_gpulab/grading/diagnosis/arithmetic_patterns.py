@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .coincidence import FEW, distinct
+from .error_location import WARP
 from .patterns import Pattern, WrongValue, number
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
@@ -25,15 +26,16 @@ FIRST_INPUT = (
     "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
 )
 OFFSET = "Usual cause: the same value is added to all of them, or missing in all of them."
-ONE_PER_BLOCK = (
-    "Usual cause: a result that is replaced where a block's value should be added to it, or an index without threadIdx."
+ONE_PER_UNIT = (
+    "Usual cause: a result that is replaced where a {0}'s value should be added to it, or an index without threadIdx."
 )
 _SAME_ALONG = (
     "Usual cause: a term without {0} in it, which is the same in this {1}, is wrong, missing or added. Compare each "
     "term with the exercise's."
 )
 ALONG_ROW, ALONG_COLUMN = _SAME_ALONG.format("x", "row"), _SAME_ALONG.format("y", "column")
-PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
+PER_UNIT = "Usual cause: each {0} is correct in itself, but the value that it takes from other {0}s is not."
+PER_BLOCK = PER_UNIT.format("block")
 WHOLE = 0.001  # distance to a whole number, of a factor that is one
 
 
@@ -86,30 +88,36 @@ def offset(output: WrongValue) -> Pattern | None:
     difference = np.median(output.difference) if not output.is_exact else output.difference[0]
     if not output.is_explained_by(output.wanted + difference):
         return None
-    size = "large" if difference > 0 else "small"
+    if output.actual.dtype.kind == "u":  # below 0 it wraps around
+        difference = difference.astype(np.dtype(f"i{output.actual.itemsize}"))
     for name, values in output.like_output().items():
-        if values.size > 2 and output.is_explained_by(output.wanted + np.sign(difference) * abs(values[0])):
-            return Pattern(f"each of them is too {size} by the first element of `{name}`", FIRST_INPUT)
+        for words, first in (("plus", values[0]), ("minus", -values[0])) if values.size > 2 else ():
+            if output.is_explained_by(output.wanted + first):
+                return Pattern(f"each of them is the expected value {words} the first element of `{name}`", FIRST_INPUT)
     cause = PER_BLOCK if output.tile and output.at[0] >= output.tile else OFFSET
     if output.actual.ndim == 2 and min(output.actual.shape) == 1:
         cause = ALONG_ROW if output.actual.shape[0] == 1 else ALONG_COLUMN
+    size = "large" if difference > 0 else "small"
     return Pattern(f"each of them is too {size} by {number(abs(difference))}", cause)
 
 
 def block_offset(output: WrongValue) -> Pattern | None:
-    """Recognise a difference that is the same within each block."""
-    tile = output.tile
-    if not tile:
-        return None
-    block = output.at // tile
-    present, first, counts = np.unique(block, return_index=True, return_counts=True)
-    offsets = output.difference[first][np.searchsorted(present, block)]
+    """Recognise a difference that is the same within each block or, in a long row of elements, within each warp."""
+    size = output.actual.size if output.actual.ndim == 1 else 0
+    units = ((output.tile, "block"), (WARP if (output.tile or size) > WARP else 0, "warp"))
+    return next((found for unit, noun in units if unit and (found := _offset_in(output, unit, noun))), None)
+
+
+def _offset_in(output: WrongValue, unit: int, noun: str) -> Pattern | None:
+    mine = output.at // unit
+    present, first, counts = np.unique(mine, return_index=True, return_counts=True)
+    offsets = output.difference[first][np.searchsorted(present, mine)]
     if counts.max() < 2 or present.size >= output.at.size / 2:
         return None
     if output.is_explained_by(output.wanted + offsets):
-        return Pattern("within a block each is off by the same amount", PER_BLOCK)
-    is_one = (output.got == output.got[first][np.searchsorted(present, block)]).all()
-    return Pattern("within a block all of them are the same number", ONE_PER_BLOCK) if is_one else None
+        return Pattern(f"within a {noun} each is off by the same amount", PER_UNIT.format(noun))
+    is_one = (output.got == output.got[first][np.searchsorted(present, mine)]).all()
+    return Pattern(f"within a {noun} all of them are the same number", ONE_PER_UNIT.format(noun)) if is_one else None
 
 
 def difference_by_coordinates(output: WrongValue) -> Pattern | None:

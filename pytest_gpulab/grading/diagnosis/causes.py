@@ -4,7 +4,7 @@ from __future__ import annotations
 
 FIRST_ONE = "Usual cause: a special case of the first element. Is something skipped there, or not yet set?"
 ALL_BUT_FIRST = "Usual cause: the value that each element takes from the one before it. Follow element 1 step by step."
-LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at index n - 1?"
+LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at the last index?"
 LAST_BLOCK = "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier assume that it is?"
 SECOND_BLOCK = (
     "Usual cause: a difference between the second block and the first. It may not be full, its indices need its "

@@ -6,11 +6,14 @@ to a part of the input, the operation shows whether the result is exactly that o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from pytest_gpulab.grading.plans.index_factors import MAX_TAKEN, IndexFactors, index_factors
 
 from . import causes
 from .coincidence import TINY, is_likely, value_bits
@@ -19,7 +22,12 @@ from .patterns import Array, Pattern, RunContext, WrongValue, number
 from .value_patterns import FRACTION
 
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}
-TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS = 2, 6, 22  # other results, and parts of an input, each a try
+TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS, TRIED_INDEXES = (
+    2,
+    6,
+    24,
+    128,
+)  # other results, and parts of an input, each a try
 SMALL_INDEXES = (np.int16, np.uint16, np.int8, np.uint8)
 NEAR = 1e-3  # relative; the check's tolerance does not hold for another operation
 MAX_ELEMENTS = 1 << 22  # a search among more would take longer than the rest of the check
@@ -46,6 +54,11 @@ FAR_APART = (
     "takes those in between?"
 )
 INDEX = "Usual cause: an index of a smaller type, such as `short`. What type has each part of it?"
+FACTORS = (
+    "Usual cause: a wrong factor in an index. How far apart are neighbouring threads, the items of a thread, and "
+    "blocks, and how far apart should each of them be?"
+)
+REPLACED = "Usual cause: a partial result that is replaced in each round of a loop, where the element should be added."
 COUNTED = "Usual cause: 1 is added for each element. Which value should be added?"
 COUNTED_TWICE = (
     "Usual cause: two threads, or a start value and a loop, take the same element. Which indices does each thread "
@@ -78,7 +91,8 @@ def missing_terms_of(output: WrongValue) -> Pattern | None:
     others = () if is_likely(bits, TRIED_OTHERS) else (_something_else,)
     parts = () if is_likely(bits, TRIED_PARTS) else (_part_left_out, _small_index)
     same = () if is_likely(bits, TRIED_PARTS) else (_of_one_value,)
-    ways = (_few_different, *counts, *others, *parts, _foreign, _wraps_around, *same)
+    indexes = () if is_likely(bits, TRIED_INDEXES) else (_index_factors,)
+    ways = (_few_different, *counts, *others, *indexes, *parts, _foreign, _wraps_around, *same)
     found = next((pattern for way in ways if (pattern := way(output, name, values))), None)
     return replace(found, bits=bits) if found and found.cause else found
 
@@ -150,7 +164,7 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
     for operation in (np.add, np.multiply):
         if not _is_expected(output, operation, values) or output.got[0] in (0, operation.identity):
             continue
-        for part in _candidate_terms(values.size, tile, output.context):
+        for part in candidate_terms(values.size, tile, output.context):
             if _is(output, operation, values[~part.elements]):
                 fitting.append((part, Pattern(f"it is the result for `{name}` without {part.words}", part.cause)))
             elif operation is np.add and _is(output, operation, values, values[part.elements]):
@@ -161,6 +175,30 @@ def _part_left_out(output: WrongValue, name: str, values: Array) -> Pattern | No
     part, pattern = min(fitting, key=lambda fit: fit[0].elements.sum())
     is_certain = all((other.elements & part.elements).sum() == part.elements.sum() for other, _ in fitting)
     return pattern if is_certain else None
+
+
+def _index_factors(output: WrongValue, name: str, values: Array) -> Pattern | None:
+    """Recognise a sum or product of the elements that wrong factors in an index take, in each launch."""
+    launches = output.context.plan.launches if output.context.plan else ()
+    if not launches or values.size > MAX_TAKEN or {launch.kernel for launch in launches} != {launches[0].kernel}:
+        return None
+    blocks = [math.prod(launch.grid) for launch in launches]
+    for operation in (np.add, np.multiply):
+        if not _is_expected(output, operation, values) or output.got[0] in (0, operation.identity):
+            continue
+        for factors in index_factors(launches[0], values.size, output.context.tunables):
+            if output.is_explained_by(_of_blocks(operation, values.astype(output.wanted.dtype), factors, blocks)):
+                return Pattern(f"it is the result if {factors.words(blocks[0])}", FACTORS)
+    return None
+
+
+def _of_blocks(operation: Any, values: Array, factors: IndexFactors, blocks: list[int]) -> Array:
+    """Return the result of launches, each on the values that the blocks of the one before leave, shape (1,)."""
+    with np.errstate(all="ignore"):
+        for count in blocks:
+            padded = np.append(values, values.dtype.type(operation.identity))
+            values = operation.reduce(padded[factors.taken(count, values.size)], axis=1, dtype=values.dtype)
+        return np.asarray(operation.reduce(values, keepdims=True, dtype=values.dtype))
 
 
 def _small_index(output: WrongValue, name: str, values: Array) -> Pattern | None:
@@ -242,7 +280,7 @@ def _is(output: WrongValue, operation: Any, *parts: Array) -> bool:
     return bool(is_near) and output.is_explained_by(result[None])
 
 
-def _candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterator[Terms]:
+def candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterator[Terms]:
     """Yield the terms that reductions often miss: ends, rests of blocks and warps, some positions of every block."""
     index, threads = np.arange(size), context.block_threads
     yield Terms(index == size - 1, f"the last element (index {size - 1})", causes.LAST_ONE)
@@ -267,6 +305,10 @@ def _candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterat
             position % threads >= WARP, "the elements of all warps but the first of each block", causes.OTHER_WARPS
         )
         yield Terms(position >= threads, "the elements of each thread after its first", causes.IN_EACH_BLOCK)
+    apart = (threads if tile else context.first_threads) or size  # of the items of a thread, in each block or in a loop
+    has_next = (position + apart < (tile or size)) & (index + apart < size)
+    if has_next.any():
+        yield Terms(has_next, "the elements of each thread before its last", REPLACED)
     for first in (2, 8):
         cause = FAR_APART if first in context.tunables.values() else SIZEOF
         yield Terms(position >= first, f"the elements after the first {first} of each block", cause)

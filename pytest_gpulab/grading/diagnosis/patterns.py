@@ -51,6 +51,11 @@ class RunContext:
         sizes = {int(np.prod(launch.block)) for launch in self.plan.launches} if self.plan else set()
         return sizes.pop() if len(sizes) == 1 else None
 
+    @property
+    def first_threads(self) -> int:
+        """The threads of the first launch; 0 if unknown."""
+        return math.prod((*self.plan.launches[0].grid, *self.plan.launches[0].block)) if self.plan else 0
+
 
 @dataclass(frozen=True, eq=False)
 class WrongValue:

@@ -15,8 +15,8 @@ SCAN_SHIFT = (
     "Usual cause: an index off by one, or inclusive and exclusive mixed up. Does the result of an element contain the "
     "element itself?"
 )
-CARRY = "Usual cause: the sum of the earlier blocks is never added. Which thread writes it, which reads it, and when?"
-OWN_BLOCK = "Usual cause: the sum that a block adds already contains its own elements. Which elements belong in it?"
+CARRY = "Usual cause: the sum of the earlier {0}s is never added. Which thread writes it, which reads it, and when?"
+OWN_UNIT = "Usual cause: the sum that a {0} adds already contains its own elements. Which elements belong in it?"
 STEP = (
     "Usual cause: the last step is left out, or, with two buffers, the result of the step before it is taken. Which "
     "buffer does the last step write?"
@@ -48,16 +48,19 @@ def is_scan(output: WrongValue) -> bool:
 
 
 def block_sums(output: WrongValue) -> Pattern | None:
-    """Recognise a scan with a wrong carry from the blocks before."""
-    tile = output.tile
-    for name, values in output.like_output().items() if tile else ():
-        block = output.at // tile
-        sums = np.add.reduceat(values, np.arange(0, values.size, tile), dtype=values.dtype)
-        before = np.cumsum(sums, dtype=values.dtype) - sums
-        if output.is_explained_by(output.wanted - before[block]):
-            return Pattern(f"{output.them} lacks all of `{name}` that lies in the blocks before its own", CARRY)
-        if output.is_explained_by(output.wanted + sums[block]):
-            return Pattern(f"{output.them} is too large by the sum of its own block's part of `{name}`", OWN_BLOCK)
+    """Recognise a scan with a wrong carry from the blocks before, or from the warps before in a block."""
+    size = output.actual.size
+    for unit, within, noun in ((output.tile, size, "block"), (WARP, output.tile or size, "warp")):
+        for name, values in output.like_output().items() if unit and unit < min(size, within) else ():
+            of_unit = np.add.reduceat(values, np.arange(0, size, unit), dtype=values.dtype)
+            before = np.cumsum(of_unit, dtype=values.dtype) - of_unit
+            mine, first = output.at // unit, output.at // within * within // unit
+            if output.is_explained_by(output.wanted - before[mine] + before[first]):
+                what = f"lacks all of `{name}` that lies in the {noun}s before its own"
+                return Pattern(f"{output.them} {what}{' in its block' * (noun == 'warp')}", CARRY.format(noun))
+            if output.is_explained_by(output.wanted + of_unit[mine]):
+                what = f"is the expected value plus the sum of its own {noun}'s part of `{name}`"
+                return Pattern(f"{output.them} {what}", OWN_UNIT.format(noun))
     return None
 
 

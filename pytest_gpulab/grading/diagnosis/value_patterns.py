@@ -11,7 +11,15 @@ from math import log2
 
 import numpy as np
 
-from .arithmetic_patterns import PER_BLOCK, block_offset, common_factor, difference_by_coordinates, offset, other_factor
+from .arithmetic_patterns import (
+    PER_BLOCK,
+    PER_UNIT,
+    block_offset,
+    common_factor,
+    difference_by_coordinates,
+    offset,
+    other_factor,
+)
 from .coincidence import CERTAIN, FEW, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
 from .patterns import ROUNDING, Array, Pattern, WrongValue, number
 from .scan_patterns import SCAN_SHIFT, backwards, block_sums, is_scan, step_left_out, strided_items
@@ -69,7 +77,7 @@ def pattern_of(output: WrongValue) -> Pattern | None:
         or is_likely(bits)
         or (are_zeros_and_ones(output.context.inputs) and distinct(output).size <= FEW)
     )
-    ways = (*_FACTS, _total) if is_chance else (*_FACTS, *_PREDICTIONS, *_KINDS)
+    ways = (_not_finite, _wrapped, _total, _constant) if is_chance else (*_FACTS, *_PREDICTIONS, *_KINDS)
     for way in ways:
         if (pattern := way(output)) is not None:
             return _weighed(pattern, way, bits)
@@ -80,7 +88,7 @@ def _weighed(pattern: Pattern, way: _Way, bits: float) -> Pattern:
     """Return the pattern with its bits; unspecific ones, which many mistakes produce, get the fewest."""
     if way in _FACTS or not pattern.shows_cause:
         return pattern
-    general = way in _KINDS or pattern.cause in (PER_BLOCK, PERMUTED)
+    general = way in _KINDS or pattern.cause in (PER_BLOCK, PER_UNIT.format("warp"), PERMUTED)
     return replace(pattern, bits=min(pattern.bits or bits, GENERAL if general else CERTAIN))
 
 
@@ -103,7 +111,9 @@ def _constant(output: WrongValue) -> Pattern | None:
         cause = CONSTANT if output.at.size > 1 or output.actual.size > 1 or _starts_with(output, first) else ""
         # if the correct elements are 0, too, their places mean nothing
         is_all = output.at.size > FEW and bool((output.actual == first).all())
-        return Pattern(f"{output.them} is {names[first]}", cause, shows_cause=is_all, bits=GENERAL if is_all else 0)
+        is_repeated = output.at.size == 1 and names[first] == number(first)  # the element's own line says so
+        what = "" if is_repeated else f"{output.them} is {names[first]}"
+        return Pattern(what, cause, shows_cause=is_all, bits=GENERAL if is_all else 0)
     if output.at.size > 2 and (output.got == first).all() and np.ptp(output.wanted) > 0:
         return Pattern(f"{output.them} is {number(first)}", CONSTANT, shows_cause=False)
     return None
@@ -178,9 +188,9 @@ def _own_input(output: WrongValue) -> Pattern | None:
     for name, values in output.like_output().items():
         own, shows_cause = values[output.at], output.at.size > 1 or output.actual.size == 1
         if output.is_explained_by(output.wanted + own):
-            return Pattern(f"{output.them} is too large by its own element of `{name}`", cause, shows_cause)
+            return Pattern(f"{output.them} is the expected value plus its own element of `{name}`", cause, shows_cause)
         if output.is_explained_by(output.wanted - own):
-            return Pattern(f"{output.them} is too small by its own element of `{name}`", cause, shows_cause)
+            return Pattern(f"{output.them} is the expected value minus its own element of `{name}`", cause, shows_cause)
         if output.is_explained_by(own):
             return Pattern(f"{output.them} is its own element of `{name}`, unchanged", UNCHANGED)
     return None
@@ -222,8 +232,11 @@ def _displaced(output: WrongValue) -> Pattern | None:
             wrong = np.zeros_like(output.wrong)
             wrong.reshape(-1)[output.at[is_inside]] = True
             inner = replace(output, wrong=wrong)
-            if 2 * inner.at.size > output.at.size > FEW and inner.is_explained_by(
-                expected[tuple(source[:, is_inside])]
+            is_varied = np.unique(inner.got).size > FEW  # else it is a constant that other elements are, too
+            if (
+                is_varied
+                and 2 * inner.at.size > output.at.size > FEW
+                and inner.is_explained_by(expected[tuple(source[:, is_inside])])
             ):
                 names = ("y", "x") if away.size == 2 else ("index",)
                 words = [f"{name} {step:+}" for name, step in zip(names, away.tolist(), strict=False) if step]
@@ -312,15 +325,17 @@ def _small_type(output: WrongValue) -> Pattern | None:
 
 
 def _total(output: WrongValue) -> Pattern | None:
-    """Recognise counters that are wrong, but add up to the correct number of elements."""
+    """Compare the sum of wrong counters, if any counts, with the number of elements."""
     if output.actual.dtype.kind != "u" or not output.is_exact:
         return None
-    total = int(output.expected.sum())
-    if all(x.size != total for x in output.context.inputs.values()) or int(output.actual.sum(dtype=np.uint64)) != total:
+    total, found = int(output.expected.sum()), int(output.actual.sum(dtype=np.uint64))
+    most = MOST_COUNTS * int(output.expected.max())
+    if all(x.size != total for x in output.context.inputs.values()) or not found or output.got.max() > most:
         return None
-    return Pattern(
-        f"all elements of `{output.name}` together add up to the correct {total}", OTHER_COUNTER, bits=GENERAL
-    )
+    what = f"all elements of `{output.name}` together add up to"
+    if found == total:
+        return Pattern(f"{what} the correct {total}", OTHER_COUNTER, bits=GENERAL)
+    return Pattern(f"{what} {found}, not {total}", TOO_FEW if found < total else TOO_MANY)
 
 
 def _counts(output: WrongValue) -> Pattern | None:
@@ -368,5 +383,5 @@ _PREDICTIONS: tuple[_Way, ...] = (
 )
 """Patterns that predict every wrong value."""
 
-_KINDS: tuple[_Way, ...] = (_total, _whole_numbers, _small_type, _counts, _nearly)
+_KINDS: tuple[_Way, ...] = (_whole_numbers, _small_type, _counts, _total, _nearly)
 """Patterns in the kind of all wrong values."""

@@ -22,6 +22,7 @@ from .causes import (
     TOO_SHORT,
 )
 from .coincidence import CERTAIN, LEAST_BITS
+from .counter_patterns import counters_of
 from .error_location import pitch_of, place_of
 from .missing_terms import missing_terms_of
 from .patterns import Pattern, WrongValue, number
@@ -69,11 +70,11 @@ def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
 
     Without `is_complete` only a part of the blocks ran, so the positions of wrong elements mean nothing.
     """
-    place = place_of(output.wrong, output.tiling) if is_complete else None
+    place = place_of(output.wrong, output.tiling) if is_complete and not _are_all_but_constant(output) else None
     common = _in_common(output)
     what = f"`{output.name}`: {_share(output.wrong)} wrong{_colon(place)}."
     evidence = [_element(output, tuple(index)) for index in np.argwhere(output.wrong)[:MAX_ELEMENTS_SHOWN].tolist()]
-    if common:
+    if common and common.what:
         evidence.append(common.what)
     # elements at equal distances that are nearly right have been processed, in another way; other places may be chance
     may_mislead = place is not None and (place.cause == STRIDED or place.bits < LEAST_BITS)
@@ -84,11 +85,18 @@ def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
     return replace(found, bits=_weight(place if is_near else best))
 
 
+def _are_all_but_constant(output: WrongValue) -> bool:
+    """Return True if the correct elements are those of one value, such as 0, that most have: most mistakes keep it."""
+    return output.at.size < output.wrong.size and bool(
+        (output.wrong == (output.expected != np.median(output.expected))).all()
+    )
+
+
 def _in_common(output: WrongValue) -> Pattern | None:
     if output.actual.size > MAX_EXAMINED or output.actual.dtype.kind not in "iufb":
         return None
     with np.errstate(all="ignore"):  # wrong values may be anything
-        return missing_terms_of(output) or pattern_of(output)
+        return missing_terms_of(output) or counters_of(output) or pattern_of(output)
 
 
 def _colon(pattern: Pattern | None) -> str:

@@ -22,9 +22,9 @@ from pytest_gpulab.grading.compilation.swept_source import CannotSweep, swept
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.requests import Request, request_of, requested
 from pytest_gpulab.grading.correctness.safety import unsafe
+from pytest_gpulab.grading.correctness.sizes import extents_of
 from pytest_gpulab.grading.correctness.smallest_inputs import Instead
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
-from pytest_gpulab.grading.diagnosis.sizes import extents_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits

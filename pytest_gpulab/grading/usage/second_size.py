@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pytest_gpulab.exercise import Size
-from pytest_gpulab.grading.diagnosis.sizes import extents_of
+from pytest_gpulab.grading.correctness.sizes import extents_of
 
 LEAST = 64  # a smaller extent may count something else than elements, such as vectors
 SHARES = 4, 2  # divisors of the size: the new one is a quarter to a half of it

@@ -1,0 +1,87 @@
+"""Patterns in wrong counters, such as those of a histogram: elements that are not counted, or more than once."""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+
+from pytest_gpulab.grading.plans.index_factors import index_factors
+
+from .coincidence import PLACE_BITS, is_likely, value_bits
+from .missing_terms import COUNTED_TWICE, FACTORS, TRIED_INDEXES, TRIED_PARTS, candidate_terms
+from .patterns import Array, Pattern, WrongValue
+
+ONCE_PER_BLOCK = "Usual cause: 1 is added where a block's count should be added. Which value does each block add?"
+
+
+def counters_of(output: WrongValue) -> Pattern | None:
+    """Return the pattern in counters of an input's elements; None for other outputs."""
+    for name, values in output.context.inputs.items():
+        if _are_counted(output, values):
+            values = values.reshape(-1)
+            return (
+                _once_per_block(output, name, values)
+                or _index_factors(output, name, values)
+                or _part(output, name, values)
+            )
+    return None
+
+
+def _are_counted(output: WrongValue, values: Array) -> bool:
+    """Return True if the expected output counts how often each number is among the values."""
+    if not output.is_exact or output.actual.ndim != 1 or values.dtype.kind not in "iu" or values.size == 0:
+        return False
+    is_index = values.min() >= 0 and values.max() < output.actual.size
+    return bool(is_index and (_counts(output, values) == output.expected).all())
+
+
+def _counts(output: WrongValue, values: Array) -> Array:
+    return np.bincount(values, minlength=output.actual.size)
+
+
+def _is(output: WrongValue, counts: Array) -> bool:
+    return bool((output.actual == counts.astype(output.actual.dtype)).all())
+
+
+def _once_per_block(output: WrongValue, name: str, values: Array) -> Pattern | None:
+    (tile,) = output.context.tiling(name, values, first=True)
+    if not tile or is_likely(bits := value_bits(output), 1):
+        return None
+    blocks = (np.unique(values[begin : begin + tile]) for begin in range(0, values.size, tile))
+    if not _is(output, _counts(output, np.concatenate(list(blocks)))):
+        return None
+    what = f"each counter is the number of blocks with that value in `{name}`, not of elements"
+    return Pattern(what, ONCE_PER_BLOCK, bits=bits)
+
+
+def _index_factors(output: WrongValue, name: str, values: Array) -> Pattern | None:
+    launches = [launch for launch in output.context.plan.launches if name in launch.args] if output.context.plan else []
+    if len(launches) != 1 or is_likely(bits := value_bits(output), TRIED_INDEXES):
+        return None
+    blocks = int(np.prod(launches[0].grid))
+    for factors in index_factors(launches[0], values.size, output.context.tunables):
+        taken = factors.taken(blocks, values.size)
+        if _is(output, _counts(output, values[taken[taken < values.size]])):
+            return Pattern(f"the counters are those of `{name}` if {factors.words(blocks)}", FACTORS, bits=bits)
+    return None
+
+
+def _part(output: WrongValue, name: str, values: Array) -> Pattern | None:
+    """Recognise elements that are left out or counted twice.
+
+    Of a single one, any other would do as well that has the same value.
+    """
+    (tile,) = output.context.tiling(name, values, first=True)
+    for part in candidate_terms(values.size, tile, output.context):
+        mine, others = values[part.elements], values[~part.elements]
+        is_single = mine.size == 1
+        bits = log2(values.size / np.count_nonzero(values == mine[0])) if is_single else value_bits(output)
+        if bits < PLACE_BITS if is_single else is_likely(bits, TRIED_PARTS):
+            continue
+        if _is(output, _counts(output, others)):
+            return Pattern(f"the counters are those of `{name}` without {part.words}", part.cause, bits=bits)
+        if _is(output, _counts(output, np.concatenate((values, mine)))):
+            what = f"the counters are those of `{name}` with {part.words} counted twice"
+            return Pattern(what, COUNTED_TWICE, bits=bits)
+    return None
