@@ -101,9 +101,29 @@ def test_moodles_participants_have_numbers_in_other_languages(tmp_path: Path, pa
 def test_a_folder_of_gradescope_is_reported_with_the_file_that_names_its_students() -> None:
     assert Roster.described("dora") == "dora: not on the roster"
     assert Roster.described("submission_4711") == (
-        "submission_4711: not on the roster; add it in a column `folder`: Gradescope's submission_metadata.yml names "
-        "its students"
+        "submission_4711: not on the roster; export Gradescope's table of grades as the roster, or add a column "
+        "`folder`"
     )
+
+
+def test_gradescopes_table_of_grades_names_its_folders(tmp_path: Path) -> None:
+    table = "Name,SID,Status,Submission ID\nAda Lovelace,17,Graded,4711\nBob Dylan,18,Missing,\nCid,19,Graded,4712\n"
+    known = roster(tmp_path, table + "Dora,20,Graded,4712\n")
+    assert known.student("submission_4711") == ADA
+    assert known.student("submission_4712") is None, "a group"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "sep=;\nid;name\n17;Ada Lovelace\n",  # Excel
+        "HW 1,Points\n\nDisplay ID,ID,Last Name,First Name,grade\nada,17,Lovelace,Ada,\n",  # Sakai
+        "Login;Matrikelnummer;Nachname;Vorname;E-Mail\nada;17;Lovelace;Ada;\n",  # ILIAS
+        "Student;ID;SIS Login ID;HW (1)\n    Mögliche Punkte;;;10\nAda Lovelace;17;ada;\n",  # Canvas
+    ],
+)
+def test_tables_of_other_programs_are_read(tmp_path: Path, table: str) -> None:
+    assert roster(tmp_path, table).students == (ADA,)
 
 
 def test_canvas_folders_are_understood(tmp_path: Path) -> None:
@@ -240,7 +260,7 @@ def test_the_absent_the_strangers_and_shared_folders_are_listed(tmp_path: Path) 
     ("contents", "expected"),
     [
         ("", "line 1: no column holds ids: one must be called id (student id, "),
-        ("name,mark\nAda,1\n", "username, email, email address); there are: name, mark"),
+        ("name,mark\nAda,1\n", "netid, email, email address); there are: name, mark"),
         ("id,name,ID\n1,a,2\n", "line 1: two columns are called id"),
         ("id,name\n", "there is no student below the header"),
         ("id,name\n17,Ada\n18\n,Bob\n", "line 4: the id is missing"),
@@ -251,6 +271,8 @@ def test_the_absent_the_strangers_and_shared_folders_are_listed(tmp_path: Path) 
         ("id,name\n17,Ada\n\n17,Bob\n", "line 4: the id 17 is already on line 2"),
         ("id,folder\n17,f\n18,F\n", "line 3: the folder F is already on line 2"),
         (b"id,name\n17,Ada\n18,B\xf6b\n", "line 3: this is not UTF-8; save the table as CSV in UTF-8"),
+        ("id,name\n17,Ada\n".encode("utf-16-le"), "line 1: this is not UTF-8; save the table as CSV in UTF-8"),
+        (b"PK\x03\x04\x14\x00", "line 1: this is not UTF-8; save the table as CSV in UTF-8"),
         ("id,name\n17,Ada\n".encode("utf-16")[:-1], "line 2: this is not UTF-8; save the table as CSV in UTF-8"),
     ],
 )

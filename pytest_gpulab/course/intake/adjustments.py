@@ -35,7 +35,9 @@ def read_adjustments(path: Path, exercises: Collection[str], student_of: Callabl
         text = text_of(path)
         (header_line, header), separator = header_of(text, lambda title: key_of(title) in COLUMNS)
         columns = _columns(header_line, header)
-        for line, cells in list(records(text, separator))[1:]:
+        for line, cells in records(text, separator):
+            if line <= header_line:
+                continue
             try:
                 if any(cells[len(header) :]):
                     raise TableMistake("there are more cells than columns; quote a comment that contains a separator")

@@ -25,7 +25,8 @@ MAX_MISTAKES = 20  # a table in another format has one per line
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": (
         *("id", "student id", "student_id", "sid", "id number", "sis user id", "identifier", "uin", "uid"),
-        *("orgdefinedid", "roster_identifier", "username", "email", "email address"),
+        *("student number", "orgdefinedid", "roster_identifier", "username", "user name", "user id", "login"),
+        *("login id", "sis login id", "display id", "netid", "email", "email address"),
     ),
     "name": ("name", "full name", "student name", "student"),
     "first": ("first name", "given name"),
@@ -35,6 +36,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 # Titles of Moodle's exports in German, French and Spanish to the English ones.
 TRANSLATED: Mapping[str, str] = {
     "id-nummer": "id number", "matrikelnummer": "student id", "anmeldename": "username", "nutzername": "username",
+    "benutzername": "username", "e-mail": "email",
     "e-mail-adresse": "email address", "vollständiger name": "full name", "vorname": "first name",
     "nachname": "last name", "ordner": "folder",
     "numéro d'identification": "id number", "identifiant": "identifier", "nom d'utilisateur": "username",
@@ -46,10 +48,12 @@ TRANSLATED: Mapping[str, str] = {
     "carpeta": "folder",
 }  # fmt: skip
 PARTICIPANT = ("participant", "teilnehmer/in", "participante")  # before the number, in a column of ids
-_NO_STUDENT = ("points possible", "manual posting")  # rows that Canvas writes below its header
+# Rows that Canvas writes below its header.
+_NO_STUDENT = ("points possible", "mögliche punkte", "points possibles", "puntos posibles", "manual posting")
 # The first match counts: the student may have chosen the text after it.
 _OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_.+")
 _OF_CANVAS = re.compile(r".+_canvas_(?P<id>\d+)")  # the name that `exported_names` gives to students of Canvas
+_SUBMISSION_ID = "submission id"  # title of a column in Gradescope's table of grades
 _OF_GRADESCOPE = re.compile(r"submission_\d+")
 _LONG_NUMBER = 5  # digits; shorter numbers in a folder's name are rarely an id
 _MADE_AGAIN = re.compile(r"-\d$")  # GitHub Classroom adds it to the name of a repository that exists already
@@ -184,7 +188,7 @@ class Roster:
         told = f"{stranger}: not on the roster"
         if not _OF_GRADESCOPE.fullmatch(stranger):
             return told
-        return f"{told}; add it in a column `folder`: Gradescope's submission_metadata.yml names its students"
+        return f"{told}; export Gradescope's table of grades as the roster, or add a column `folder`"
 
     def shared(self, folders: Iterable[str]) -> dict[Student, tuple[str, ...]]:
         """Return the students with more than one of these folders, and the folders."""
@@ -255,12 +259,13 @@ def _rows(text: str) -> tuple[list[_Row], list[str]]:
     listed = [
         (line, cells)
         for line, cells in records(text, separator)
-        if line != header_line and not any(key_of(cell) in _NO_STUDENT for cell in cells)
+        if line > header_line and not any(key_of(cell) in _NO_STUDENT for cell in cells)
     ]
     columns = _columns(header_line, header)
     ids = _id_columns(header)
     columns["id"] = _filled(ids, [cells for _, cells in listed])
     aliases = [at for at in ids if at != columns["id"]]
+    aliases += _folders_of_gradescope(header, [cells for _, cells in listed])
     rows: list[_Row] = []
     mistakes: list[str] = []
     lines: dict[tuple[str, str], int] = {}
@@ -306,6 +311,16 @@ def _id_columns(header: list[str]) -> list[int]:
     """Return the indices of the columns that may hold ids, the preferred first."""
     titles = [_title(cell) for cell in header]
     return [titles.index(title) for title in COLUMNS["id"] if title in titles]
+
+
+def _folders_of_gradescope(header: list[str], listed: list[list[str]]) -> list[int]:
+    """Complete the folders' names in the table of grades, which lists their numbers; return its index in a list."""
+    titles = [key_of(cell) for cell in header]
+    found = [titles.index(_SUBMISSION_ID)] if _SUBMISSION_ID in titles else []
+    for at in found:
+        for cells in listed:
+            cells[at : at + 1] = [f"submission_{number}" if number else "" for number in cells[at : at + 1]]
+    return found
 
 
 def _filled(columns: Sequence[int], records: Sequence[Sequence[str]]) -> int:

@@ -8,11 +8,14 @@ import csv
 import io
 import unicodedata
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 SEPARATORS = ",;\t"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text", and tables of Blackboard
 
+LINES_ABOVE = 2
+"""Records that may be above the header."""
 Record = tuple[int, list[str]]
 """The line of a record, from 1, and its cells."""
 
@@ -27,23 +30,29 @@ def text_of(path: Path) -> str:
         contents = path.read_bytes()
     except OSError as error:
         raise TableMistake(f"cannot be read: {error.strerror}") from None
+    is_utf_16 = contents.startswith(UTF_16)
     try:
-        return contents.decode("utf-16" if contents.startswith(UTF_16) else "utf-8-sig")
+        text = contents.decode("utf-16" if is_utf_16 else "utf-8-sig")
+        wrong = -1 if is_utf_16 else contents.find(b"\0")  # a workbook, or UTF-16 without its mark
     except UnicodeDecodeError as error:
-        line = contents.count(b"\n", 0, error.start) + 1
-        raise TableMistake(f"line {line}: this is not UTF-8; save the table as CSV in UTF-8") from None
+        text, wrong = "", error.start
+    if wrong >= 0:
+        line = contents.count(b"\n", 0, wrong) + 1
+        raise TableMistake(f"line {line}: this is not UTF-8; save the table as CSV in UTF-8")
+    return text
 
 
 def header_of(text: str, is_known: Callable[[str], bool]) -> tuple[Record, str]:
-    """Return the first record, and the separator that yields most known titles of columns.
+    """Return the record with most known titles of columns among the first ones, and the separator that yields it.
 
-    Raises TableMistake if a quote in the header is not closed.
+    Excel writes `sep=;` above the header, Sakai the assignment. Raises TableMistake if a quote in the header is not
+    closed.
     """
-    readings = []
+    readings: list[tuple[int, Record, str]] = []
     for separator in SEPARATORS:
         with contextlib.suppress(TableMistake):  # quotes may be valid with another separator only
-            record = next(records(text, separator), (1, [""]))
-            readings.append((sum(map(is_known, record[1])), record, separator))
+            for record in islice(chain(records(text, separator), [(1, [""])]), LINES_ABOVE + 1):
+                readings.append((sum(map(is_known, record[1])), record, separator))
     if not readings:
         raise TableMistake("line 1: a quote in the header is not closed")
     _, record, separator = max(readings, key=lambda reading: reading[0])
