@@ -113,6 +113,14 @@ def test_where_no_further_thread_is_allowed_it_is_measured_another_time(
     assert not calls and told(clocked, 0.0, calls) > 0
 
 
+def test_where_memory_is_short_it_is_unknown(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*asked: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(reference_time, "expected_of", short)
+    assert told(clocked, 0.0, []) is None
+
+
 def test_a_slow_reference_is_not_waited_for_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference_time, "LIMIT_S", 0.05)
     calls: list[int] = []

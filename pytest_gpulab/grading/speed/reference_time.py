@@ -49,7 +49,7 @@ def _measured(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inpu
     took_ms: list[float] = []
 
     def compute() -> None:
-        with suppress(InstructorsMistake):
+        with suppress(InstructorsMistake, MemoryError):
             begin_s = time.perf_counter()
             expected_of(loaded.exercise, problem, plan, inputs)
             took_ms.append(1e3 * (time.perf_counter() - begin_s))
