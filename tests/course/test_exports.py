@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from zips import EXERCISES, codes, collected, labels, member, packed
+from zips import EXERCISES, codes, collected, labels, member, only_problem, packed
 from zips import scratch as scratch
 
 from pytest_gpulab.course.intake import archive, entries
@@ -147,6 +147,11 @@ def test_late_files_in_canvas_are_reported_once_per_student(scratch: Path) -> No
 def test_a_late_file_that_does_not_count_is_not_reported(scratch: Path) -> None:
     late, newer = member("ann_LATE_17_990_scan.cu"), member("ann_17_991_scan-1.cu", 0, (2026, 3, 1, 12, 0, 2))
     assert collected(scratch, packed((late, b""), (newer, b""))).problems == ()
+
+
+def test_a_zip_in_a_zip_is_reported_as_one(scratch: Path) -> None:
+    found = collected(scratch, packed(("alice/hw.zip", packed(("more.zip", packed(("scan.cu", b"")))))))
+    assert only_problem(found).finding.what == "more.zip is a ZIP in a ZIP, and only the outer one is unpacked."
 
 
 def test_a_zip_in_a_folder_is_unpacked_too(scratch: Path) -> None:

@@ -150,6 +150,10 @@ class StudentFiles:
         packed = next((entry.parts[-1] for entry in self.others if OTHER_ARCHIVE.fullmatch(entry.parts[-1])), None)
         if packed is not None:
             return replace(NO_ZIP, what=NO_ZIP.what.replace("It", printable(packed), 1))
+        nested = next((entry for entry in self.others if entry.suffix == ".zip"), None)
+        if nested is not None:
+            what = f"{printable(nested.parts[-1])} is a ZIP in a ZIP, and only the outer one is unpacked."
+            return Finding(NO_ZIP.code, what, hint="Pack the files again, as one ZIP.")
         others, advice = sorted(self.others, key=self._rank_as_source), self._advice()
         names = f", but {_first_named(others)}" if others else ""
         what = f"There is no .cu file{names}{advice}."
