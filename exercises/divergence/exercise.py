@@ -48,7 +48,7 @@ STEPS = (
 TWO_WAY = Variant("two-way", facts={"ways": 2})
 EIGHT_WAY = Variant("eight-way", facts={"ways": 8})
 
-FRESH_VALUES = 2**20 - 3  # above this a pattern repeats, except for single values
+FRESH_VALUES = 2**20 - 3  # above this a pattern repeats, but for single values, and each time with another factor
 CHUNK = 2**14  # elements that stay in the CPU's cache during all rounds of a path
 
 
@@ -63,11 +63,18 @@ def plan(problem: Problem) -> Plan:
 
 
 def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Return the pattern's magnitudes, scaled to the range from which the paths start."""
-    magnitudes = np.abs(numerics.fill(pattern, min(problem.size, FRESH_VALUES), np.float32, rng))
+    """Return the pattern's magnitudes, scaled to the range from which the paths start.
+
+    No value returns at a fixed distance: a thread could copy the result, and would need fewer paths.
+    """
+    fresh = min(problem.size, FRESH_VALUES)
+    magnitudes = np.abs(numerics.fill(pattern, fresh, np.float32, rng))
     # "random" goes up to 1.5; scaled by its own maximum, a single element would always start from a whole number
-    values = SMALLEST + (LARGEST - SMALLEST) * magnitudes / max(magnitudes.max(), 1.5)
-    return {"in": numerics.repeated(values.astype(np.float32), problem.size, rng)}
+    largest = max(magnitudes.max(), 1.5)
+    magnitudes = numerics.repeated(magnitudes, problem.size, rng)
+    for first in range(fresh, problem.size, fresh):
+        magnitudes[first : first + fresh] *= np.float32(rng.uniform(0.5, 1))
+    return {"in": (SMALLEST + (LARGEST - SMALLEST) * magnitudes / largest).astype(np.float32)}
 
 
 def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:

@@ -171,6 +171,15 @@ def test_an_element_on_the_wrong_path_or_from_the_wrong_place_is_seen():
     assert np.mean(DIVERGENCE.reference(two_way, inputs).values["out"] != values) > 0.74
 
 
+def test_no_result_of_a_path_can_be_copied_from_a_fixed_distance():
+    """A thread that found most inputs again, as many elements before, would take the paths of a few elements only."""
+    size, fresh = 2**22, DIVERGENCE.FRESH_VALUES
+    values = DIVERGENCE.inputs(Problem(size, TUNABLES[0]), "random", np.random.default_rng(3))["in"]
+    assert values.min() >= DIVERGENCE.SMALLEST and values.max() <= DIVERGENCE.LARGEST
+    for distance in (fresh, 2 * fresh, 3 * fresh):
+        assert np.mean(values[distance:] == values[:-distance]) < 0.001
+
+
 def test_some_places_of_a_divergence_reference_are_those_of_all():
     problem = Problem(2053, TUNABLES[0], DIVERGENCE.EIGHT_WAY)
     inputs = DIVERGENCE.inputs(problem, "random", np.random.default_rng(3))
