@@ -6,7 +6,6 @@ pytest's own `-k`, `-x` and `--lf` work from run to run. Only graded files of th
 
 from __future__ import annotations
 
-import tempfile
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,12 +36,13 @@ class ClassRun:
     ) -> None:
         from pytest_gpulab.course.intake.adjustments import read_adjustments
         from pytest_gpulab.course.intake.roster import Roster
+        from pytest_gpulab.grading.isolation.fork_server import temporary_folder
 
         assert course.submissions is not None
         self.config, self.source, self._gradebook = config, course.submissions, gradebook
         self._exercises = catalogue.folder
         self.is_whole = True  # whether all submissions are graded
-        self._scratch = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
+        self._scratch = temporary_folder()
         try:
             self._roster = None if course.roster is None else Roster.read(course.roster)
             self.collection = _collection(self.source, catalogue, Path(self._scratch.name))

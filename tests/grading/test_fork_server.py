@@ -351,8 +351,10 @@ time.sleep(1000)
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 @pytest.mark.usefixtures("one_thread")
-def test_the_fork_server_does_not_outlive_its_client(tmp_path: Path, ending: signal.Signals) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+def test_neither_the_fork_server_nor_a_folder_outlives_the_client(tmp_path: Path, ending: signal.Signals) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(temporary)}
     command = [sys.executable, "-c", PARENT, str(tmp_path)]
     heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 background shells let children ignore it
     with subprocess.Popen(
@@ -365,6 +367,7 @@ def test_the_fork_server_does_not_outlive_its_client(tmp_path: Path, ending: sig
         parent.send_signal(ending)
         parent.wait(HANG_S)
     wait_for_end([number, *map(int, children)])
+    assert {path.name for path in temporary.iterdir()} <= {f"gpulab-cache-{os.getuid()}"}
 
 
 def test_a_request_says_how_many_descriptors_it_has() -> None:

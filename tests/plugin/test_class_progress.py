@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -117,13 +118,17 @@ def wait_until_kept(course: Course, grades: int) -> None:
             time.sleep(0.05)
 
 
-def gone(process: int) -> bool:
+def is_true_soon(condition: Callable[[], bool]) -> bool:
     end_s = time.monotonic() + HANG_S
-    while Path(f"/proc/{process}").exists():
+    while not condition():
         if time.monotonic() > end_s:
             return False
         time.sleep(0.05)
     return True
+
+
+def gone(process: int) -> bool:
+    return is_true_soon(lambda: not Path(f"/proc/{process}").exists())
 
 
 def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course) -> None:
@@ -179,10 +184,14 @@ def test_a_run_that_keeps_nothing_does_not_promise_to_go_on(
     result.stdout.fnmatch_lines(["gpulab: stopped: 1 of 1 submissions are graded."])
 
 
-def test_a_run_that_was_killed_leaves_no_process_and_loses_no_grade(unhurried: Course) -> None:
+def test_a_run_that_was_killed_leaves_no_process_and_no_folder_and_loses_no_grade(
+    unhurried: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     process = started(unhurried)
     process.kill()
     process.communicate(timeout=HANG_S)
     assert gone(int((unhurried.folder / "waiting").read_text()))
+    assert is_true_soon(lambda: {path.name for path in tmp_path.iterdir()} <= {f"gpulab-cache-{os.getuid()}"})
     again = unhurried.grade(*OPTIONS[len(WITHOUT) + 2 :])
     again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them earlier; *"])

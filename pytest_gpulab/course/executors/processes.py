@@ -8,7 +8,6 @@ other checks are graded.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +17,6 @@ from typing import Protocol
 from pytest_gpulab import UserError
 from pytest_gpulab.course.jobs import Job, NotGraded, graded_apart
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
-from pytest_gpulab.devices.system import processes
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.isolation import fork_server
 from pytest_gpulab.grading.isolation.worker_process import Crashed, Hung, ProcessScope, Worker, WorkerError
@@ -66,10 +64,7 @@ class LocalExecutor:
 
     def __init__(self, workers: int, devices: Sequence[str], info: DeviceInfo | None = None) -> None:
         allow_files(FILES_A_WORKER * workers + OTHER_FILES)
-        processes.mark_what_is_started()  # before the fork server starts: its children show its environment
-        server = fork_server.ensure_running()
-        within = None if server is None else server.folder  # removed even if this process is killed
-        self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", dir=within, ignore_cleanup_errors=True)
+        self._folder = fork_server.temporary_folder()
         dealt = [devices[number % len(devices)] for number in range(workers)]
         known = {devices[0]: info}
         self._workers = [_Simulator() if name == "sim" else _Gpu(name, known.get(name)) for name in dealt]

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import IO
 
 from pytest_gpulab.devices.compiler import sandbox
-from pytest_gpulab.devices.system.processes import ONE_THREAD, has_one_thread
+from pytest_gpulab.devices.system.processes import ONE_THREAD, has_one_thread, mark_what_is_started, with_one_thread
 
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.isolation "
 PROGRAM += "import fork_server; fork_server.main(sys.argv[2])"
@@ -126,6 +126,15 @@ def preload() -> None:
     """Start the fork server if workers of this process will be forked, so that it loads in the meantime."""
     if has_one_thread(os.environ):
         ensure_running()
+
+
+def temporary_folder(within: str | None = None) -> tempfile.TemporaryDirectory[str]:
+    """Return a new folder, by default in the fork server's, which is removed even if this process is killed."""
+    if within is None and has_one_thread(with_one_thread(os.environ)):
+        mark_what_is_started()  # before the fork server starts: its children show its environment
+        server = ensure_running()
+        within = server.folder if server is not None and Path(server.folder).is_dir() else None
+    return tempfile.TemporaryDirectory(prefix="gpulab-", dir=within, ignore_cleanup_errors=True)
 
 
 @lru_cache(maxsize=1)

@@ -22,7 +22,7 @@ from pytest_gpulab.devices.system.processes import memory_kills, with_one_thread
 from pytest_gpulab.grading.catalogue import importing
 from pytest_gpulab.grading.speed.contents import FOLDER
 
-from .fork_server import ForkedProcess, fork
+from .fork_server import ForkedProcess, fork, temporary_folder
 from .worker import STOP
 
 START_LIMIT_S = 120.0  # long, because many processes may start at the same time
@@ -193,9 +193,7 @@ class Worker:
             in_any_case.callback(os.close, watchdog_end)
             if_it_fails.callback(os.close, self._watchdog_pipe)
             if not under:
-                self._folder = tempfile.TemporaryDirectory(
-                    prefix="gpulab-", dir=self._scope.folder, ignore_cleanup_errors=True
-                )
+                self._folder = temporary_folder(self._scope.folder)
                 if_it_fails.callback(self._folder.cleanup)
                 environment = {processes.LOCKS: tempfile.gettempdir()} | environment | {"TMPDIR": self._folder.name}
             self._process = _start_process(under, program, environment, self._errors.fileno(), watchdog_end)
