@@ -87,7 +87,7 @@ def test_an_array_comes_back_with_its_guard_zones_in_one_copy_after_each_launch(
     assert np.array_equal(memory.get(), values) and memory.damage() is None
     assert driver.reads == 1
     assert all(zone.base is None for zone in memory._read[1:])  # or they would keep the contents in memory, too
-    driver.contents[GUARD_BYTES + values.nbytes] ^= 0xFF
+    driver.contents[memory.address + values.nbytes] ^= 0xFF
     context.launches = 2
     has = f"`array` has {elements} element" + "s" * (elements != 1)
     assert memory.damage() == f"invalid __global__ write: `array[{elements}]` written, {has}"
@@ -187,3 +187,11 @@ def test_a_gpu_that_others_filled_is_not_there():
     blocks.context.driver.mem_alloc = full
     with pytest.raises(DeviceUnavailable, match=r"^not enough GPU memory for 1,000 bytes more: out of memory$"):
         blocks.take(1000)
+
+
+def test_no_array_has_a_place_within_its_memory_that_a_kernel_could_rely_on():
+    context = Context()
+    places = np.array([CudaMemory(Blocks(context), (4,), np.int32).address for _ in range(64)])
+    used = np.bitwise_or.reduce(places), ~np.bitwise_and.reduce(places)
+    assert not used[0] % 512
+    assert used[0] & used[1] & 0xE00 == 0xE00

@@ -16,7 +16,7 @@ from fake_driver import Context
 from pytest_gpulab.devices.cuda import textures
 from pytest_gpulab.devices.cuda.device import CudaDevice
 from pytest_gpulab.devices.cuda.faults import DriverRefusal
-from pytest_gpulab.devices.cuda.memory import GUARD_BYTES, Blocks, CudaMemory
+from pytest_gpulab.devices.cuda.memory import Blocks, CudaMemory
 from pytest_gpulab.devices.textures import Sampling, TextureDevice
 
 SUCCESS = driver.CUresult.CUDA_SUCCESS
@@ -108,7 +108,7 @@ def test_textures_of_memory_and_of_arrays(device: CudaDevice, functions: Functio
     assert resource.resType == driver.CUresourcetype.CU_RESOURCE_TYPE_PITCH2D
     place = resource.res.pitch2D
     assert (place.width, place.height, place.pitchInBytes) == (8, 4, 32)
-    assert int(place.devPtr) == (1 << 40) + GUARD_BYTES == memory.address
+    assert int(place.devPtr) == memory.address and memory.address % 512 == 0
     modes = [getattr(driver.CUaddress_mode, f"CU_TR_ADDRESS_MODE_{name}") for name in ("BORDER", "CLAMP", "WRAP")]
     assert sampled.addressMode == modes  # there is no z
     assert (sampled.filterMode, sampled.flags) == (driver.CUfilter_mode.CU_TR_FILTER_MODE_LINEAR, 0)

@@ -212,3 +212,23 @@ def test_a_fault_keeps_no_memory_of_its_launch() -> None:
     assert isinstance(kept.error, KernelFault)
     gc.collect()
     assert not [found for found in gc.get_objects() if isinstance(found, Wave)]
+
+
+def test_buffers_are_allocated_in_any_order_and_read_back_in_that_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocated: list[int] = []
+    real = FakeDevice.array
+
+    def array(self: FakeDevice, values: Any, dtype: Any = None) -> Any:
+        allocated.append(np.size(values))
+        return real(self, values, dtype)
+
+    monkeypatch.setattr(FakeDevice, "array", array)
+    buffers = tuple(Buffer(f"out{k}", "output", np.int32, (k,)) for k in range(1, 4))
+    plan = Plan(buffers, (Launch("k", (1,), (1,), tuple(buffer.name for buffer in buffers)),))
+    orders = set()
+    for _ in range(64):
+        allocated.clear()
+        ended, _ = run(lambda options, *outputs: None, plan)
+        orders.add(tuple(allocated))
+        assert tuple(ended.outputs) == ("out1", "out2", "out3")
+    assert len(orders) > 1

@@ -84,3 +84,36 @@ def test_a_launch_that_no_gpu_takes_is_refused(
     module = device.compile("__global__ void k(int *x) { x[0] = 1; }")
     with pytest.raises(LaunchError):
         module.launch("k", grid, block, (device.array(np.zeros(1, np.int32)),), shared_bytes)
+
+
+def test_no_array_has_a_place_that_a_kernel_could_rely_on() -> None:
+    """Of 64 places all but one in a million collections use each of the low 20 bits that alignment leaves."""
+    device = SimulatedDevice()
+    places = np.array([device.array(np.zeros(4, np.int32)).address for _ in range(64)])
+    used = np.bitwise_or.reduce(places), ~np.bitwise_and.reduce(places)
+    assert not used[0] & 0xFF
+    assert used[0] & used[1] & 0xFFF00 == 0xFFF00
+    assert len(np.unique(np.diff(places))) > 1
+
+
+def test_a_variable_has_the_alignment_that_it_asks_for() -> None:
+    device = SimulatedDevice()
+    for _ in range(8):
+        module = device.compile(
+            "__device__ __align__(4096) int table[8]; __global__ void k(int *out) { *out = (size_t)table % 4096; }"
+        )
+        out = device.array(np.full(1, -1, np.int32))
+        module.launch("k", (1,), (1,), (out,))
+        assert out.get().tolist() == [0]
+
+
+def test_estimates_of_contended_atomics_do_not_depend_on_the_place_of_an_array() -> None:
+    device = SimulatedDevice()
+    module = device.compile(
+        "__global__ void k(unsigned *bins) { atomicAdd(bins + threadIdx.x % 251, threadIdx.x % 3 + 1u); }"
+    )
+    estimates = set()
+    for _ in range(8):
+        bins = device.array(np.zeros(251, np.uint32))
+        estimates.add(module.launch("k", (512,), (256,), (bins,), options=LaunchOptions(estimate=True)).estimated_ms)
+    assert len(estimates) == 1

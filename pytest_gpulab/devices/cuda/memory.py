@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
+from random import SystemRandom
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from pytest_gpulab.devices.stopwatch import Copies, Copy
 from .context import PrimaryContext
 from .driver import memory_for
 
+ALIGNMENT = 512  # the driver's alignment of allocations, which textures need
+SPREAD_BYTES = 1 << 14  # spare bytes to move an array within, so that no kernel can rely on its place
 GUARD_BYTES = 4096  # also catches an index that is off by a block of floats
 MAX_KEPT_BYTES = 1 << 20  # per block
 KEEP_BYTES = 32 << 20  # of all blocks
@@ -22,6 +25,7 @@ COPIED_BESIDE_BYTES = 1 << 20  # copies of this size run beside kernels and inte
 # The distance of the guard contents from arrays. The driver packs arrays into pages of this size, and an
 # out-of-bounds write next to an array hits its page.
 APART_BYTES = 2 << 20
+_chance = SystemRandom()
 # Random bytes, so that a copied neighbour or a constant changes them.
 _GUARD = np.random.default_rng(0x9A11).integers(0, 256, GUARD_BYTES, dtype=np.uint8)
 
@@ -91,9 +95,9 @@ class CudaMemory:
         self._blocks, self._context = blocks, blocks.context
         self._dtype, self._shape = np.dtype(dtype), shape
         with self._context.current():
-            self._allocation: Any = blocks.take(self.nbytes + 2 * GUARD_BYTES)
+            self._allocation: Any = blocks.take(self._taken_bytes)
             self._context.users.add(self)
-            self.address = int(self._allocation) + GUARD_BYTES
+            self.address = int(self._allocation) + GUARD_BYTES + _chance.randrange(0, SPREAD_BYTES, ALIGNMENT)
             self._is_guarded = False
         self._read: tuple[int, Array, Array] | None = None
 
@@ -111,6 +115,10 @@ class CudaMemory:
     def nbytes(self) -> int:
         """The size in bytes, without the guard zones."""
         return prod(map(int, self._shape)) * self._dtype.itemsize
+
+    @property
+    def _taken_bytes(self) -> int:
+        return self.nbytes + 2 * GUARD_BYTES + SPREAD_BYTES
 
     def get(self) -> Array:
         """Return a copy in host memory."""
@@ -156,7 +164,7 @@ class CudaMemory:
         """Free the memory; only the end of the process frees that of a broken context."""
         if self._allocation is not None and self._context.usable:
             with self._context.current():
-                self._blocks.give(self._allocation, self.nbytes + 2 * GUARD_BYTES)
+                self._blocks.give(self._allocation, self._taken_bytes)
             self._allocation = None
 
     def _zones(self) -> tuple[int, int]:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.errors import OutOfMemory
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
-from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
+from pytest_gpulab.devices.simulated.memory.spaces import ALIGNMENT, Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .outcome import CallSite, EarlyAccess
@@ -93,15 +93,15 @@ class SharedArena(Arena):
         self._offsets: dict[int, int] = {}
         self._size = 0
 
-    def allocate(self, nbytes: int, kind: type[Allocation] = Allocation) -> Allocation:
-        """Reserve `nbytes` zeroed bytes; see `Arena.allocate`. All but heaps are shared.
+    def allocate(self, nbytes: int, kind: type[Allocation] = Allocation, alignment: int = ALIGNMENT) -> Allocation:
+        """Reserve `nbytes` zeroed bytes; see `Arena.allocate`. All but heaps are shared, in whole pages.
 
         Raises OutOfMemory if the file's capacity is exceeded.
         """
         if kind.is_heap:
-            return super().allocate(nbytes, kind)
+            return super().allocate(nbytes, kind, alignment)
         offset = self._reserved(_pages_for(nbytes))
-        allocation = super().allocate(nbytes, SharedAllocation if kind is Allocation else kind)
+        allocation = super().allocate(nbytes, SharedAllocation if kind is Allocation else kind, max(alignment, PAGE))
         self._share(allocation, offset)
         return allocation
 

@@ -181,7 +181,7 @@ class Variables:
             limit = f"{MAX_VARIABLE_BYTES:,} bytes of the simulated GPU"
             raise CompileError(f"{filename}: error: the file's variables take {total:,} bytes, more than the {limit}")
         kinds = {"const": ConstantMemory, "global": Allocation}
-        self._allocations = {name: arena.allocate(v.nbytes, kinds[v.space]) for name, v in declared.items()}
+        self._allocations = {name: arena.allocate(v.nbytes, kinds[v.space], v.align) for name, v in declared.items()}
         self.addresses = {name: allocation.base for name, allocation in self._allocations.items()}
         self.reset()
 

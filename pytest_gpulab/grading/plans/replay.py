@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # needed for hazards and faults
     from pytest_gpulab.grading.plans.parameter_names import Scene
 
 Array = npt.NDArray[Any]
+_chance = SystemRandom()
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,11 @@ class Arrays:
         self._memories: dict[str, Memory] = {}
 
     def filled(self, inputs: Mapping[str, Array], poison: Poison) -> Mapping[str, Memory]:
-        """Allocate missing buffers, and write the initial contents of all."""
-        for buffer in self._buffers:
+        """Allocate missing buffers, and write the initial contents of all.
+
+        They are allocated in random order, so that no kernel can rely on the order of their addresses.
+        """
+        for buffer in _chance.sample(self._buffers, len(self._buffers)):
             contents = initial_contents(buffer, inputs, poison)
             if buffer.name in self._memories:
                 self._memories[buffer.name].set(contents)
@@ -146,7 +151,7 @@ class Arrays:
                 self._memories[buffer.name] = self._device.array(contents)
             if is_poisoned(buffer):
                 self._memories[buffer.name].mark_unwritten()
-        return self._memories
+        return {buffer.name: self._memories[buffer.name] for buffer in self._buffers}
 
     def free(self) -> None:
         """Free the memory."""

@@ -120,7 +120,7 @@ def demands(
     missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
     missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
     waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched, jumps)
-    hot, passes = _atomics(workload, gpu, scale)
+    hot, passes = _atomics(workload, arena, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
         global_passes=(workload.passes + local.passes) * scale,
@@ -238,9 +238,9 @@ def _pipes(counters: Counters, scale: float) -> dict[str, float]:
     return result
 
 
-def _atomics(workload: Workload, gpu: Gpu, scale: float) -> tuple[float, float]:
+def _atomics(workload: Workload, arena: Arena, gpu: Gpu, scale: float) -> tuple[float, float]:
     """Return the passes of atomics at the most contended place, and of all."""
-    sectors, passes, of_floats = workload.footprint.met()
+    sectors, passes, of_floats = workload.footprint.met_in(arena)
     if not len(sectors):
         return 0.0, 0.0
     hot = float((passes + (gpu.float_atomic_passes - 1) * of_floats).max())

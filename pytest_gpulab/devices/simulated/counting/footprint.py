@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
-from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
+from pytest_gpulab.devices.simulated.memory.spaces import PIECE_BYTES, Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 SECTOR_BYTES = 32  # the unit of transfers between L1 and L2
@@ -18,7 +18,7 @@ SECTOR_BYTES = 32  # the unit of transfers between L1 and L2
 _SECTOR_BITS, _WARP_BITS = 40, 5
 _SECTORS = np.uint64((1 << _SECTOR_BITS) - 1)
 _WARPS = np.uint64(((1 << _WARP_BITS) - 1) << _SECTOR_BITS)
-_PIECE = 20  # address bits within a piece of the address space, which has parts of one array only
+_PIECE = PIECE_BYTES.bit_length() - 1  # address bits within a piece of the address space
 _COMPACTED = 1 << 18  # keys between compactions
 _MOST = 1 << 20  # first reads, about 150 bytes each while they are sorted
 _SPREAD = 16  # range over number of keys, up to which marking is faster than sorting
@@ -198,6 +198,15 @@ class Footprint:
         passes, of_floats = (np.bincount(where, counts).astype(np.int64) for counts in (all_passes, float_passes))
         return sectors, passes, of_floats
 
+    def met_in(self, arena: Arena) -> tuple[Keys, Counts, Counts]:
+        """Return `met` as if each array began with a piece of the address space: no estimate depends on chance."""
+        sectors, passes, of_floats = self.met()
+        for allocation in list(_arrays(sectors, arena)):
+            low, high = _sectors_of(allocation)
+            inside = (sectors >= low) & (sectors <= high)
+            sectors[inside] -= np.uint64(allocation.base % PIECE_BYTES // SECTOR_BYTES)
+        return sectors, passes, of_floats
+
     def waits(self) -> Iterator[tuple[int, int, int]]:
         """Yield block, warp and its number of waits for sectors that its block has not read before."""
         for block, warp in self._reads.waits():
@@ -265,14 +274,18 @@ def _arrays(sectors: Keys, arena: Arena) -> Iterator[Allocation]:
             place += 1
             continue
         yield allocation
-        end = (allocation.base + max(allocation.nbytes, 1) - 1) >> 5
-        place = int(np.searchsorted(sectors, np.uint64(end), side="right"))
+        place = int(np.searchsorted(sectors, _sectors_of(allocation)[1], side="right"))
 
 
 def _within(keys: Keys, allocation: Allocation) -> Keys:
     """Return the sectors of keys in an array, once per block that accesses it."""
     sectors = keys & _SECTORS
-    low = np.uint64(allocation.base >> 5)
-    high = np.uint64((allocation.base + max(allocation.nbytes, 1) - 1) >> 5)
+    low, high = _sectors_of(allocation)
     within: Keys = sectors[(sectors >= low) & (sectors <= high)]
     return within
+
+
+def _sectors_of(allocation: Allocation) -> tuple[np.uint64, np.uint64]:
+    """Return the first and the last sector of an array."""
+    last = allocation.base + max(allocation.nbytes, 1) - 1
+    return np.uint64(allocation.base >> 5), np.uint64(last >> 5)

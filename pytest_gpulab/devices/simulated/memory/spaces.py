@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from random import SystemRandom
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -20,7 +21,12 @@ from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Subset, Value, f
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 ARENA_BASE = 0x0010_0000_0000
-_GAP = 1 << 20  # between allocations, so that an overrun does not hit the next one
+PIECE_BYTES = 1 << 20  # a piece of the address space, which has parts of one allocation only
+ALIGNMENT = (
+    256  # of allocations in bytes, as `cudaMalloc` guarantees (CUDA C++ Programming Guide, device memory accesses)
+)
+_GAP = PIECE_BYTES  # between allocations, so that an overrun does not hit the next one
+_chance = SystemRandom()
 NULL_BYTES = 4096  # the lowest addresses are never allocated: they are null pointers
 U64 = np.dtype(np.uint64)
 
@@ -113,12 +119,12 @@ class Arena:
         self._retired: deque[Allocation] = deque()
         self._next = ARENA_BASE
 
-    def allocate(self, nbytes: int, kind: type[Allocation] = Allocation) -> Allocation:
-        """Reserve `nbytes` zeroed bytes, aligned to 256."""
+    def allocate(self, nbytes: int, kind: type[Allocation] = Allocation, alignment: int = ALIGNMENT) -> Allocation:
+        """Reserve `nbytes` zeroed bytes at a random place, as no kernel may rely on more than the alignment."""
         self._free_retired()
-        allocation = kind(self._next, nbytes)
+        allocation = kind(self._next + _chance.randrange(0, PIECE_BYTES, max(alignment, ALIGNMENT)), nbytes)
         self._insert(allocation)
-        self._next += -(-(nbytes + _GAP) // _GAP) * _GAP
+        self._next = -(-(allocation.base + nbytes + _GAP) // PIECE_BYTES) * PIECE_BYTES
         return allocation
 
     def _insert(self, allocation: Allocation) -> None:
