@@ -136,6 +136,13 @@ def test_a_kernel_beyond_the_simulated_gpu_is_named_and_others_run(tmp_path: Pat
     assert "hint: No error was found in this kernel: it needs a real GPU." in ran.said
 
 
+def test_the_line_of_a_call_in_the_first_function_of_a_file(tmp_path: Path) -> None:
+    lines = ("static void fail() { cudaMemset(nullptr, 0, 4); }", "int main() { fail(); fail(); fail(); }")
+    (tmp_path / "fail.cu").write_text("\n".join(lines))
+    ran = gpulab(tmp_path, "fail.cu")
+    assert f"(3 times): the destination is a null pointer at fail.cu:1 1 | {lines[0]}" in ran.said
+
+
 def test_printing_without_a_synchronisation(tmp_path: Path) -> None:
     source = '#include <cstdio>\n__global__ void hello() { printf("hello\\n"); }\nint main() { hello<<<1, 1>>>(); }\n'
     (tmp_path / "hello.cu").write_text(source)

@@ -15,7 +15,8 @@ from .build_cache import built
 from .stand_in import stand_in
 from .toolchain import Toolchain
 
-_FOR_SIMULATION = ("-no-compress", "-lineinfo", "-O1", "-Xcompiler", "-g1")
+# In DWARF 5, addr2line of binutils 2.40 gives a file's first function the name of nvcc's intermediate file.
+_FOR_SIMULATION = ("-no-compress", "-lineinfo", "-O1", "-Xcompiler=-g1,-gdwarf-4")
 AS_GRADED = ("--expt-relaxed-constexpr", "-I", str(Path(__file__).parents[2] / "include"))  # finds gpulab.cuh
 _COMPILED_ONLY = ("-dc", "--device-c")
 _SPECIAL_FUNCTION = re.compile(
