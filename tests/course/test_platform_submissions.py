@@ -130,6 +130,18 @@ def test_files_of_prairielearn_are_in_their_students_folders(folder: Path, older
     assert found.submissions[0].read() == newer.encode()
 
 
+def test_names_of_moodle_that_are_addresses_are_not_taken_for_those_of_prairielearn(folder: Path) -> None:
+    write(folder, "ada@x.org_4711_assignsubmission_file_/scan.cu")
+    write(folder, "bob@x.org_4712_assignsubmission_file_scan_1_2.cu")
+    write(folder, "cid@x.org_1_homework/scan.cu")
+    found = collected(folder)
+    assert found.students == (
+        "ada@x.org_4711_assignsubmission_file_",
+        "bob@x.org_4712_assignsubmission_file",
+        "cid@x.org_1_homework",
+    )
+
+
 def test_a_long_name_is_read_at_once(folder: Path) -> None:
     parts = ("1-1 - 2026 ", "a@b_1_2", "_1_assignsubmission", "_x_attempt_1", "_1_1_1")
     names = [(part * 100)[:196] + ".cu" for part in parts]

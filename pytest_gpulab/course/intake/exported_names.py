@@ -31,7 +31,7 @@ _OF_BRIGHTSPACE = re.compile(r"(?P<student>\d+-\d+ ?- .+? ?- [^-]*\b\d{4}\b[^-]*
 _OF_PRAIRIELEARN = re.compile(
     r"(?P<student>[^@/]+@[^_/]+)_(?:\d+_.+?_\d+_\d+|[^_/]*_.+?(?=_\d+_(?!\d+_)))_(?P<number>\d+)_(?P<file>[^/]+)"
 )
-_FOLDER_OF_PRAIRIELEARN = re.compile(r"(?P<student>[^@/]+@[^_/]+)_\d+_[^/]+")
+_FOLDER_OF_PRAIRIELEARN = re.compile(r"[^@]+@[^_]+_\d+_.+")  # with a part of a question's name
 _NAMING_STUDENTS = (_OF_MOODLE, _OF_BLACKBOARD, _OF_BRIGHTSPACE, _OF_PRAIRIELEARN, _OF_CANVAS)
 _LONGEST = 2 * MAX_NAME_BYTES  # bounds the time of these searches: a ZIP's names may be very long
 _LATE_IN_ILIAS = re.compile(r"(?:late submission|verspatete abgabe) - (?=.)", re.IGNORECASE)
@@ -47,20 +47,19 @@ def in_a_folder(entry: Entry, exercises: Collection[str]) -> Entry:
     `ada@x.org_1_scan_1_2_98765_scan.cu`. `exercises` are their names in lower case.
     """
     path = "/".join(entry.parts)
-    if len(path) > _LONGEST:
+    if entry.is_folder or len(path) > _LONGEST:
         return entry
-    if not entry.is_folder and (prairielearn := _OF_PRAIRIELEARN.fullmatch(path)):
-        parts = (prairielearn["student"], prairielearn["file"])
-        return replace(entry, parts=parts, exported=path, attempt=int(prairielearn["number"]))
-    if entry.is_folder and (folder := _FOLDER_OF_PRAIRIELEARN.fullmatch(path)):  # a part of a question's name
-        return replace(entry, parts=(folder["student"],))
-    if entry.is_folder or len(entry.parts) > 1:
-        return _without_lateness(entry)
-    if named := _OF_MOODLE.fullmatch(path) or _OF_BRIGHTSPACE.fullmatch(path):
+    is_flat = len(entry.parts) == 1
+    if is_flat and (named := _OF_MOODLE.fullmatch(path) or _OF_BRIGHTSPACE.fullmatch(path)):
         return replace(entry, parts=(named["student"], named["file"]))
-    if blackboard := _OF_BLACKBOARD.fullmatch(path):
+    if is_flat and (blackboard := _OF_BLACKBOARD.fullmatch(path)):
         parts = (blackboard["head"], blackboard["file"] or path)
         return replace(entry, parts=parts, modified_s=_attempted_s(blackboard["time"]), exported=path)
+    if prairielearn := _OF_PRAIRIELEARN.fullmatch(path):
+        parts = (prairielearn["student"], prairielearn["file"])
+        return replace(entry, parts=parts, exported=path, attempt=int(prairielearn["number"]))
+    if not is_flat:
+        return _without_lateness(entry)
     if canvas := _OF_CANVAS.fullmatch(path):
         file, attempt = _without_attempt(canvas["file"] or canvas["text"], exercises)
         return replace(
@@ -77,7 +76,7 @@ def _without_lateness(entry: Entry) -> Entry:
     """Return the entry without the mark of ILIAS, `Late Submission - scan.cu`."""
     *folders, name = entry.parts
     late = _LATE_IN_ILIAS.match(name)
-    return replace(entry, parts=(*folders, name[late.end() :]), is_late=True) if late and folders else entry
+    return replace(entry, parts=(*folders, name[late.end() :]), is_late=True) if late else entry
 
 
 def _without_attempt(name: str, exercises: Collection[str]) -> tuple[str, int]:
@@ -143,14 +142,18 @@ def without_texts(by_student: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
     """Return the entries by student without the texts that platforms write beside files.
 
     They are Moodle's folder of a student's online text, and Blackboard's note on an attempt. Without files, they stay:
-    the student has handed in something.
+    the student has handed in something. Folders that PrairieLearn names after a part of a question are left out, too.
     """
     texts = {name: name.replace(_ONLINE_TEXT, _FILES) for name in by_student if _ONLINE_TEXT in name}
     for name, files in texts.items():
         others = [each for each in by_student[name] if not each.is_folder and each.parts[-1] != "onlinetext.html"]
         if files in by_student and not others:
             del by_student[name]
-    return {name: [each for each in found if not _is_note(each)] or found for name, found in by_student.items()}
+    return {
+        name: [each for each in found if not _is_note(each)] or found
+        for name, found in by_student.items()
+        if not (_FOLDER_OF_PRAIRIELEARN.fullmatch(name) and all(each.is_folder for each in found))
+    }
 
 
 def _is_note(entry: Entry) -> bool:
