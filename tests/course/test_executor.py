@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -22,7 +23,7 @@ from hang_guard import HANG_S
 from trouble import SOURCE, exercises_in, job
 
 from pytest_gpulab.course.executors import processes as executor_module
-from pytest_gpulab.course.executors.processes import LocalExecutor
+from pytest_gpulab.course.executors.processes import ExecutorUnavailable, LocalExecutor
 from pytest_gpulab.course.jobs import NotGraded
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.devices.system.processes import is_grader
@@ -194,6 +195,20 @@ def test_a_system_that_starts_no_process_costs_no_point(
         for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(3)]:
             with pytest.raises(NotGraded, match=f"^its process cannot be started: {words}$"):
                 future.result(HANG_S)
+
+
+def test_a_system_that_starts_no_thread_is_named(
+    exercises: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with closing(LocalExecutor(1, ("sim",))) as executor:
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(ExecutorUnavailable) as caught:
+            executor.submit(job(exercises, SOURCE % 0))
+        monkeypatch.undo()
+    assert str(caught.value) == "the graders cannot be started: can't start new thread; allow more (ulimit -u)"
 
 
 def test_many_workers_may_open_the_pipes_that_they_need(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,9 +76,12 @@ class LocalExecutor:
         self._scopes: dict[Future[Grade], ProcessScope] = {}
 
     def submit(self, job: Job) -> Future[Grade]:
-        """Run a job as soon as a worker is free."""
+        """Run a job as soon as a worker is free; raise ExecutorUnavailable if the system allows no further thread."""
         scope = ProcessScope(self._folder.name, self._memory_bytes)
-        future = self._pool.submit(self._graded, job, scope)
+        try:
+            future = self._pool.submit(self._graded, job, scope)
+        except RuntimeError as error:
+            raise ExecutorUnavailable(f"the graders cannot be started: {error}; allow more (ulimit -u)") from None
         self._scopes[future] = scope
         future.add_done_callback(lambda done: self._scopes.pop(done, None))
         return future
