@@ -123,6 +123,7 @@ def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistak
         ("the sum over the whole array, beyond `count`", ROUNDS): total + (MAX_VECTORS - count) * nowhere,
         ("the sum without the last vector", ROUNDS): total - squares[-1],
         ("the sum without the first vector", ROUNDS): total - squares[0],
+        ("the sum over every other vector", ROUNDS): sum(squares[::2]),
         ("the sum over vectors 1 to `count`", ROUNDS): total - squares[0] + nowhere,
         ("the term of the last vector alone", SUM): squares[-1],
         ("the term of the first vector alone", FIRST_ROUND): squares[0],

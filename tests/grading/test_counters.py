@@ -164,6 +164,29 @@ def test_a_wrong_carry_between_warps_is_named(got: Any, words: str, cause: str) 
     assert found is not None and (found.what, cause in found.cause) == (words, True)
 
 
+FOUR_BEFORE = np.concatenate(([0], np.cumsum(X)[3:-1:4]))
+"""The sums up to each thread that takes 4 neighbours."""
+OF_THREAD = np.arange(X.size) // 4
+IN_BLOCK = FOUR_BEFORE[OF_THREAD] - np.concatenate(([0], np.cumsum(X)))[np.arange(X.size) // 512 * 512]
+
+
+@pytest.mark.parametrize(
+    ("got", "words", "cause"),
+    [
+        (SUMS - IN_BLOCK, "lacks all of `in` that lies in the threads before its own in its block", "earlier threads"),
+        (
+            SUMS + np.add.reduceat(X, np.arange(0, X.size, 4))[OF_THREAD] * (OF_THREAD % 128 > 0),
+            "is the expected value plus the sum of its own thread's part of `in`",
+            "the sum that a thread adds already contains its own elements",
+        ),
+    ],
+)
+def test_a_wrong_carry_between_threads_of_several_items_is_named(got: Any, words: str, cause: str) -> None:
+    around = {"plan": plan(X.size, 2, 128), "inputs": {"in": X}, "tunables": FOUR}
+    found = value_patterns.pattern_of(mistake(got.astype(np.int32), SUMS, **around))
+    assert found is not None and (found.what, cause in found.cause) == (f"each of them {words}", True)
+
+
 def test_a_first_element_that_a_sum_lacks_is_no_addend() -> None:
     terms = np.concatenate(([-3.5], F)).astype(np.float32)
     sums = np.cumsum(terms, dtype=np.float64)

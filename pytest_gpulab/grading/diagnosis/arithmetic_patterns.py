@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .coincidence import FEW, distinct
-from .error_location import WARP
-from .patterns import Pattern, WrongValue, number
+from .patterns import Pattern, WrongValue, number, units_of
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
 LEAST_QUOTIENT = 8  # smaller results of a division by an unknown number may be chance
@@ -102,10 +101,8 @@ def offset(output: WrongValue) -> Pattern | None:
 
 
 def block_offset(output: WrongValue) -> Pattern | None:
-    """Recognise a difference that is the same within each block or, in a long row of elements, within each warp."""
-    size = output.actual.size if output.actual.ndim == 1 else 0
-    units = ((output.tile, "block"), (WARP if (output.tile or size) > WARP else 0, "warp"))
-    return next((found for unit, noun in units if unit and (found := _offset_in(output, unit, noun))), None)
+    """Recognise a difference that is the same within each block, or each warp or thread."""
+    return next((found for unit, noun in units_of(output) if (found := _offset_in(output, unit, noun))), None)
 
 
 def _offset_in(output: WrongValue, unit: int, noun: str) -> Pattern | None:

@@ -75,11 +75,11 @@ NO_NEIGHBOURS = (
 )
 IN_X = (
     "Usual cause: the x part of an index or of the bounds check, or the y part if rows and columns change places. Look "
-    "at blockIdx, blockDim, threadIdx and the bound."
+    "at blockIdx, blockDim, threadIdx, the items of a thread and the bound."
 )
 IN_Y = (
     "Usual cause: the y part of an index or of the bounds check, or the x part if rows and columns change places. Look "
-    "at blockIdx, blockDim, threadIdx and the bound."
+    "at blockIdx, blockDim, threadIdx, the items of a thread and the bound."
 )
 PITCH = (
     "Usual cause: the pitch in an index. In `row * pitch + column` it is the length of that array's own rows; a "

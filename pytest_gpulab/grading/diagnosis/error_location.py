@@ -14,12 +14,11 @@ from pytest_gpulab.grading.findings import listed
 
 from . import causes
 from .coincidence import LEAST_BITS, PLACE_BITS, place_bits
-from .patterns import Pattern, Tiling
+from .patterns import WARP, Pattern, Tiling
 
 Mask = npt.NDArray[Any]
 
 PERIODS = tuple(2**k for k in range(1, 11))  # warps, blocks and strides are powers of two
-WARP = 32
 MAX_NAMED = 3
 UNLIKELY = 1000.0  # odds against scattered elements that lie in these blocks by chance
 

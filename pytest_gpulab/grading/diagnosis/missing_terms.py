@@ -17,8 +17,8 @@ from pytest_gpulab.grading.plans.index_factors import MAX_TAKEN, IndexFactors, i
 
 from . import causes
 from .coincidence import TINY, is_likely, value_bits
-from .error_location import WARP, place_of
-from .patterns import Array, Pattern, RunContext, WrongValue, number
+from .error_location import place_of
+from .patterns import WARP, Array, Pattern, RunContext, WrongValue, number
 from .value_patterns import FRACTION
 
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}

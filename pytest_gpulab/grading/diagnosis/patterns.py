@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 Tiling = tuple[int | None, ...]
 """Elements per block along each axis of an array; None where not certain."""
 
+WARP = 32
 ROUNDING = 2.0**-22  # of float32: the rounding of the cast reference, and of a sum or product of two such
 FAR = 4  # factor by which a wrong element must be nearer to its explanation than to the expected value
 
@@ -138,6 +139,19 @@ class WrongValue:
         kind = self.actual.dtype if self.is_exact else np.dtype(np.float64)
         fitting = {name: x for name, x in self.context.inputs.items() if x.shape == self.actual.shape}
         return {name: x.reshape(-1).astype(kind) for name, x in fitting.items() if x.dtype.kind in "iuf"}
+
+
+UNITS = ("block", "warp", "thread")
+
+
+def units_of(output: WrongValue) -> Iterator[tuple[int, str]]:
+    """Yield the consecutive elements per block, per warp of a thread per element, and per thread of several items."""
+    size = output.actual.size if output.actual.ndim == 1 else 0
+    tile, threads = output.tile or size, output.context.block_threads or size
+    items = tile // threads if threads and tile % threads == 0 else 1
+    for unit, noun in zip((output.tile, WARP if tile > WARP else 0, items), UNITS, strict=True):
+        if unit > 1:
+            yield unit, noun
 
 
 def number(value: object) -> str:

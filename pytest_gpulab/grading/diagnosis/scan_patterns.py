@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .error_location import WARP
-from .patterns import Pattern, WrongValue
+from .patterns import WARP, Pattern, WrongValue, units_of
 
 NEARLY = 0.001  # relative, of sums in another order
 
@@ -48,16 +47,17 @@ def is_scan(output: WrongValue) -> bool:
 
 
 def block_sums(output: WrongValue) -> Pattern | None:
-    """Recognise a scan with a wrong carry from the blocks before, or from the warps before in a block."""
+    """Recognise a scan with a wrong carry from the blocks before, or from the threads or warps before in a block."""
     size = output.actual.size
-    for unit, within, noun in ((output.tile, size, "block"), (WARP, output.tile or size, "warp")):
-        for name, values in output.like_output().items() if unit and unit < min(size, within) else ():
+    for unit, noun in units_of(output):
+        within = size if noun == "block" else output.tile or size
+        for name, values in output.like_output().items():
             of_unit = np.add.reduceat(values, np.arange(0, size, unit), dtype=values.dtype)
             before = np.cumsum(of_unit, dtype=values.dtype) - of_unit
             mine, first = output.at // unit, output.at // within * within // unit
             if output.is_explained_by(output.wanted - before[mine] + before[first]):
                 what = f"lacks all of `{name}` that lies in the {noun}s before its own"
-                return Pattern(f"{output.them} {what}{' in its block' * (noun == 'warp')}", CARRY.format(noun))
+                return Pattern(f"{output.them} {what}{' in its block' * (noun != 'block')}", CARRY.format(noun))
             if output.is_explained_by(output.wanted + of_unit[mine]):
                 what = f"is the expected value plus the sum of its own {noun}'s part of `{name}`"
                 return Pattern(f"{output.them} {what}", OWN_UNIT.format(noun))

@@ -12,7 +12,6 @@ from math import log2
 import numpy as np
 
 from .arithmetic_patterns import (
-    PER_BLOCK,
     PER_UNIT,
     block_offset,
     common_factor,
@@ -21,7 +20,7 @@ from .arithmetic_patterns import (
     other_factor,
 )
 from .coincidence import CERTAIN, FEW, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
-from .patterns import ROUNDING, Array, Pattern, WrongValue, number
+from .patterns import ROUNDING, UNITS, Array, Pattern, WrongValue, number
 from .scan_patterns import SCAN_SHIFT, backwards, block_sums, is_scan, step_left_out, strided_items
 
 _Way = Callable[[WrongValue], Pattern | None]
@@ -88,7 +87,7 @@ def _weighed(pattern: Pattern, way: _Way, bits: float) -> Pattern:
     """Return the pattern with its bits; unspecific ones, which many mistakes produce, get the fewest."""
     if way in _FACTS or not pattern.shows_cause:
         return pattern
-    general = way in _KINDS or pattern.cause in (PER_BLOCK, PER_UNIT.format("warp"), PERMUTED)
+    general = way in _KINDS or pattern.cause in (*(PER_UNIT.format(noun) for noun in UNITS), PERMUTED)
     return replace(pattern, bits=min(pattern.bits or bits, GENERAL if general else CERTAIN))
 
 
