@@ -149,7 +149,7 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("race", rf"\(WAR\).*in one block.*{IN_ONE_LINE}", "One line reads an element that another thread writes in the "
      "same line. If both update it, use an atomic function such as atomicAdd(). Else read into a register, call "
      "__syncthreads(), then write."),
-    ("race", r"\(WAW\).*in one (?:warp|block)", "Two threads write the same element. Should each have one of its own? "
+    ("race", r"\(WAW\).*in one block", "Two threads write the same element. Should each have one of its own? "
      "If not, one of them must wait for the other at a barrier."),
     ("race", "in one warp", "The threads of a warp need not run in lockstep: put a barrier between the two accesses, "
      "__syncthreads(), or __syncwarp() if only one warp uses the element."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from pytest_gpulab.devices.programs.outcome import (
     LaunchFailure,
     Leak,
     Outcome,
+    ShareCopy,
     UnwrittenCopy,
 )
 from pytest_gpulab.devices.protocol import KernelFault
@@ -46,6 +48,12 @@ HINTS: Mapping[str, str] = {
     "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
 }
 
+_SIZE_OF_NUMBER = re.compile(
+    r"sizeof\s*\(?\s*(?:(?:un)?signed\s+|long\s+)*(?:int|float|double|long|short|unsigned|size_t)\b"
+)
+
+FILL = "A set changes each byte. Use it for numbers that are 0, and a kernel or a copy from the host for others."
+SHARE = "The size is in bytes. If all elements are meant, multiply their number by the size of one, with sizeof."
 NO_THREAD = KERNEL_HINTS["not-written"]
 
 Errors = Mapping[int, tuple[str, str]]
@@ -95,6 +103,8 @@ def program_findings(outcome: Outcome, sources: Sources) -> list[Finding]:
     found += [_of_hazard(*seen, sources) for seen in outcome.hazards.values() if not seen[1].harmless]
     found += [_of_early(access, sources) for access in outcome.early]
     found += [_of_unwritten(copy, sources) for copy in outcome.unwritten]
+    found += [_of_share(share, sources) for share in outcome.shares.values() if share is not None]
+    found += [made for call, value in outcome.fills.items() if (made := _of_fill(call, value, sources))]
     found += _of_end(outcome, sources)
     found += calls[outcome.causes :]
     found += [_of_leak(leak, sources) for leak in outcome.leaks]
@@ -205,6 +215,21 @@ def _of_unwritten(copy: UnwrittenCopy, sources: Sources) -> Finding:
     evidence.append(f"memory of {copy.memory.function}{where}")
     made = finding("uninitialised", what, sources.at(copy.at), evidence, hint)
     return _quoted(made, sources.lines.get(copy.at.address), sources)
+
+
+def _of_share(copy: ShareCopy, sources: Sources) -> Finding:
+    what = f"{copy.at.function} copies {copy.nbytes:,} of {copy.total:,} bytes to the host; the others are never copied"
+    where = f" ({sources.at(copy.memory)})" if sources.at(copy.memory) else ""
+    made = finding("bytes", what, sources.at(copy.at), [f"memory of {copy.memory.function}{where}"], SHARE)
+    return _quoted(made, sources.lines.get(copy.at.address), sources)
+
+
+def _of_fill(call: CallSite, value: int, sources: Sources) -> Finding | None:
+    """Return the finding of bytes that are set to a small number, if the line has the size of a number's type."""
+    what = f"{call.function} sets each byte to {value}, so an int becomes {value * 0x01010101:,}"
+    made = finding("bytes", what, sources.at(call), hint=FILL)
+    quoted = _quoted(made, sources.lines.get(call.address), sources)
+    return quoted if _SIZE_OF_NUMBER.search(quoted.line) else None
 
 
 def _of_leak(leak: Leak, sources: Sources) -> Finding:

@@ -12,6 +12,7 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.diagnosis import (
     arithmetic_patterns,
     causes,
+    counter_patterns,
     missing_terms,
     scan_patterns,
     value_patterns,
@@ -175,6 +176,24 @@ VALUES = [
         value_patterns.FEWER_BITS,
     ),
     ("constant_memory/transposed", "256x256", SWAPPED, value_patterns.TRANSPOSED),
+    (
+        "histogram/items_of_neighbours",
+        "n=1025",
+        "the counters are those of `in` if item k of a thread is element 1024 * blockIdx.x + threadIdx.x + k",
+        missing_terms.FACTORS,
+    ),
+    (
+        "histogram/one_per_block",
+        "n=4099",
+        "each counter is the number of blocks with that value in `in`, not of elements",
+        counter_patterns.ONCE_PER_BLOCK,
+    ),
+    (
+        "scan/warp_adds_its_own_sum",
+        "n=block-1",
+        "each of them is the expected value plus the sum of its own warp's part of `in`",
+        scan_patterns.OWN_UNIT.format("warp"),
+    ),
 ]
 
 

@@ -112,6 +112,14 @@ def test_an_element_in_the_place_of_another_is_named() -> None:
     assert hint.startswith("A thread takes in[y=0, x=1] in the place of in[y=1, x=0].")
 
 
+@pytest.mark.parametrize(("factor", "asks"), [(32.0, True), (4.0, True), (2.0, False), (6.0, False)])
+def test_an_element_that_counts_a_power_of_two_may_be_added_to_itself(factor: float, asks: bool) -> None:
+    elements = [("in", "in[0]"), ("in", "in[1]")]
+    kernel, exercise = (relation._Linear(np.zeros(1), np.array([row])) for row in ([0.0, factor], [1.0, 1.0]))
+    hint = relation._hint(0, kernel, exercise, elements)
+    assert (f"Follow in[1]: it counts {factor:.0f} times" in hint and "add its own value to itself" in hint) == asks
+
+
 def test_the_element_to_follow_replaces_a_general_hint_only(
     tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

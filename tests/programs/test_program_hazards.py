@@ -117,6 +117,20 @@ def test_results_that_never_get_to_the_host_are_found(mistake: str, told: tuple[
     assert all(words in ran.said for words in told), ran.said
 
 
+@pytest.mark.parametrize(
+    ("mistake", "out", "told"),
+    [
+        ("set", "16843011 16843011\n", "sets each byte to 1, so an int becomes 16,843,009 at bytes_for_numbers.cu:23"),
+        ("copy", "2 0\n", "copies 16 of 64 bytes to the host; the others are never copied"),
+        ("quarters", "2 2\n", "no findings"),
+        ("none", "2 2\n", "no findings"),
+    ],
+)
+def test_bytes_that_are_meant_as_numbers_are_found(mistake: str, out: str, told: str) -> None:
+    ran = run("bytes_for_numbers", mistake)
+    assert (ran.out, told in ran.said) == (out, True), ran.report
+
+
 def test_a_result_shorter_than_its_copy_is_no_finding() -> None:
     assert "no findings" in run("partly_filled").report
 

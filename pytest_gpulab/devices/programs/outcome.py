@@ -124,6 +124,16 @@ class UnwrittenCopy:
     launches: int = 0  # the number of launches before the copy
 
 
+@dataclass(frozen=True)
+class ShareCopy:
+    """A copy to the host of the first quarter or eighth of an array: of as many bytes as the array has elements."""
+
+    at: CallSite  # the copy
+    memory: CallSite  # the call that has allocated the memory
+    nbytes: int  # the number of copied bytes
+    total: int  # the bytes of the array, all of which have been written
+
+
 @dataclass
 class Outcome:
     """The course of a program's run."""
@@ -144,6 +154,9 @@ class Outcome:
     # distinct accesses by the host that came before a synchronisation
     early: dict[EarlyAccess, None] = field(default_factory=dict)
     unwritten: dict[UnwrittenCopy, None] = field(default_factory=dict)  # distinct ones
+    # by address of the memory: its only copy to the host, or None if it has others, or is copied as a whole
+    shares: dict[int, ShareCopy | None] = field(default_factory=dict)
+    fills: dict[CallSite, int] = field(default_factory=dict)  # calls that set bytes to a small number, and the number
     has_results: bool = False  # True if a launch ended while the program had memory of cudaMalloc
     # True if the host can have seen a result: in a copy, in memory that it shares with kernels, or in their output
     has_seen_results: bool = False
@@ -178,6 +191,9 @@ class Outcome:
             sites += early.at, early.memory, early.work
         for copy in self.unwritten:
             sites += copy.at, copy.memory
+        for share in filter(None, self.shares.values()):
+            sites += share.at, share.memory
+        sites += self.fills
         if self.host_fault is not None:
             sites += filter(None, [self.host_fault.at, self.host_fault.site])
         if self.missing is not None:

@@ -177,15 +177,15 @@ def _hint(row: int, kernels: _Linear, exercises: _Linear, elements: list[tuple[s
     more = kernels.factors[row] - exercises.factors[row]
     missing, often = np.flatnonzero((more < 0) & (kernels.factors[row] == 0)), np.flatnonzero(more)
     instead = np.flatnonzero(more > 0)
-    if missing.size == instead.size == 1 and elements[missing[0]][0] == elements[instead[0]][0]:
-        read, meant = elements[instead[0]][1], elements[missing[0]][1]
-        return f"A thread takes {read} in the place of {meant}. How is the index made, and from which extents?"
     largest = int(np.argmax(kernels.factors[row]))
     if (factor := int(kernels.factors[row][largest])) >= DOUBLED_TWICE and power_of_two(factor):
         return (
             f"Follow {elements[largest][1]}: it counts {factor} times. Do several threads add it, or does a thread add "
             "its own value to itself, as a shuffle does in a lane that has no lane to take a value from?"
         )
+    if missing.size == instead.size == 1 and elements[missing[0]][0] == elements[instead[0]][0]:
+        read, meant = elements[instead[0]][1], elements[missing[0]][1]
+        return f"A thread takes {read} in the place of {meant}. How is the index made, and from which extents?"
     if missing.size:
         return f"Follow {elements[missing[0]][1]}: which thread reads it, in which step, and where does its value go?"
     if often.size:

@@ -60,9 +60,11 @@ def index_factors(launch: Launch, length: int, tunables: Mapping[str, int]) -> I
         return
     known = {factor for factor in (1, *tunables.values()) if factor > 0}
     for items in sorted(factor for factor in known if -(-length // (threads * factor)) == blocks):
-        of_block, of_thread = (1, threads * items, threads, 0), (1, items, threads, 0)
         of_item = (threads, 1, 0) if items > 1 else (1,)
-        for block, thread, item in product(*map(dict.fromkeys, (of_block, of_thread, of_item))):
-            yield IndexFactors(block, thread, item, threads, items)
+        for thread, item in product(dict.fromkeys((1, items, threads, 0)), dict.fromkeys(of_item)):
+            is_exchanged = items == 1 and thread == threads  # likelier than a block's factor that is right
+            of_block = (1, threads, 0) if is_exchanged else (threads * items, threads, 1, 0)
+            for block in dict.fromkeys(of_block):
+                yield IndexFactors(block, thread, item, threads, items)
     for block, thread, item in product((1, threads, blocks, 0), (1, 0), dict.fromkeys((threads, blocks, 1))):
         yield IndexFactors(block, thread, item, threads, 0)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
 from pytest_gpulab.devices.programs.messages import Value
-from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, UnwrittenCopy
+from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, ShareCopy, UnwrittenCopy
 from pytest_gpulab.devices.programs.shared_memory import READ, WRITTEN, SharedAllocation
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
@@ -23,6 +23,9 @@ _DONE, _TO_DEVICE, _TO_HOST, _HOST_TO_HOST = range(4)
 _KINDS = ("host to host", "host to device", "device to host", "device to device", "default")  # enum cudaMemcpyKind
 _DEFAULT = 4
 _ELEMENT_BYTES = (1, 2, 4, 8, 16)
+_SHARES = np.array([4, 8])  # bytes of an element
+_LEAST_SHARE = 16  # bytes; a copy of fewer may be of a few results on purpose
+_MOST_NUMBER = 15  # a byte with a larger value may be a bit pattern
 COPIES = (
     "cudaMemcpy", "cudaMemcpyAsync", "cudaMemcpyPeer", "cudaMemcpyPeerAsync", "cudaMemcpy2D", "cudaMemcpy2DAsync",
     "cudaMemcpy3D", "cudaMemcpy3DAsync", "cudaMemcpyToSymbol", "cudaMemcpyToSymbolAsync", "cudaMemcpyFromSymbol",
@@ -153,6 +156,12 @@ def _note_result(call: Call, box: Box, source: Allocation) -> None:
         return
     written = box.view(source.written, source.base).reshape(-1)
     count = int(np.count_nonzero(written))
+    if count == written.size:
+        is_share = box.address == source.base and source.nbytes in _SHARES * box.nbytes and bool(source.written.all())
+        share = ShareCopy(call.site, memory.site, box.nbytes, source.nbytes) if is_share else None
+        outcome.shares[source.base] = (
+            share if box.nbytes >= _LEAST_SHARE and source.base not in outcome.shares else None
+        )
     if count == written.size or (count and written[count:].any()):
         return
     sizes = ((group.kernel, math.prod(group.grid + group.block)) for group in outcome.launches.values())
@@ -174,6 +183,8 @@ def fill(call: Call, to: int, pitch: int, value: int, width: int, rows: int) -> 
         raise CudaError(Error.INVALID_VALUE, f"the destination is {call.session.described(to)}")
     _check_inside(into, box, "destination")
     box.view(into.data, into.base)[...] = value & 0xFF
+    if 0 < value <= _MOST_NUMBER:
+        call.session.outcome.fills.setdefault(call.site, value)
     _mark_written(box, into)
 
 
