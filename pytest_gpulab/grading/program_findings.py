@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_gpulab.devices.errors import Hazard, Location, SourceLine
+from pytest_gpulab.devices.errors import NO_DYNAMIC_SHARED, Hazard, Location, SourceLine
 from pytest_gpulab.devices.programs.outcome import (
     CallSite,
     EarlyAccess,
@@ -54,6 +54,7 @@ _SIZE_OF_NUMBER = re.compile(
 
 FILL = "A set changes each byte. Use it for numbers that are 0, and a kernel or a copy from the host for others."
 SHARE = "The size is in bytes. If all elements are meant, multiply their number by the size of one, with sizeof."
+THIRD = "A launch needs the bytes of `extern __shared__` arrays as its third argument: <<<grid, block, bytes>>>."
 NO_THREAD = KERNEL_HINTS["not-written"]
 
 Errors = Mapping[int, tuple[str, str]]
@@ -120,7 +121,8 @@ def _of_failure(failure: LaunchFailure, sources: Sources) -> Finding:
     place = sources.shown(where) or sources.at(failure.site)
     evidence = tuple(map(sources.plain, of_device.evidence))
     lines = (*evidence, f"in kernel `{failure.kernel}`")
-    made = finding(of_device.code, sources.plain(what), place, lines, HINTS.get(of_device.code))
+    hint = THIRD if NO_DYNAMIC_SHARED in what else HINTS.get(of_device.code)
+    made = finding(of_device.code, sources.plain(what), place, lines, hint)
     return _quoted(made, where or sources.lines.get(failure.site.address), sources)
 
 

@@ -131,6 +131,12 @@ def test_bytes_that_are_meant_as_numbers_are_found(mistake: str, out: str, told:
     assert (ran.out, told in ran.said) == (out, True), ran.report
 
 
+def test_dynamic_shared_memory_is_an_argument_of_the_programs_own_launch() -> None:
+    said = run("shared_bytes_missing").said
+    assert "`tile[0]` written, but the kernel is launched without dynamic shared memory" in said
+    assert "hint: A launch needs the bytes of `extern __shared__` arrays as its third argument" in said
+
+
 def test_a_result_shorter_than_its_copy_is_no_finding() -> None:
     assert "no findings" in run("partly_filled").report
 
