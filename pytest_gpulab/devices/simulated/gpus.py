@@ -46,6 +46,8 @@ class Gpu:
             the machine code of some atomics on shared memory: per lane of the warp, and of the block, at one address.
         loop_bank_cycles: cycles of such a loop per squared number of passes through one bank.
         loop_wide_factor: cost of such a loop on 8 bytes, relative to 4 bytes.
+        swap_trip_cycles: the same per trip of a warp through a loop of the program around a compare-and-swap.
+        global_swap_passes: passes of a compare-and-swap on global memory that its loop repeats, of `atomics_per_ns`.
         constant_cache_bytes, constant_cache_sets, constant_line_bytes: geometry of the SM's constant cache.
         barrier_cycles: SM cycles per warp at a barrier.
         predicate_latency: latency of a comparison.
@@ -87,6 +89,8 @@ class Gpu:
     loop_block_lane_cycles: float
     loop_bank_cycles: float
     loop_wide_factor: float
+    swap_trip_cycles: float
+    global_swap_passes: float
     constant_cache_bytes: int
     constant_cache_sets: int
     constant_line_bytes: int

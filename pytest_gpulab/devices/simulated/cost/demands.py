@@ -55,6 +55,7 @@ class Demands:
         memory_bytes: bytes between L2 and memory.
         hot_atomics: passes of atomics at the most contended place: one sector, or 256 or 1024 bytes.
         atomic_passes: passes of all atomics on global memory.
+        updates_in_turn: updates of one word of global memory by loops that repeat a compare-and-swap.
         loop_cycles: SM cycles of compare-and-swap loops on shared memory.
         missed_constants: misses of the SM's constant cache, by address.
         chain: the longest chain of blocks that wait for each other.
@@ -73,6 +74,7 @@ class Demands:
     memory_bytes: float
     hot_atomics: float
     atomic_passes: float
+    updates_in_turn: float
     loop_cycles: float
     missed_constants: float
     chain: Chain
@@ -121,6 +123,7 @@ def demands(
     missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
     waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched, jumps)
     hot, passes = _atomics(workload, arena, gpu, scale)
+    updates, of_many = workload.most_updates()
     return Demands(
         pipes=_pipes(counters, scale),
         global_passes=(workload.passes + local.passes) * scale,
@@ -131,7 +134,8 @@ def demands(
         memory_bytes=local_moved + fetched + written,
         hot_atomics=hot,
         atomic_passes=passes,
-        loop_cycles=workload.contention.loop_cycles * scale,
+        updates_in_turn=updates * (scale if of_many else 1.0),
+        loop_cycles=(workload.contention.loop_cycles + workload.retried_trips * gpu.swap_trip_cycles) * scale,
         missed_constants=workload.contention.missed_constants * scale,
         chain=waiting,
         fences=fenced,
@@ -251,4 +255,5 @@ def _atomics(workload: Workload, arena: Arena, gpu: Gpu, scale: float) -> tuple[
         hot = max(hot, share * float(together.max()))
     # if only atomics of one block contend, more blocks change nothing
     of_many = workload.blocks > 1 and together.max() > together.sum() / workload.blocks
-    return hot * (scale if of_many else 1.0), float(passes.sum()) * scale
+    hot *= scale if of_many else 1.0
+    return hot, (float(passes.sum()) + (gpu.global_swap_passes - 1) * workload.global_swaps) * scale

@@ -27,6 +27,7 @@ from .pipes import BLOCK_FENCE, DOUBLE, FLOAT, JUMP, MULTIPLY, SHUFFLE, SPECIAL,
 
 BUSY_OVERLAP, OVERLAP = 8.0, 3.0
 PIPE = "smsp__inst_executed_pipe_{}.sum"
+SWAP_TRIPS = 2  # to L2 and back, between two updates of a word by compare-and-swap: the first one fails
 SCHEDULERS = 4  # per SM; each issues one warp instruction per cycle
 
 
@@ -85,6 +86,7 @@ def estimate(
     waits = _waits(gpu, needs, blocks, max(resident, 1), block_s)
     fences_s = _fences(gpu, needs, blocks, max(resident, 1))
     chain_s = needs.chain.cycles(gpu.sms * max(resident, 1)) * 1e-9 / gpu.clock_ghz
+    chain_s += max(needs.updates_in_turn * SWAP_TRIPS * gpu.l2_latency * 1e-9 / gpu.clock_ghz - waits["atomics"], 0.0)
     without_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP)
     last_s = needs.last_block_cycles * 1e-9 / gpu.clock_ghz
     total_s = _with_chain(without_s, chain_s, blocks / (gpu.sms * max(resident, 1))) + fences_s + last_s

@@ -49,7 +49,8 @@ class Accounts:
         by: InstructionSource = "rules" if kernel is None else "rules for large code"
         self.source: InstructionSource = by if machine is None else "machine code"
         self._table = np.zeros((len(self._places.lines), len(_BY_LINE))) if machine is None else machine[0].copy()
-        self._table[:, _STATEMENTS] = self._places.statements @ np.array(counters.lanes)
+        self._lanes = [n - further for n, further in zip(counters.lanes, counters.further_lanes, strict=True)]
+        self._table[:, _STATEMENTS] = self._places.statements @ np.array(self._lanes)
         self._charge_memory(counters)
         if machine is None:
             for where, figures in by_rules(counters):
@@ -63,8 +64,8 @@ class Accounts:
         rows = [row for _, row, *_ in (*per_warp, *program.addition_rows)]
         columns = [_BARRIERS] * len(program.barrier_rows) + [_WAITS] * len(program.wait_rows)
         columns += [_ADDITIONS] * len(program.addition_rows)
-        values = [counters.warps[block] for block, _ in per_warp]
-        values += [counters.lanes[block] * count for block, _, count in program.addition_rows]
+        values = [counters.warps[block] - counters.further_warps[block] for block, _ in per_warp]
+        values += [self._lanes[block] * count for block, _, count in program.addition_rows]
         for (index, space), traffic in counters.traffic.items():
             touched = _traffic_columns(space, program.sites[index].op)
             columns += touched

@@ -22,6 +22,7 @@ from .banks import fresh, least_wavefronts, turns, wavefronts, word_passes
 from .footprint import Seen
 from .joining import Joiner, SharedAccess
 from .requests import Requests, Traffic, Waiting
+from .retries import WAVEFRONTS, RetryLoops
 from .spread import BarrierSpread
 from .workload import GlobalAccess, Workload
 
@@ -47,10 +48,13 @@ class Counters:
         self._sectors = Seen()
         self.warps = [0] * len(program.steps)  # executions of each basic block, by warps
         self.lanes = [0] * len(program.steps)  # the same, by lanes
+        # those of both in further trips of loops, which are estimated; see `retries`
+        self.further_warps, self.further_lanes = [0] * len(program.steps), [0] * len(program.steps)
         self.divergent = [0] * len(program.steps)  # divergent warps at the branch at its end
         self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)  # by `Site.index` and memory space
         self.joiner = Joiner(joined.widths)
         self.spread = BarrierSpread()  # the warps that pass barriers of the block, or arrive at them
+        self._retries = RetryLoops(program)
         self._barriers = Counter(block for block, _ in program.barrier_rows)
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
         self._waiting_constant = Waiting(_words_of)
@@ -186,6 +190,34 @@ class Counters:
         else:
             self._passes(SharedAccess(lanes, site, address, site.nbytes))
 
+    def retried(self, lanes: Lanes, site: Site, address: Value, unchanged: npt.NDArray[np.bool_]) -> None:
+        """Count the further trips of warps through the loop that repeats a compare-and-swap; see `retries`."""
+        block, around, rereads = self._retries.of(site)
+        found = self._retries.trips(lanes, site, address, unchanged)
+        further, again = self._repeated(block, lanes, found.met.cells, found.trips - 1), found.tries - found.lanes
+        self.lanes[block] += int(again.sum())
+        self.further_lanes[block] += int(again.sum())
+        for each in around:
+            self._repeated(each, lanes, found.met.cells, found.parts - 1)
+        if site.space == "shared":
+            for reread in rereads:
+                self.traffic[reread.index, "shared"].add(further, further)
+            first = WAVEFRONTS * float(turns(_rows(lanes, address)[0], site.nbytes).mean())
+            self.traffic[site.index, "shared"].add(further, int(found.wavefronts(first) - first * len(found.trips)))
+        else:
+            self.traffic[site.index, "global"].add(further, int(again.sum()))
+        if self.workload is not None:
+            self.workload.retried(site, found)
+
+    def _repeated(self, block: int, lanes: Lanes, cells: Rows, further: npt.NDArray[np.float64]) -> int:
+        """Count further executions of a basic block by warps, which are rounded; return their number."""
+        whole = np.diff(np.floor(np.cumsum(further)), prepend=0.0).astype(np.int64)
+        self.warps[block] += int(whole.sum())
+        self.further_warps[block] += int(whole.sum())
+        if self.workload is not None:
+            self.workload.paths.repeat(block, lanes.wave, cells, whole)
+        return int(whole.sum())
+
     def _passes(self, access: SharedAccess) -> None:
         """Count an access of elements larger than a word, or an atomic."""
         site = access.site
@@ -195,6 +227,8 @@ class Counters:
         wide.append((traffic, rows, repeat))
         if max(len(wide), len(rows)) > _WIDE_AT_ONCE:
             self._count_wide(access.nbytes, in_turn)
+        if site.kind == "cas":
+            traffic.units += (WAVEFRONTS - 1) * int(turns(rows, access.nbytes).sum()) * repeat
         if site.access == "atomic":
             traffic.passes += (len(rows) + int(_met_again(rows).max(axis=1).sum())) * repeat
             if site.loops and self.workload is not None:

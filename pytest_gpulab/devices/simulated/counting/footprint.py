@@ -189,6 +189,11 @@ class Footprint:
         if self._met_pending > _COMPACTED:
             self._met, self._met_pending = [self.met()], 0
 
+    def meet(self, addresses: npt.NDArray[np.int64], passes: npt.NDArray[np.float64]) -> None:
+        """Add further passes of atomics at some addresses."""
+        whole = np.diff(np.floor(np.cumsum(passes)), prepend=0.0).astype(np.int64)
+        self._met.append(((addresses >> 5).astype(np.uint64), whole, np.zeros_like(whole)))
+
     def met(self) -> tuple[Keys, Counts, Counts]:
         """Return the sectors with atomics in order, their passes, and their passes on floats."""
         if not self._met:

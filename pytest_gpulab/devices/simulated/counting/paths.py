@@ -45,6 +45,10 @@ class Paths:
         else:
             paths[block].reshape(-1)[lanes.warp_cells] += 1
 
+    def repeat(self, block: int, wave: Shape, cells: Rows, further: Rows) -> None:
+        """Count further executions of a basic block by warps; `cells` are their flat indices in the wave."""
+        self._of(wave)[block].reshape(-1)[cells] += further
+
     def _of(self, wave: Shape) -> Rows:
         if id(wave) not in self._of_waves:
             self.blocks += wave.columns

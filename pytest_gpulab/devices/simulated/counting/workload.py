@@ -17,6 +17,7 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 from .contention import Contention
 from .footprint import Footprint, Seen
 from .paths import Paths, Rows
+from .retries import Floats, Trips
 
 WORD_BYTES = 4
 SITE_BITS = 8  # of an instruction, beside an address
@@ -65,6 +66,8 @@ class Workload:
         self.by_site: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.footprint = Footprint()
         self.contention = Contention(gpu)
+        self.retried_trips = self.global_swaps = 0.0  # of loops that repeat a compare-and-swap: trips of warps, swaps
+        self._updates: list[tuple[Rows, Floats]] = []  # addresses, and their updates by such loops
         self.polled = Seen()  # addresses that waiting loops read, which other blocks write
         self.polled_together = 0  # largest number of them per request
         self.published = Seen()  # addresses of writes that are not plain, with `SITE_BITS` bits of the site's number
@@ -158,6 +161,23 @@ class Workload:
             self.published.add(addresses << SITE_BITS | np.uint64(site.index % 2**SITE_BITS))
         time = self._time * MAX_DEPTH + min(self._depths.get(site.number, 0), MAX_DEPTH - 1)
         self.footprint.access(lanes, site, address, time)
+
+    def retried(self, site: Site, found: Trips) -> None:
+        """Add the trips of a group through a loop that repeats a compare-and-swap."""
+        if site.space == "shared":
+            self.retried_trips += float(found.trips.sum())
+            return
+        self.global_swaps += float(found.tries.sum())
+        self.footprint.meet(found.met.address, found.met.lanes * found.again)
+        self._updates.append((found.met.address, found.met.own))
+
+    def most_updates(self) -> tuple[float, bool]:
+        """Return the most updates of a word of global memory by such loops; True if several blocks made them."""
+        if not self._updates:
+            return 0.0, False
+        addresses, updates = (np.concatenate(parts) for parts in zip(*self._updates, strict=True))
+        most = float(np.bincount(np.unique(addresses, return_inverse=True)[1], updates).max())
+        return most, self.blocks > 1 and most > updates.sum() / self.blocks
 
     def local(self, site: Site, requested: GlobalAccess) -> None:
         """Add an access of a group to local memory, by the addresses of its first words in L1."""

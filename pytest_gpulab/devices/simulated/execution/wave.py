@@ -317,11 +317,12 @@ class Wave:
         from pytest_gpulab.devices.simulated.memory.atomics import FLUSHED_ADD, apply_in_order, outcome
 
         checker = self.checker if wanted else None  # it is recorded when its outcome is known
+        is_noted = checker is not None or (site.is_retried and self.counters is not None)
         if space == "shared":
             self._access_shared(lanes, site, address, [], check=checker is None)
             found = self._atomic_shared(lanes, operation, address, dtype, values, wanted)
-            if checker is not None:
-                checker.access_atomic(lanes, site, None, address, address, *outcome(operation, found, values))
+            if is_noted:
+                self._note(lanes, site, None, address, address, *outcome(operation, found, values))
             return found
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
@@ -335,12 +336,21 @@ class Wave:
             parts = [subset.take(value) for value in values] if subset else values
             index = offset.astype(np.intp) // dtype.itemsize
             found = apply_in_order(group, allocation.typed(dtype), index, operation, parts, wanted)
-            if checker is not None:
-                checker.access_atomic(group, site, allocation, address, offset, *outcome(operation, found, parts))
+            if is_noted:
+                self._note(group, site, allocation, address, offset, *outcome(operation, found, parts))
             if subset is None:
                 return found
             out.ravel()[_indices(lanes, group)] = found.ravel()
         return out
+
+    def _note(
+        self, lanes: Lanes, site: Site, place: Any, address: Value, offset: Value, unchanged: Any, failed: Any
+    ) -> None:
+        """Record the outcome of an atomic for the hazard checks, and for the counts of loops that repeat it."""
+        if self.checker is not None:
+            self.checker.access_atomic(lanes, site, place, address, offset, unchanged, failed)
+        if site.is_retried and self.counters is not None:
+            self.counters.retried(lanes, site, address, unchanged)
 
     def _atomic_shared(
         self, lanes: Lanes, operation: Operation, address: Value, dtype: Dtype, values: list[Value], wanted: bool

@@ -97,7 +97,7 @@ class Site:
     @property
     def loops(self) -> bool:
         """True if an atomic on shared memory is a compare-and-swap loop, at least in the machine code."""
-        return self.kind in ("float", "long") or self.is_retried
+        return self.kind in ("float", "long")
 
     @property
     def op(self) -> str:

@@ -48,12 +48,14 @@ def fence_scope(statement: Statement) -> str:
 def polling_sites(program: Program) -> frozenset[int]:
     """Return the loads, by the index of their sites, with values that end an innermost loop that may wait.
 
-    An atomic that changes nothing is such a load, too.
+    An atomic that changes nothing is such a load, too. A loop that repeats a compare-and-swap waits for no thread.
     """
+    retried = {site.number for site in program.sites if site.is_retried}
     strong = {
         statement.number
         for loop in _innermost_loops(program.steps)
         for i in loop
+        if retried.isdisjoint(statement.number for statement in program.steps[i].statements)
         for statement in program.steps[i].statements
         if isinstance(statement, Instruction) and _observes(statement)
     }
