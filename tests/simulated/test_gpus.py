@@ -73,6 +73,10 @@ CONTENDED = {
     "loop_block_lane_cycles": "__shared__ float s[256]; atomicAdd(s + a % 2, 1.5f); out[t] = s[t % 2];",
     "loop_bank_cycles": "__shared__ float s[1024]; atomicAdd(s + 32 * a % 1024, 1.5f); out[t] = s[t];",
     "loop_wide_factor": "__shared__ double s[256]; atomicAdd(s + a % 2, 1.5); out[t] = s[t % 2];",
+    "swap_trip_cycles": "__shared__ int s[64]; int *p = s + a % 64, seen; "
+    "do seen = *p; while (atomicCAS(p, seen, seen + 1) != seen); out[t] = s[t % 64];",
+    "global_swap_passes": "int *p = (int *)out + (64 * a + blockIdx.x) % 65536, seen; "
+    "do seen = *p; while (atomicCAS(p, seen, seen + 1) != seen);",
     "constant_cache_bytes": "out[t] = table[32 * a % 2048];",
     "constant_cache_sets": "out[t] = table[32 * a % 2048];",
     "constant_line_bytes": "out[t] = table[32 * a % 2048];",
@@ -94,7 +98,7 @@ def test_each_constant_of_contention_moves_an_estimate(constant: str, statements
     quarter = type(getattr(gpu, constant))(getattr(gpu, constant) / 4)
     for described in (gpu, replace(gpu, **{constant: quarter})):
         device = SimulatedDevice(described)
-        args = device.array(np.zeros(1024, np.float32)), np.uint32(1)
+        args = device.array(np.zeros(1 << 16, np.float32)), np.uint32(1)
         profile = device.compile(source).launch("f", (528,), (256,), args, options=LaunchOptions(sample_blocks=4))
         estimates.append(profile.estimated_ms)
     assert estimates[0] != pytest.approx(estimates[1], rel=0.02)

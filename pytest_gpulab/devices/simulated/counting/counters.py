@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import mul
 
 import numpy as np
 import numpy.typing as npt
@@ -193,7 +194,8 @@ class Counters:
     def retried(self, lanes: Lanes, site: Site, address: Value, unchanged: npt.NDArray[np.bool_]) -> None:
         """Count the further trips of warps through the loop that repeats a compare-and-swap; see `retries`."""
         block, around, rereads = self._retries.of(site)
-        found = self._retries.trips(lanes, site, address, unchanged)
+        executed = sum(map(mul, self.warps, self._retries.lengths)) / self.warps[0]
+        found = self._retries.trips(lanes, site, address, unchanged, executed)
         further, again = self._repeated(block, lanes, found.met.cells, found.trips - 1), found.tries - found.lanes
         self.lanes[block] += int(again.sum())
         self.further_lanes[block] += int(again.sum())

@@ -22,11 +22,12 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 
 READ_AGAIN, TAKEN_OVER = 0.5, 0.85  # of a trip, between a swap and the load before it, or the last swap
 # The same in global memory for 32 lanes, which wait for each other; it is 1 for a lane alone.
-READ_AGAIN_ACROSS, TAKEN_OVER_ACROSS = 0.28, 0.35
+READ_AGAIN_ACROSS, TAKEN_OVER_ACROSS = 0.3, 0.36
 PARTED, SOON = 2.25, 0.12  # further trips of a warp in parts per try, and the further tries that lead to it
 TRIPS_OF_PART = 1.67
 PARTS_OF_SOME = 1.7  # parts, and trips, of a warp of which only some lanes enter the loop
 CROWDED = 0.65  # of the lanes that try again, if all met others: they stay in the same bank
+ROUND_TRIP = 3  # duration of a statement in a loop on global memory, in those of other statements
 WAVEFRONTS = 2  # of a swap in shared memory, per lane in a bank
 SMS, SM_THREADS = 132, 2048  # of the GPU on which blocks meet in global memory
 
@@ -101,6 +102,7 @@ class RetryLoops:
         homes = {s.number: i for i, step in enumerate(program.steps) if retried for s in step.statements}
         self._homes = {number: homes[number] for number in retried}
         self._around = {block: _around(program.steps, block) for block in self._homes.values()}
+        self.lengths = [len(step.statements) for step in program.steps]
         self._rereads = {
             block: [s for s in program.sites if s.access == "read" and homes[s.number] == block]
             for block in self._homes.values()
@@ -114,12 +116,18 @@ class RetryLoops:
         block = self._homes[site.number]
         return block, self._around[block], self._rereads[block]
 
-    def trips(self, lanes: Lanes, site: Site, address: Value, unchanged: npt.NDArray[np.bool_]) -> Trips:
-        """Return the trips of a group through a loop; `unchanged` is a mask of lanes whose update changes nothing."""
+    def trips(
+        self, lanes: Lanes, site: Site, address: Value, unchanged: npt.NDArray[np.bool_], executed: float
+    ) -> Trips:
+        """Return the trips of a group through a loop.
+
+        `unchanged` is a mask of the lanes with an update that changes nothing; a warp has executed so many statements.
+        """
         found, (block, around, rereads) = _met(lanes, address, unchanged), self.of(site)
         if site.space != "shared":
             window = READ_AGAIN_ACROSS if rereads else TAKEN_OVER_ACROSS
-            trips = _in_global(found, window, prod(lanes.wave.grid) / _at_once(lanes))
+            rounds, trip = prod(lanes.wave.grid) / _at_once(lanes), ROUND_TRIP * self.lengths[block]
+            trips = _in_global(found, window, rounds, trip / max(executed, trip))
         else:
             has_parts = bool(around) and (id(lanes.wave), block) in self._entered
             self._entered[id(lanes.wave), block] = lanes.wave
@@ -174,13 +182,24 @@ def _in_shared(found: Met, window: float, has_parts: bool) -> Trips:
     return Trips(found, again, trips, np.maximum(trips / TRIPS_OF_PART, some), lanes, tries)
 
 
-def _in_global(found: Met, window: float, rounds: float) -> Trips:
-    """Return the trips of a loop in global memory; `window` is that of whole warps, and the blocks run in rounds."""
+def _in_global(found: Met, window: float, rounds: float, trip: float) -> Trips:
+    """Return the trips of a loop in global memory.
+
+    Args:
+        found: the lanes that meet.
+        window: share of a trip between a lane's read and its swap, if its whole warp is in the loop.
+        rounds: rounds of blocks. New blocks take the place of those that succeed, except in the last round.
+        trip: the time of a trip, relative to that of a warp until the loop.
+    """
     lanes = found.per_warp(found.lanes)
     alone = (WARP - lanes[found.warp]) / (WARP - 1)
-    # New blocks take the place of those that succeed, except in the last round.
-    left = 1 - 0.5 / max(rounds, 1.0)
-    again = np.maximum(found.own - 1, 0) / 2 + (window + (1 - window) * alone) * left * (found.near + found.far)
+    between = (window + (1 - window) * alone) * (1 - 0.5 / max(rounds, 1.0))
+    far = between * found.far
+    met = trip * float(far @ found.lanes) / float(lanes.sum())
+    # A share s of the other blocks is in the loop, too: s = (trip + met s) / (1 + trip + met s).
+    rest = 1 + trip - met
+    share = (np.sqrt(rest * rest + 4 * met * trip) - rest) / (2 * met) if met else 0.0
+    again = np.maximum(found.own - 1, 0) / 2 + between * found.near + share * far
     tries = found.per_warp(found.lanes * (1 + again))
     return Trips(found, again, _together(lanes, tries), np.ones(len(lanes)), lanes, tries)
 
