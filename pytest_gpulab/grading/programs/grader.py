@@ -107,7 +107,10 @@ class ProgramGrader(CheckGrader):
         return self._runs.run(correct_name(case), case.program)
 
     def _safe(self, check: Check, safe: ProgramSafe) -> CheckResult:
-        """Fail on any mistake of the kind, and if no case is correct: an empty program earns nothing."""
+        """Fail on any mistake of the kind, and for a program that does nothing.
+
+        A wrong program must be correct in a case in which it launches a kernel: some cases need none.
+        """
         cases = visible_first(self._loaded.exercise.cases)
         found: dict[tuple[str, str], Finding] = {}  # the same line fails at many sizes, each with its own numbers
         for case in cases:
@@ -119,7 +122,8 @@ class ProgramGrader(CheckGrader):
             return check.result("failed", tuple(found.values()))
         wrong = [(case, result) for case in cases if (result := self._unless_passed(check, case)) is not None]
         ungraded = [result for _, result in wrong if result.verdict == "not gradable"]
-        if ungraded or len(wrong) == len(cases):
+        failed = {case.name for case, _ in wrong}
+        if ungraded or (wrong and not any(self._run_of(c).outcome.launches for c in cases if c.name not in failed)):
             return (ungraded or [wrong[0][1]])[0]
         if safe.kind == "race" and (clauses := self._unchecked()):
             return check.result("not gradable", tuple(finding("not-checked", clause) for clause in clauses))
