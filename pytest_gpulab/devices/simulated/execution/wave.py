@@ -316,13 +316,12 @@ class Wave:
     ) -> Value:
         from pytest_gpulab.devices.simulated.memory.atomics import FLUSHED_ADD, apply_in_order, outcome
 
-        checker = self.checker if wanted else None  # it is recorded when its outcome is known
-        is_noted = checker is not None or (site.is_retried and self.counters is not None)
+        is_noted = wanted and (self.checker is not None or (site.is_retried and self.counters is not None))
         if space == "shared":
-            self._access_shared(lanes, site, address, [], check=checker is None)
+            self._access_shared(lanes, site, address, [], check=not wanted)
             found = self._atomic_shared(lanes, operation, address, dtype, values, wanted)
             if is_noted:
-                self._note(lanes, site, None, address, address, *outcome(operation, found, values))
+                self._note(lanes, site, None, address, address, outcome(operation, found, values))
             return found
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
@@ -331,26 +330,24 @@ class Wave:
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
-            if checker is None:
+            if not wanted or self.checker is None:
                 allocation.report(group, site, address, offset, [], self.checker)
             parts = [subset.take(value) for value in values] if subset else values
             index = offset.astype(np.intp) // dtype.itemsize
             found = apply_in_order(group, allocation.typed(dtype), index, operation, parts, wanted)
             if is_noted:
-                self._note(group, site, allocation, address, offset, *outcome(operation, found, parts))
+                self._note(group, site, allocation, address, offset, outcome(operation, found, parts))
             if subset is None:
                 return found
             out.ravel()[_indices(lanes, group)] = found.ravel()
         return out
 
-    def _note(
-        self, lanes: Lanes, site: Site, place: Any, address: Value, offset: Value, unchanged: Any, failed: Any
-    ) -> None:
+    def _note(self, lanes: Lanes, site: Site, place: Any, address: Value, offset: Value, outcome: Any) -> None:
         """Record the outcome of an atomic for the hazard checks, and for the counts of loops that repeat it."""
         if self.checker is not None:
-            self.checker.access_atomic(lanes, site, place, address, offset, unchanged, failed)
+            self.checker.access_atomic(lanes, site, place, address, offset, *outcome)
         if site.is_retried and self.counters is not None:
-            self.counters.retried(lanes, site, address, unchanged)
+            self.counters.retried(lanes, site, address, outcome[0])
 
     def _atomic_shared(
         self, lanes: Lanes, operation: Operation, address: Value, dtype: Dtype, values: list[Value], wanted: bool
