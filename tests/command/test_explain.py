@@ -104,7 +104,7 @@ def test_a_file_that_reaches_a_time_limit_of_the_search_is_neither_right_nor_wro
     printed = " ".join(capsys.readouterr().out.split())
     assert "out is [528], as it should be time-limit: correct[n=1]: Time limit: " in printed
     assert "in total; this is no verdict, because a grading allows 20 s per case" in printed
-    assert "this is no verdict" in page.read_text()
+    assert "this is no verdict" in " ".join(page.read_text().split())
 
 
 def test_so_is_a_chosen_input_that_reaches_the_limit_of_figures(
@@ -198,6 +198,16 @@ def test_the_text_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypa
         return max(len(line) for line in capsys.readouterr().out.splitlines()[1:])
 
     assert longest(60) <= 60 < longest(100) <= 100
+
+
+def test_a_failure_without_a_smallest_input_is_told_once_and_fits_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main.main(["explain", "tests/wrong/reduction/recursion_without_end.cu", "--format", "text"]) == 1
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if len(line) > 60] == []
+    assert printed.count("stack-overflow: ") == 1 and printed.count("hint: ") == 1
 
 
 EXTRAS_BLOCKED = """

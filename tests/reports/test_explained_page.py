@@ -213,6 +213,19 @@ def test_printed_figures_are_as_wide_as_the_paper(browser: Browser, tree: Path) 
     assert browser.run("return document.documentElement.scrollWidth") <= 1200
 
 
+@pytest.mark.parametrize("name", ["misaligned_vector", "recursion_without_end"])
+def test_long_labels_are_wrapped(browser: Browser, tmp_path: Path, name: str) -> None:
+    browser.open(page_of(f"tests/wrong/reduction/{name}.cu", tmp_path))
+    lines = browser.run(
+        "const right = each => each.closest('svg').parentElement.getBoundingClientRect().right;"
+        "return [...document.querySelectorAll('.flow .bad-text tspan')]"
+        ".map(each => [each.textContent, each.getBoundingClientRect().right <= right(each)])"
+    )
+    said = browser.run("return document.querySelector('ul.marks li').textContent")
+    assert len(lines) > 1 and all(is_inside for _, is_inside in lines)
+    assert " ".join(text for text, _ in lines).startswith(said)
+
+
 def test_arrows_are_below_the_cells_that_they_pass(browser: Browser, tree: Path) -> None:
     browser.open(tree)
     assert browser.run("return [...document.querySelectorAll('section .flow > g')].map(each => each.classList[0])") == [

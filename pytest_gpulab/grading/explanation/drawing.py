@@ -255,11 +255,17 @@ class _Runner:
         if request.is_empty:
             self.failure = () if failure is None else (failure,)
             if failure is None or failure.smallest is None:
-                return self._readable()
+                return self._known(self._readable())
             request = self.request = request_of(failure.smallest.command)
         trial = self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
         if _failures(subject, trial):
             self.failure = ()
+        return trial
+
+    def _known(self, trial: Trial) -> Trial:
+        """Return a trial; its own failure is not another one of the file."""
+        shown = _failures(self._subject, trial)
+        self.failure = tuple(found for found in self.failure if (found.code, found.where) not in shown)
         return trial
 
     def _readable(self) -> Trial:

@@ -41,7 +41,8 @@ C_TYPES = {
 }  # fmt: skip
 _SHUFFLED = re.compile(r"__shfl\w*\s*\([^,]+,\s*(\w+)\s*,")
 _VECTOR = re.compile(r"([a-z]+)([234])")
-_SHARED = re.compile(r"__shared__\s+((?:unsigned\s+|long\s+)?\w+)\s+(\w+)\s*\[")
+_SHARED = re.compile(r"__shared__\s+((?:unsigned\s+|long\s+)?\w+)\s+(\w[^;]*);")
+_DECLARED = re.compile(r"(?:^|,)\s*(\w+)")
 
 
 @dataclass(frozen=True)
@@ -230,16 +231,15 @@ def indices(linear: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, tuple[np.dtype[Any], int]]:
-    """Return the number types of shared arrays and the numbers per element, by name; unknown types are left out."""
+    """Return the number types of shared variables and the numbers per element, by name; unknown types are left out."""
     macros = {"GPULAB_T": "int", **defines}
     found = {}
-    for kind, name in _SHARED.findall(source):
+    for kind, declared in _SHARED.findall(source):
         plain = macros.get(kind, kind)
         vector = _VECTOR.fullmatch(plain)
-        if vector and vector[1] in C_TYPES:
-            found[name] = np.dtype(C_TYPES[vector[1]]), int(vector[2])
-        elif plain in C_TYPES:
-            found[name] = np.dtype(C_TYPES[plain]), 1
+        number, lanes = (vector[1], int(vector[2])) if vector else (plain, 1)
+        if number in C_TYPES:
+            found |= dict.fromkeys(_DECLARED.findall(declared), (np.dtype(C_TYPES[number]), lanes))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from html import escape
 from math import prod
@@ -13,10 +14,12 @@ import numpy as np
 from pytest_gpulab.grading.diagnosis.patterns import number as number_text
 from pytest_gpulab.grading.explanation.figure import Figure, Mark
 from pytest_gpulab.grading.explanation.rows import Arrow, Row
+from pytest_gpulab.grading.explanation.stops import Stop
 from pytest_gpulab.reports.terminal.text import visible
 
 CELL, HEIGHT, LEFT, GAP, THREADS = 32, 24, 216, 46, 14
 BASE = 17  # from a cell's top to its value's base line
+LABEL, LINE = 48, 14  # letters of a line of a label, and its height
 LETTER = 7.5  # of a bold text
 MAX_COLUMNS = 64
 MAX_MARKED = 32  # of the columns
@@ -92,19 +95,26 @@ class _Layout:
         for number, row in enumerate(figure.rows):
             top += (GAP if row.arrows and not self._is_grid(row) else 12) if number else 0
             self._tops.append(top)
-            top = self._bottom(number) + BARRIER * len(figure.stops(number))
+            top = self._bottom(number) + sum(map(_stop_height, figure.stops(number)))
         self.height = top + 8
         widest = max((self._width(row) for row in figure.rows), default=1)
         beyond = 2 if any(mark.index >= prod(figure.rows[mark.row].array.shape) for mark in figure.marks) else 0
-        longest = max((len(mark.what) for mark in figure.marks), default=0) + len(" (and 99 more elements)")
         stops = [stop for number in range(len(self._rows)) for stop in figure.stops(number)]
-        longest = max(longest, *(len(stop.what) for stop in stops), 0)
+        labels = [*map(self._label, self._marks), *(stop.what for stop in stops)]
+        longest = max((len(line) for label in labels for line in _lines_of(label)), default=0)
         threads = THREAD * figure.threads if stops and figure.threads <= MAX_THREADS else 0
         self.width = LEFT + max(CELL * (widest + beyond), LETTER * longest, threads) + 10
 
     def _bottom(self, number: int) -> int:
         lines = self._lines(self._rows[number])
-        return self._tops[number] + THREADS + HEIGHT * lines + 16 + 14 * min(len(self._marks.get(number, ())), 1)
+        return self._tops[number] + THREADS + HEIGHT * lines + 16 + LINE * len(_lines_of(self._label(number)))
+
+    def _label(self, number: int) -> str:
+        """Return the first mistake in a row, with the number of other marked elements; empty without a mistake."""
+        marks = self._marks.get(number, ())
+        others = len({mark.index for mark in marks}) - 1
+        more = f" (and {others} more element{'s' * (others > 1)})" if others > 0 else ""
+        return f"{marks[0].what}{more}" if marks else ""
 
     def row(self, number: int) -> Iterator[str]:
         """Yield the elements of a row."""
@@ -131,10 +141,7 @@ class _Layout:
                 yield f'<g class="{kind}" transform="translate({LEFT + CELL // 2} {top + THREADS + BASE})">{cells}</g>'
         for mark in self._marks.get(number, ())[:1]:
             yield from self._beyond(row, number, mark)
-            others = len({other.index for other in self._marks[number]}) - 1
-            more = f" (and {others} more element{'s' * (others > 1)})" if others else ""
-            bottom = top + THREADS + HEIGHT * self._lines(row) + 26
-            yield f'<text class="bad-text" x="{LEFT}" y="{bottom}">{_text(mark.what)}{more}</text>'
+            yield _label_text(self._label(number), top + THREADS + HEIGHT * self._lines(row) + 26)
         yield "</g>"
 
     def arrows(self, number: int) -> str:
@@ -146,11 +153,11 @@ class _Layout:
 
     def stops(self, number: int) -> Iterator[str]:
         """Yield the barriers below a row that not all threads reach, and the end of the launch, with the threads."""
-        figure = self._figure
-        for position, stop in enumerate(figure.stops(number)):
-            y = self._bottom(number) + BARRIER * position + 12
-            words = f'<text class="bad-text" x="{LEFT}" y="{y}">{_text(stop.what)}</text>'
-            yield f'<g class="missed" data-after="{number}">{words}'
+        figure, bottom = self._figure, self._bottom(number)
+        for stop in figure.stops(number):
+            yield f'<g class="missed" data-after="{number}">{_label_text(stop.what, bottom + 12)}'
+            bottom += _stop_height(stop)
+            y = bottom - BARRIER + 12
             yield f'<line x1="4" x2="{self.width - 6:g}" y1="{y + 13}" y2="{y + 13}"/>'
             is_drawn = stop.threads and figure.threads <= MAX_THREADS
             for thread in range(figure.threads) if is_drawn else ():
@@ -272,6 +279,22 @@ class _Layout:
         x1, y1 = begin[0] + CELL / 2, begin[1] + HEIGHT + 13
         x2, y2 = end[0] + CELL / 2, end[1] - 15
         return f'<path d="M{x1:g} {y1:g} {x2:g} {y2:g}"/>'
+
+
+def _lines_of(label: str) -> list[str]:
+    """Return the lines of a label; none if it is empty."""
+    return textwrap.wrap(label, LABEL)
+
+
+def _label_text(label: str, y: float) -> str:
+    lines = (
+        f'<tspan x="{LEFT}" dy="{LINE if at else 0}">{_text(line)}</tspan>' for at, line in enumerate(_lines_of(label))
+    )
+    return f'<text class="bad-text" x="{LEFT}" y="{y:g}">{" ".join(lines)}</text>'
+
+
+def _stop_height(stop: Stop) -> int:
+    return BARRIER + LINE * (len(_lines_of(stop.what)) - 1)
 
 
 def _short(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.grading.correctness.trials import Trial, given_words, wrong_words
 from pytest_gpulab.grading.diagnosis.coincidence import are_zeros_and_ones
@@ -19,7 +19,7 @@ def drawn_lines(drawn: Drawn) -> Iterator[str]:
     """Yield the lines of a trial, and of mistakes that its outputs do not show."""
     yield from _trial_lines(drawn.trial)
     if drawn.hidden:
-        yield from failure_text(drawn.hidden, set()).splitlines()
+        yield from _failure_lines(drawn.hidden)
 
 
 def wrong_lines(drawn: Drawn, file: str) -> frozenset[int]:
@@ -38,7 +38,12 @@ def _trial_lines(trial: Trial) -> Iterator[str]:
         yield from wrapped(wrong)
     is_small = are_zeros_and_ones(trial.prepared.inputs)
     findings = [_without_guess(found, is_small) for found in trial.outcome.findings]
-    yield from failure_text(findings, set()).splitlines()
+    yield from _failure_lines(findings)
+
+
+def _failure_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    for line in failure_text(findings, set()).splitlines():
+        yield from [line] if line.startswith(" ") else wrapped(line)
 
 
 def _without_guess(found: Finding, is_small: bool) -> Finding:
