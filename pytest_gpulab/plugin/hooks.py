@@ -243,7 +243,11 @@ class GradingHooks:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Report a skipped check at its submission; record whether the findings explain a failure completely."""
-        return note_explained(place_skip(item, (yield)), call)
+        from pytest_gpulab.reports.terminal.text import as_wide_as
+
+        with as_wide_as(self._columns()):
+            report = yield
+        return note_explained(place_skip(item, report), call)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record that a check begins, in this or another process."""

@@ -159,6 +159,14 @@ def test_a_compile_error_fails_every_check_with_one_reason_shown_once(course: Co
     no_traceback(result)
 
 
+def test_details_of_a_failure_fit_the_terminal(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    course.write("twice.cu", BEYOND)
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = course.grade("twice.cu", "--tb=short").outlines
+    details = [line for line in lines if line.startswith("  ")]
+    assert "  hint: " in "\n".join(details) and max(map(len, details)) <= 60
+
+
 @pytest.mark.parametrize(("source", "code"), [(b"", "empty-source"), ("// x".encode("utf-16"), "not-utf8")])
 def test_a_file_that_is_no_source(course: Course, source: bytes, code: str) -> None:
     course.write("twice.cu", source)
