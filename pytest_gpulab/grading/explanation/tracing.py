@@ -233,7 +233,7 @@ def indices(linear: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
 def _shared_types(source: str, defines: Mapping[str, str]) -> dict[str, tuple[np.dtype[Any], int]]:
     """Return the number types of shared variables and the numbers per element, by name; unknown types are left out."""
     macros = {"GPULAB_T": "int", **defines}
-    found = {}
+    found: dict[str, tuple[np.dtype[Any], int]] = {}
     for kind, declared in _SHARED.findall(source):
         plain = macros.get(kind, kind)
         vector = _VECTOR.fullmatch(plain)
