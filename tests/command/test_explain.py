@@ -200,7 +200,7 @@ def test_the_text_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypa
     assert longest(60) <= 60 < longest(100) <= 100
 
 
-def test_a_failure_without_a_smallest_input_is_told_once_and_fits_the_terminal(
+def test_a_failure_without_a_smallest_input_is_shown_once_and_fits_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
