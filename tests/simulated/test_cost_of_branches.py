@@ -21,13 +21,13 @@ DIVERGENT = LOOP.replace("UNROLLED", "1").replace("int x", "n *= x % PARTS + 1; 
 GUARDED = LOOP.replace("UNROLLED", "1").replace("x = x", "if (x % 4 == 3) x = x")
 
 
-def cycles(source: str, rounds: int) -> float:
-    """Return the estimated cycles per iteration of the loop of a single warp."""
+def cycles(source: str, rounds: int, threads: int = 32) -> float:
+    """Return the estimated cycles per iteration of the loop of a single block."""
     found = []
     for n in rounds, 3 * rounds:
         device = SimulatedDevice(modelled_gpu("h100"))
-        arguments = device.array(np.zeros(32, np.int32)), np.int32(n)
-        profile = device.compile(source).launch("f", (1,), (32,), arguments, options=LaunchOptions(estimate=True))
+        arguments = device.array(np.zeros(32 * (1 + 3 * rounds), np.int32)), np.int32(n)
+        profile = device.compile(source).launch("f", (1,), (threads,), arguments, options=LaunchOptions(estimate=True))
         assert profile.estimated_ms is not None
         found.append(profile.estimated_ms)
     return (found[1] - found[0]) * 1e6 * modelled_gpu("h100").clock_ghz / (2 * rounds)
@@ -61,6 +61,27 @@ def test_exact_divisions_of_a_warp_follow_one_another() -> None:
         "1.5f / (x + 5)", "__fdividef(1.5f, x + 5)"
     )
     assert cycles(exact, 200) > 110 > 75 > cycles(fast, 200)
+
+
+def test_a_warp_waits_at_once_for_loads_of_iterations_that_the_assembler_unrolls() -> None:
+    """On an H100, the warp of sum_of_one_warp in tests/h200 takes 57 cycles per load. A store keeps loads apart."""
+    sums = """__global__ void f(float *x, int n)
+    {
+        float sum = 0;
+        for (int i = threadIdx.x; i < 32 * n; i += 32) sum += x[i];
+        x[threadIdx.x] = sum;
+    }"""
+    stored = sums.replace("sum += x[i]", "sum += x[i], x[threadIdx.x] = sum")
+    assert cycles(sums, 320) == pytest.approx(57, rel=0.25)
+    assert cycles(stored, 320) > 500
+
+
+def test_warps_with_a_false_guard_wait_for_nothing() -> None:
+    """The first warp's path is the same with 31 others, which skip the body. Their barriers take 2 cycles each."""
+    tree = GUARDED.replace("int x", "__shared__ int s[64]; int x").replace("x % 4 == 3", "threadIdx.x < 32")
+    tree = tree.replace("x = x * 3 + 1", "s[threadIdx.x] += s[threadIdx.x + 32]; __syncthreads()")
+    alone, others = (cycles(tree, 100, threads) for threads in (32, 1024))
+    assert alone + 62 < others < alone + 140
 
 
 def test_a_store_of_separate_sectors_costs_each_of_them() -> None:

@@ -1,4 +1,4 @@
-"""Kernels of courses and of students, two blind hold-outs: estimates and counters compared with those of an H100.
+"""Kernels of courses and of students, three blind hold-outs: estimates and counters compared with those of GPUs.
 
 `blind_ms` of the record is the estimate that was written down before the launch was timed.
 """
@@ -36,6 +36,7 @@ class Record:
         far_off: launches with an estimate that is off by more than a factor of 1.35; most are in docs/cost-model.md.
         wrong_order: pairs of launches that the estimates put in the wrong order; the slower launch comes first.
         miscounted: launches with counters that are not the hardware's, each with the cause.
+        gpu: the GPU that they were measured on.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Record:
     far_off: Set[str]
     wrong_order: Set[tuple[str, str]]
     miscounted: Mapping[str, str]
+    gpu: str = "h100"
 
     def data(self, kind: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((FOLDER / f"{self.name}_{kind}.json").read_text())
@@ -83,17 +85,12 @@ COURSE = Record(
 EXAM = Record(
     "exam", 94,
     {
-        "dot_of_one_block_large", "dot_of_one_block_medium", "means_of_columns_large", "means_of_columns_medium",
-        "sum_of_one_warp_large", "sum_of_one_warp_medium", "fibonacci_of_one_thread_large",
-        "fibonacci_of_one_thread_medium", "string_in_one_block_large", "string_in_one_block_medium",
+        "string_in_one_block_large", "string_in_one_block_medium",
         "relax_all_edges_large", "lengths_of_lists_large", "lengths_of_lists_medium", "transfer_money_large",
         "transfer_money_medium", "transpose_in_place_large", "compare_lines_large", "sum_and_squares_large",
         "filter_five_medium", "push_to_lists_medium",
     },
-    {
-        ("sieve_medium", "relax_all_edges_large"), ("sieve_large", "relax_all_edges_large"),
-        ("lengths_of_lists_large", "sum_of_one_warp_medium"), ("count_by_ballot_large", "means_of_columns_large"),
-    },
+    set(),
     {
         "append_positive_small": ORDER, "sort_in_a_warp_small": "not known: guarded stores of two words",
         "position_of_maximum_small": "not known: the extent of a block in constant memory",
@@ -102,12 +99,17 @@ EXAM = Record(
         "largest_by_key_small": REPEATED,
     },
 )  # fmt: skip
-RECORDS = pytest.mark.parametrize("record", [COURSE, EXAM], ids=["course", "exam"])
+LAB = Record(
+    "lab", 42, {"tiles_of_eight_medium"}, set(),
+    {"pendulum_small": "not known: constants of sinf", "life_in_one_block_small": "not known: loads under a guard"},
+    "h200",
+)  # fmt: skip
+RECORDS = pytest.mark.parametrize("record", [COURSE, EXAM, LAB], ids=["course", "exam", "lab"])
 
 
 def launched(record: Record, size: str, options: LaunchOptions) -> dict[tuple[str, str], LaunchProfile]:
     """Launch each row of the record; return the profiles by family and name."""
-    device, found = SimulatedDevice(modelled_gpu("h100")), {}
+    device, found = SimulatedDevice(modelled_gpu(record.gpu)), {}
     module = device.compile((FOLDER / f"{record.name}_kernels.cu").read_text())
     counted = record.data("counters")
     for row in record.rows(size):
@@ -166,5 +168,5 @@ def test_memory_counters_are_the_hardwares(record: Record) -> None:
             here, theirs = profile.counters.get(metric, 0.0), counters[name].get(metric, 0)
             if here != pytest.approx(theirs, rel=1e-9):
                 missed.append((name, metric, theirs, here))
-    print(tabulate(missed, ["launch", "counter", "H100", "here"], floatfmt=".0f"))
+    print(tabulate(missed, ["launch", "counter", "GPU", "here"], floatfmt=".0f"))
     assert {name for name, *_ in missed} == set(record.miscounted)

@@ -48,8 +48,8 @@ def test_the_work_of_the_last_block_adds_to_the_time(take: str, options: LaunchO
     short, long = (launched(take, tail, options, grid)[0].estimated_ms for tail in (0, grid))
     assert short is not None
     assert long is not None
-    # one thread reads each value, and at most four reads are under way at once
-    assert long - short > grid / 4 * 200 / 1.98e6
+    # one thread reads each value, and machine code has at most 16 reads under way at once
+    assert long - short > grid / 16 * 200 / 1.98e6
 
 
 def test_a_sample_leaves_no_trace_of_the_last_block() -> None:

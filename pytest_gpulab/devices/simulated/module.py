@@ -299,7 +299,8 @@ class SimulatedModule:
         program = self.program(kernel)
         if kernel not in self._joined:
             self._joined[kernel] = self._joined_accesses(kernel)
-        return Counters(program, Workload(program, self._device.gpu) if estimated else None, self._joined[kernel])
+        joined = self._joined[kernel]
+        return Counters(program, Workload(program, self._device.gpu, joined.loads) if estimated else None, joined)
 
     def _joined_accesses(self, kernel: str) -> Joined:
         """Return the accesses that the assembler may have joined; see `sass.joins`."""
@@ -312,7 +313,7 @@ class SimulatedModule:
             return Joined({}, atomics)
         shared = [site for site in sites if site.space == "shared" and site.op in ("ld", "st")]
         accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
-        return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics))
+        return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics), machine.joined_loads())
 
     def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures
@@ -340,7 +341,7 @@ class SimulatedModule:
         from pytest_gpulab.devices.simulated.cost.demands import Resident, demands
         from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
         from pytest_gpulab.devices.simulated.cost.model import OVERLAP, estimate
-        from pytest_gpulab.devices.simulated.counting.accounts import executed_jumps
+        from pytest_gpulab.devices.simulated.counting.accounts import machine_executions
 
         assert counters.workload is not None and counted.kernel_occupancy is not None
         gpu, found = self._device.gpu, counted.kernel_occupancy
@@ -348,8 +349,10 @@ class SimulatedModule:
         local_bytes = (self.resources(counted.kernel).local_bytes or 0) * threads
         resident = Resident(local_bytes * found.active_blocks, shared_bytes * found.active_blocks)
         ran = counters.workload.blocks * threads
-        jumps = executed_jumps(counters, self._machine_kernel(counted.kernel), ran)
-        needs = demands(counters, counters.workload, self._device.arena, gpu, blocks, resident, larger, jumps)
+        kernel = self._machine_kernel(counted.kernel)
+        executed = machine_executions(counters, kernel, ran)
+        machine = (kernel, executed) if kernel is not None and executed is not None else None
+        needs = demands(counters, counters.workload, self._device.arena, gpu, blocks, resident, larger, machine)
         grown = larger.block_work * larger.blocks / blocks
         totals = {name: count * grown for name, count in counted.counters.items()}
         resources = self._resources_on(gpu.architecture, counted.kernel)

@@ -1,40 +1,73 @@
 """The critical path of a warp: its time without other warps, by the longest chain of dependent instructions.
 
-The model combines the assembler and an SM. In a *region*, code that the assembler can reorder, an instruction starts as
-soon as its operands are ready. At the end of the region the warp waits for every value that the region needed. A load
-is waited for in the region that needs its value. Short bodies of `if` belong to the region around them, because the
-assembler predicates them.
+It comes from the machine code (`machine_path`), or without that from PTX. Then the model combines the assembler and an
+SM. In a *region*, code that the assembler can reorder, an instruction starts as soon as its operands are ready. At the
+end of the region the warp waits for every value that the region needed. A load is waited for in the region that needs
+its value. Short bodies of `if` belong to the region around them, because the assembler predicates them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Statement
+from pytest_gpulab.devices.simulated.sass.executions import Executions, MachineKernel
 from pytest_gpulab.devices.simulated.translation.analysis.regions import StoreOrder, regions
 from pytest_gpulab.devices.simulated.translation.analysis.waits import is_strong_load
 from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
+from .machine_path import issue_cycles
 from .pipes import JUMP, SPECIAL, TABLE_JUMP, pipes
 
 _FREE = {"mov", "cvta"}
 _WARP_WIDE = {"shfl", "vote", "match", "redux"}
 _SPACES = ("global", "shared", "local", "const", "param")
 _CALL_CYCLES = 1000.0  # printf and similar functions
-Jumps = Mapping[int, float]
+
+Machine = tuple[MachineKernel, Executions]
 
 
-def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu, jumps: Sequence[float]) -> list[float]:
+def warp_cycles(
+    steps: Sequence[TranslatedBlock], warps: Sequence[int], gpu: Gpu, machine: Machine | None
+) -> list[float]:
+    """Return the cycles that each basic block adds to the path of a warp, per execution.
+
+    Args:
+        steps: basic blocks of the program, in order.
+        warps: executions of each of them, by warps; one that did not run has the cycles of its PTX.
+        gpu: the modelled GPU.
+        machine: the machine code and its executions, if it can be read.
+    """
+    by_rules = step_cycles(steps, gpu)
+    if machine is None:
+        return by_rules
+    kernel, executed = machine
+    homes = {statement.number: i for i, step in enumerate(steps) for statement in step.statements}
+    strong = frozenset(
+        s.number for step in steps for s in step.statements if isinstance(s, Instruction) and is_strong_load(s)
+    )
+    total = [0.0] * len(steps)
+    for number, cycles in issue_cycles(kernel, executed, strong, gpu):
+        home = homes.get(number, 0)
+        total[home if warps[home] else 0] += cycles
+    slept = _sleeps(steps, gpu)
+    asleep = [sum(slept.get(s.number, 0.0) for s in step.statements) for step in steps]
+    return [
+        cycles / ran + pause if ran else rules
+        for cycles, ran, pause, rules in zip(total, warps, asleep, by_rules, strict=True)
+    ]
+
+
+def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
     """Return the cycles that each basic block adds to the path of a warp, per execution.
 
     Args:
         steps: basic blocks of the program, in order.
         gpu: the modelled GPU; all loads hit L1, but for those that observe other threads' writes.
-        jumps: jumps of the machine code per execution of each basic block, see `jumps_per_step`.
     """
     cycles = [0.0] * len(steps)
     late: dict[int, dict[str, float]] = defaultdict(dict)
@@ -42,7 +75,7 @@ def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu, jumps: Sequence[floa
     headers = {target for i, step in enumerate(steps) for target in step.targets if target <= i}
     for region in regions(steps):
         ready = dict(late[region[0]])
-        end = _run(region, steps, gpu, ready, cycles, slept, jumps)
+        end = _run(region, steps, gpu, ready, cycles, slept)
         targets = steps[region[-1]].targets
         if headers.intersection(targets):  # the delay of a value from before a loop counts once, not per iteration
             cycles[region[-1]] += max([end, *ready.values()]) - end
@@ -61,7 +94,6 @@ def _run(
     ready: dict[str, float],
     cycles: list[float],
     slept: dict[int, float],
-    jumps: Sequence[float],
 ) -> float:
     """Store the cycles of a region's blocks and the time at which each register is ready; return the end time."""
     issued = waited = after_jump = guard = 0.0
@@ -75,8 +107,9 @@ def _run(
             issued += weight(statement)
             ready.update(dict.fromkeys(defined, start + latency(statement, gpu)))
             if _is_branch(statement):  # nothing waits for its condition where the assembler has no branch
-                waited += jumps[i] * (max(issued, waited, start) + gpu.branch_latency - waited)
-                after_jump, guard = jumps[i] * waited, start
+                if i == region[-1]:
+                    waited = after_jump = max(issued, waited, start) + gpu.branch_latency
+                guard = start
                 for name in used:
                     ready.pop(name, None)
                 continue
@@ -90,24 +123,6 @@ def _run(
             waited = max(issued, waited) + gpu.barrier_latency
         cycles[i] = max(issued, waited) - before
     return max(issued, waited)
-
-
-def jumps_per_step(steps: Sequence[TranslatedBlock], warps: Sequence[int], executed: Jumps | None) -> list[float]:
-    """Return the jumps of the machine code per execution of each basic block of the PTX, at most 1.
-
-    The assembler removes branches: it predicates short bodies, and it unrolls loops. Without readable machine code,
-    branches within a region count as removed.
-
-    Args:
-        steps: basic blocks of the program, in order.
-        warps: executions of each of them, by warps.
-        executed: executions of jumps by warps, by the number of their statement; None if they are not known.
-    """
-    if executed is None:
-        last = {region[-1] for region in regions(steps)}
-        return [float(i in last) for i in range(len(steps))]
-    numbers = [step.statements[-1].number if step.statements else -1 for step in steps]
-    return [min(executed.get(n, 0.0) / max(ran, 1), 1.0) for n, ran in zip(numbers, warps, strict=True)]
 
 
 def _has_rare_path(statement: Statement) -> bool:

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.memory.spaces import Arena
 
 from .chains import Chain, chain
-from .critical_path import Jumps, jumps_per_step, step_cycles
+from .critical_path import Machine, warp_cycles
 from .fences import Fences, fences
 from .pipes import SHUFFLE, SPECIAL, TABLE_JUMP, pipes
 
@@ -101,7 +101,7 @@ def demands(
     blocks: int,
     resident: Resident,
     estimated: LargerLaunch,
-    jumps: Jumps | None,
+    machine: Machine | None,
 ) -> Demands:
     """Return the demands of a launch, scaled from the blocks that ran to all of its blocks.
 
@@ -111,7 +111,7 @@ def demands(
         blocks: the number of blocks of the launch that ran.
         resident: memory of an SM's blocks. Without local memory, the assembler keeps the arrays in registers.
         estimated: the launch to estimate.
-        jumps: executions of the machine code's jumps, see `critical_path.jumps_per_step`.
+        machine: the machine code and its executions, if it can be read.
     """
     growth = estimated.blocks / blocks
     grown = growth * estimated.block_work
@@ -121,7 +121,7 @@ def demands(
     local_missed, local_moved = _of_local(local, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
     missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
-    waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched, jumps)
+    waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched, machine)
     hot, passes = _atomics(workload, arena, gpu, scale)
     updates, of_many = workload.most_updates()
     return Demands(
@@ -147,14 +147,14 @@ def demands(
 
 
 def _of_paths(
-    counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float, jumps: Jumps | None
+    counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float, machine: Machine | None
 ) -> tuple[Chain, Fences, float, float, float]:
     """Return the chain of waiting blocks and the fences of a block.
 
     Behind them, the critical path of a block: the average, the longest one, and what the last block has more.
     """
     steps = counters.program.steps
-    cycles = step_cycles(steps, gpu, jumps_per_step(steps, counters.warps, jumps))
+    cycles = warp_cycles(steps, counters.warps, gpu, machine)
     block_ids, paths, weights = workload.paths.kept()
     waiting = chain(workload, cycles, gpu, scale)
     paths = waiting.alone(paths)

@@ -126,16 +126,16 @@ def _traffic_values(space: str, traffic: Traffic) -> list[int]:
     return [traffic.requests, traffic.units, traffic.units - traffic.ideal, traffic.passes]
 
 
-def executed_jumps(counters: Counters, kernel: MachineKernel | None, launched: int) -> Mapping[int, float] | None:
-    """Return executions of jumps by warps, by the number of their statement; None without readable machine code."""
+def machine_executions(counters: Counters, kernel: MachineKernel | None, launched: int) -> Executions | None:
+    """Return the executions of the machine code; None without readable machine code."""
     found = _by_machine_code(counters, kernel, launched)
     return None if found is None else found[1]
 
 
 def _by_machine_code(
     counters: Counters, kernel: MachineKernel | None, launched: int
-) -> tuple[Floats, Mapping[int, float]] | None:
-    """Return the figures of issued instructions, and jumps, from the machine code; None if it is too large or missing.
+) -> tuple[Floats, Executions] | None:
+    """Return the figures of issued instructions from the machine code, and its executions; None without it.
 
     Launches are often repeated with other data, so the last results are cached.
     """
@@ -147,24 +147,20 @@ def _by_machine_code(
         if len(kernel.cached) >= MAX_CACHED:
             kernel.cached.clear()
         kernel.cached[key] = _issued_by_line(counters, kernel, launched, replays)
-    known: tuple[Floats, Mapping[int, float]] = kernel.cached[key]
+    known: tuple[Floats, Executions] = kernel.cached[key]
     return known
 
 
 def _issued_by_line(
     counters: Counters, kernel: MachineKernel, launched: int, replays: Mapping[int, float]
-) -> tuple[Floats, Mapping[int, float]]:
+) -> tuple[Floats, Executions]:
     places = counters.program.places
     found = kernel.executions(_executed(counters), launched)
     rows = np.array([places.of_statement[number] for number in kernel.numbers])
     table = np.zeros((len(places.lines), len(_BY_LINE)))
     for name, values in _issued(kernel, found, replays).items():
         table[:, _COLUMN[name]] = np.bincount(rows, weights=values, minlength=len(table))
-    jumps: dict[int, float] = defaultdict(float)
-    for instruction, warps in zip(kernel.code, found.warps.tolist(), strict=True):
-        if instruction.jumps:
-            jumps[instruction.number] += warps
-    return table, jumps
+    return table, found
 
 
 def _executed(counters: Counters) -> Executed:

@@ -39,6 +39,7 @@ class Joined:
 
     widths: Mapping[int, int] = field(default_factory=dict)  # bytes of the widest machine access by `Site.index`
     atomics: frozenset[int] = frozenset()  # statements that one lane executes for its warp if all have one address
+    loads: Mapping[int, int] = field(default_factory=dict)  # executions of a load that a warp waits for at once
 
 
 class Counters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +55,7 @@ class LocalTraffic:
 class Workload:
     """The cost model's input, collected while a launch runs."""
 
-    def __init__(self, program: Program, gpu: Gpu) -> None:
+    def __init__(self, program: Program, gpu: Gpu, joined_loads: Mapping[int, int] | None = None) -> None:
         self.program = program
         self.paths = Paths(program)
         self.written_sectors = 0  # of global stores and atomics
@@ -75,13 +76,17 @@ class Workload:
         self._taken: Counter[int] = Counter()  # numbers taken from counters, by address
         self._polling = polling_sites(program)
         self._depths = load_depths(program.steps)
-        self._heads = frozenset(region[0] for region in regions(program.steps))
+        self._heads = _iterations(program, joined_loads or {})
+        self._last_head = self._repeated = 0
         self._time = self.issued = self._sectors = 0
         self._batches: list[tuple[int, int, int]] = []  # blocks, warp instructions and sectors until then
 
     def step(self, block: int, lanes: Lanes) -> None:
         """Count an execution of a basic block."""
-        self._time += block in self._heads
+        if block in self._heads:
+            self._repeated = self._repeated + 1 if block == self._last_head else 0
+            self._last_head = block
+            self._time += self._repeated % self._heads[block] == 0
         self.issued += lanes.warp_count * len(self.program.steps[block].statements)
         self.paths.step(block, lanes)
 
@@ -195,3 +200,13 @@ class Workload:
         together = fresh.sum(axis=1) + (ordered[:, 0] >= 0)
         self.polled_together = max(self.polled_together, int(together.max()))
         self.polled.add(np.unique(rows[rows >= 0]).astype(np.uint64))
+
+
+def _iterations(program: Program, joined_loads: Mapping[int, int]) -> dict[int, int]:
+    """Return the executions in a row of each region whose loads a warp waits for at once, by its first block."""
+    found = {}
+    for region in regions(program.steps):
+        statements = (statement for i in region for statement in program.steps[i].statements)
+        joined = [joined_loads[statement.number] for statement in statements if statement.number in joined_loads]
+        found[region[0]] = min(joined, default=1)
+    return found

@@ -15,7 +15,7 @@ from . import instructions
 from .code import MachineBlock
 from .flow import OUT, Flow, FlowModel
 from .instructions import MachineInstruction
-from .joins import PtxAccess, joined_atomics, joined_widths
+from .joins import PtxAccess, joined_atomics, joined_loads, joined_widths
 
 _SAME = 0.02  # difference of logarithms, up to which two counts are equal
 _OTHER = 0.4  # difference of logarithms, from which two counts are unrelated
@@ -94,6 +94,10 @@ class MachineKernel:
     def joined_widths(self, accesses: Iterable[PtxAccess]) -> dict[int, int]:
         """See `joins.joined_widths`."""
         return joined_widths(self.blocks, self._homes, accesses)
+
+    def joined_loads(self) -> dict[int, int]:
+        """See `joins.joined_loads`."""
+        return joined_loads(self.blocks)
 
     def joined_atomics(self, atomics: frozenset[int]) -> frozenset[int]:
         """See `joins.joined_atomics`."""

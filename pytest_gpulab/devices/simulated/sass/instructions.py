@@ -59,6 +59,21 @@ class MachineInstruction:
         return self.word >> 12 & 15 == _NEVER
 
     @property
+    def stall(self) -> int:
+        """Cycles until the next instruction of its warp may issue."""
+        return self.word >> 105 & 15
+
+    @property
+    def result(self) -> int:
+        """The scoreboard of a result of variable latency; 7 for none."""
+        return self.word >> 110 & 7
+
+    @property
+    def waits(self) -> int:
+        """The scoreboards that it waits for, as a bit mask."""
+        return self.word >> 116 & 63
+
+    @property
     def ends_block(self) -> bool:
         """True if it ends a basic block."""
         return self.operation in _LEAVES or self.operation in _JUMPS or self.operation in (CALL, BSYNC)

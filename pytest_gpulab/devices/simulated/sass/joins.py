@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .code import MachineBlock
-from .instructions import ATOMG, ATOMS, LDS, RED, REDUX, STS, VOTE, VOTEU
+from .instructions import ATOMG, ATOMS, LD, LDG, LDS, RED, REDUX, STS, VOTE, VOTEU
 
 _ATOMICS = (ATOMS, ATOMG, RED)
 
@@ -43,6 +43,28 @@ def joined_widths(
         width = max(widest.get(access.number, 0) for access in group)
         if width > nbytes:
             found |= {access.index: width for access in group}
+    return found
+
+
+def joined_loads(blocks: Sequence[MachineBlock]) -> dict[int, int]:
+    """Return how many executions of a load from global memory a warp waits for at once, by statement.
+
+    The assembler unrolls loops, and moves the loads of several iterations before the first instruction that needs one.
+    """
+    found: dict[int, int] = {}
+    for block in blocks:
+        copies: Counter[int] = Counter()
+        waits: dict[int, set[int]] = defaultdict(set)
+        pending = wait = 0
+        for instruction in block.instructions:
+            if instruction.waits & pending:
+                pending, wait = 0, wait + 1
+            if instruction.operation in (LDG, LD):
+                copies[instruction.number] += 1
+                waits[instruction.number].add(wait)
+                pending |= 1 << instruction.result
+        for number, count in copies.items():
+            found[number] = max(count // len(waits[number]), found.get(number, 1))
     return found
 
 
