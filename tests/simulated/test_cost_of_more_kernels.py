@@ -1,7 +1,7 @@
 """The cost model compared with 95 more times of an H200: kernels that load one part of the GPU each, and classics.
 
 Most constants of the model were read from these times, one launch or a few for each, so this tells how well the formula
-puts them together; the kernels that it gets wrong are named.
+puts them together.
 """
 
 from __future__ import annotations
@@ -21,11 +21,6 @@ pytestmark = pytest.mark.unmeasured
 FOLDER = Path(__file__).parents[1] / "h200"
 TIMES = json.loads((FOLDER / "more_times.json").read_text())["rows"]
 LONG = {"chase_l2", "chase_l1"}  # tens of thousands of rounds of a single thread
-KNOWN_MISSES = {
-    "sum_serial": "a single warp, the assembler unrolls its loop",
-    "barriers_1_block": "less than 6 us",
-    "nothing": "less than 2 us",
-}
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +48,8 @@ def test_estimates_are_of_the_size_that_was_measured(estimated_ms: dict[str, flo
     table = [[row, TIMES[row]["median_ms"], ms, ms / TIMES[row]["median_ms"]] for row, ms in estimated_ms.items()]
     table.sort(key=lambda line: line[-1])
     print(tabulate(table, ["launch", "ms", "estimated", "ratio"], tablefmt="simple", floatfmt=".4f"))
-    factors = {line[0]: max(line[-1], 1 / line[-1]) for line in table}
-    ordered = sorted(factors.values())
+    ordered = sorted(max(line[-1], 1 / line[-1]) for line in table)
     assert len(ordered) == 93
     assert ordered[len(ordered) // 2] <= 1.15
     assert sum(factor <= 1.35 for factor in ordered) >= 0.9 * len(ordered)
-    assert {row for row, factor in factors.items() if factor > 1.6} <= set(KNOWN_MISSES)
+    assert ordered[-1] <= 1.6

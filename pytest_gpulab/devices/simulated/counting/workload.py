@@ -203,7 +203,7 @@ class Workload:
 
 
 def _iterations(program: Program, joined_loads: Mapping[int, int]) -> dict[int, int]:
-    """Return the executions in a row of each region whose loads a warp waits for at once, by its first block."""
+    """Return how many consecutive executions of each region have their loads waited for at once, by its first block."""
     found = {}
     for region in regions(program.steps):
         statements = (statement for i in region for statement in program.steps[i].statements)
