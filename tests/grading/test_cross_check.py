@@ -188,12 +188,11 @@ WAITS_FOR_EARLIER_BLOCKS = """__device__ int ended;
 __global__ void twice(const int *in, int *out, int n) {
     __shared__ int all[32];
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (threadIdx.x == 0) while (*(volatile int *)&ended < blockIdx.x / 32 * 32) {}
+    if (threadIdx.x == 0) while (*(volatile int *)&ended < blockIdx.x / 64 * 64) {}
     __syncthreads();
     all[threadIdx.x] = n;
     if (n < 1000 || blockIdx.x < 2) __syncthreads();
     if (i < n && all[31 - threadIdx.x] >= 0) out[i] = 2 * in[i];
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) atomicAdd(&ended, 1);
 }

@@ -90,7 +90,7 @@ def test_beside_a_gpu_a_sample_of_the_timed_size_shows_that_a_bound_is_broken_th
         return run_costed(*arguments)
 
     monkeypatch.setattr(estimate, "run_costed", run)
-    barriers = "for (unsigned k = 0; k < 50 && n > 10000; ++k) __syncthreads();\n    unsigned i = blockIdx.x"
+    barriers = "for (unsigned k = 0; k < 20 && n > 10000; ++k) __syncthreads();\n    unsigned i = blockIdx.x"
     path = tmp_path / "student.cu"
     path.write_text(changed(TREE, "unsigned i = blockIdx.x", barriers))
     (tmp_path / "naive.cu").write_text(NAIVE)

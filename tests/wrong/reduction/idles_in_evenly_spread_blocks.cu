@@ -1,7 +1,7 @@
 // Wrong: At the timed size every fourth block only writes the identity; the others share its work, in the naive way. A
 // sample of evenly spread blocks would meet the idle ones alone.
 #include <gpulab.cuh>
-GPULAB_TUNABLE(BLOCK_SIZE, 256)
+GPULAB_TUNABLE(BLOCK_SIZE, 128)
 GPULAB_TUNABLE(MAX_BLOCKS, 253)
 
 __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
@@ -20,6 +20,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     unsigned chunk = (n + workers - 1) / workers, first = min(n, worker * chunk), last = min(n, first + chunk);
     unsigned t = threadIdx.x;
     GPULAB_T value = GPULAB_IDENTITY;
+#pragma unroll 1
     for (unsigned i = first + t; i < last; i += BLOCK_SIZE)
         value = GPULAB_OP(value, in[i]);
     tile[t] = value;

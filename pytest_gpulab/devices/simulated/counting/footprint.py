@@ -147,8 +147,10 @@ class Footprint:
         # by piece of the address space
         self._written_bytes: dict[int, int] = {}
         self._last_reads: dict[int, Keys] = {}
+        # after the set of first reads is full
         self._further_reads: dict[int, int] = {}
         self._further_waits: Counter[int] = Counter()
+        self._further, self._waiting, self._time = Seen(), set[int](), 0
         self._met_pending = 0
         self._met: list[tuple[Keys, Counts, Counts]] = []
 
@@ -164,8 +166,13 @@ class Footprint:
     def _read(self, keys: Keys, time: int, piece: int) -> None:
         """Add reads. After `_MOST` keys, every read counts as the first one of its sector and block."""
         if self._reads.is_full:
+            self._further.add(keys & _SECTORS)
             self._further_reads[piece] = self._further_reads.get(piece, 0) + len(keys)
-            self._further_waits.update(_distinct(keys >> np.uint64(_SECTOR_BITS)).tolist())
+            if time != self._time:
+                self._waiting, self._time = set(), time
+            waiting = set(_distinct(keys >> np.uint64(_SECTOR_BITS)).tolist()) - self._waiting
+            self._further_waits.update(waiting)
+            self._waiting |= waiting
         elif not np.array_equal(keys, self._last_reads.get(piece, ())):  # in loops, often the same sectors again
             self._last_reads[piece] = keys
             self._reads.add(keys, time)
@@ -226,7 +233,8 @@ class Footprint:
     @property
     def touched_sectors(self) -> int:
         """The number of distinct sectors read or written."""
-        return len(_distinct(np.concatenate((self._reads.keys(), self._writes.distinct())) & _SECTORS))
+        reads = (self._reads.keys(), self._further.distinct())
+        return len(_distinct(np.concatenate((*reads, self._writes.distinct())) & _SECTORS))
 
     def touched(self, arena: Arena) -> list[Touched]:
         """Return the footprint in each array."""

@@ -22,9 +22,8 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 
 ARENA_BASE = 0x0010_0000_0000
 PIECE_BYTES = 1 << 20  # a piece of the address space, which has parts of one allocation only
-ALIGNMENT = (
-    256  # of allocations in bytes, as `cudaMalloc` guarantees (CUDA C++ Programming Guide, device memory accesses)
-)
+# of allocations in bytes, as `cudaMalloc` guarantees (CUDA C++ Programming Guide, device memory accesses)
+ALIGNMENT = 256
 _GAP = PIECE_BYTES  # between allocations, so that an overrun does not hit the next one
 _chance = SystemRandom()
 NULL_BYTES = 4096  # the lowest addresses are never allocated: they are null pointers
