@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.grading.plans.index_factors import MAX_TAKEN, IndexFactors, index_factors
+from pytest_gpulab.grading.plans.index_factors import MAX_TAKEN, TRIED_INDEXES, IndexFactors, index_factors
 
 from . import causes
 from .coincidence import TINY, is_likely, value_bits
@@ -22,12 +22,7 @@ from .patterns import WARP, Array, Pattern, RunContext, WrongValue, number
 from .value_patterns import FRACTION
 
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}
-TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS, TRIED_INDEXES = (
-    2,
-    6,
-    24,
-    128,
-)  # other results, and parts of an input, each a try
+TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS = 2, 6, 24  # other results, and parts of an input, each a try
 SMALL_INDEXES = (np.int16, np.uint16, np.int8, np.uint8)
 NEAR = 1e-3  # relative; the check's tolerance does not hold for another operation
 MAX_ELEMENTS = 1 << 22  # a search among more would take longer than the rest of the check

@@ -21,7 +21,7 @@ from pytest_gpulab.exercise import Launch
 Array = npt.NDArray[Any]
 
 MAX_TAKEN = 1 << 18  # elements that all threads together take: more would take seconds
-TRIED_INDEXES = 128
+TRIED_INDEXES = 128  # the most that are yielded for one array, each a try
 
 
 @dataclass(frozen=True)
