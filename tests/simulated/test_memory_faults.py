@@ -50,7 +50,7 @@ def test_message_names_the_access_the_place_and_the_thread(run: Run) -> None:
 
 def test_a_thread_of_several_axes_has_the_index_of_each(run: Run) -> None:
     source = "__global__ void f(float *x) { x[(blockIdx.x + threadIdx.x) * 10] = 1; }"
-    with pytest.raises(KernelFault, match=r"first by block \(z=0, y=0, x=1\) thread \(y=0, x=1\)$"):
+    with pytest.raises(KernelFault, match=r"first by block \(z=0, y=0, x=1\) thread \(z=0, y=0, x=1\)$"):
         run(source, np.zeros(20, np.float32), grid=(2, 1, 2), block=(2, 2))
 
 
