@@ -1,5 +1,5 @@
-// Kernels whose threads repeat a compare-and-swap until it succeeds: histograms in shared memory, as students write
-// them, and updates of words in global memory that CUDA has no atomic for.
+// Kernels with loops that repeat a compare-and-swap until it succeeds. They are histograms in shared memory, and updates
+// of words in global memory for which CUDA has no atomic.
 constexpr int MAX_BINS = 1024, COPIES = 64;
 __device__ unsigned thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
 

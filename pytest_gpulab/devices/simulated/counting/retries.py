@@ -121,7 +121,8 @@ class RetryLoops:
     ) -> Trips:
         """Return the trips of a group through a loop.
 
-        `unchanged` is a mask of the lanes with an update that changes nothing; a warp has executed so many statements.
+        `unchanged` is a mask of the lanes with an update that changes nothing. `executed` is the number of statements
+        that a warp has executed so far.
         """
         found, (block, around, rereads) = _met(lanes, address, unchanged), self.of(site)
         if site.space != "shared":
