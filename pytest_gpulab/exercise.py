@@ -147,9 +147,7 @@ class Plan:
         inputs = {buffer.name for buffer in self.buffers if buffer.role == "input"}
         for symbol, name in self.constants.items():
             if name not in inputs:
-                raise ExerciseError(
-                    f"constant {symbol!r} takes its contents from {name!r}, which is not an input buffer"
-                )
+                raise ExerciseError(f"constant {symbol!r} takes its contents from {name!r}, which is no input buffer")
 
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""
@@ -308,6 +306,7 @@ class SpeedTier:
         simulated_threshold: required speedup on the simulated GPU, if estimates are known to be off (None: the same).
         variant: the variant of both sides.
         extra: whether the points come on top of the exercise's 100; such a tier is not required.
+        needs: the name of a `UsesCheck` of the same variant; without its concept, no speedup counts.
     """
 
     threshold: float
@@ -319,6 +318,7 @@ class SpeedTier:
     simulated_threshold: float | None = None
     variant: Variant = DEFAULT_VARIANT
     extra: bool = False
+    needs: str = ""
 
     @property
     def name(self) -> str:

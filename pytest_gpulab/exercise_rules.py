@@ -302,6 +302,8 @@ def _speed(exercise: Exercise) -> Iterator[str]:
             yield f"{where} is required and extra; write required=False"
         if tier.simulated_size is not None:
             yield from _size(where, "simulated_size", tier.simulated_size)
+        if tier.needs and all((uses.name, uses.variant) != (tier.needs, tier.variant) for uses in exercise.uses):
+            yield f"{where}: `needs` is {tier.needs!r}, but no UsesCheck of its variant has this name"
 
 
 def _tunables(exercise: Exercise) -> Iterator[str]:

@@ -3,7 +3,8 @@
 Every path repeats a step 64 times on values that start between SMALLEST and LARGEST. The results are compared bit for
 bit. That is fair, because a step has only operations that IEEE 754 rounds in one way. Products that are added to
 something are exact, so a fused multiply-add changes nothing. And it is strict: after 64 rounds the last digits depend
-on each rounding, so that no polynomial, no faster division and no higher precision gives the same numbers.
+on each rounding, so that no polynomial and no higher precision gives the same numbers. A careful division of one's own
+does, and it is faster. So a speedup counts only for full warps in paths.cuh.
 """
 
 from collections.abc import Callable, Mapping
@@ -133,11 +134,12 @@ def cases(variant: Variant, points: float, sizes: tuple[int, ...]) -> tuple[Case
 
 
 def tier(variant: Variant, threshold: float, points: float, required: bool = False) -> SpeedTier:
-    return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**20, variant=variant)
+    sizes = {"size": 2**24, "simulated_size": 2**20}
+    return SpeedTier(threshold, points, **sizes, required=required, variant=variant, needs=f"full warps {variant.name}")
 
 
-def uses(name: str, points: float, variant: Variant, *bounds: Bound) -> UsesCheck:
-    return UsesCheck(name, bounds, points, 2**16, required=False, variant=variant)
+def uses(name: str, points: float, variant: Variant, *bounds: Bound, required: bool = False) -> UsesCheck:
+    return UsesCheck(name, bounds, points, 2**16, required=required, variant=variant)
 
 
 # A path has 750 to 860 instructions per element. More than FEW, or other code beside the paths: calls for show, which
@@ -163,7 +165,7 @@ exercise = Exercise(
     ),
     safe=(SafeCheck("memory", 2), SafeCheck("barrier", 1), SafeCheck("race", 1), SafeCheck("uninitialised", 1)),
     uses=(
-        uses("full warps two-way", 2, TWO_WAY, *FULL_WARPS),
+        uses("full warps two-way", 2, TWO_WAY, *FULL_WARPS, required=True),
         uses("full warps eight-way", 3, EIGHT_WAY, *FULL_WARPS),
         uses("coalesced eight-way", 3, EIGHT_WAY, concepts.global_traffic(1.5)),
     ),

@@ -162,10 +162,22 @@ class FigureChecks:
         if wrong:
             timed = timed_size(tier, self._device), tier.variant, pattern_of(self._loaded.exercise, tier.variant)
             return check.result(*self._cases.blame.of_timed(*timed, wrong), measurement)
+        is_bonus = not tier.required or self._loaded.thresholds.measuring
+        missed: Verdict = "missed" if is_bonus else "failed"
+        if decided != "failed" and (unused := self._unused(tier)) is not None:
+            verdict = unused.verdict if unused.verdict == "not gradable" else missed
+            return check.result(verdict, (because_of(unused.name, unused.findings[0]),), measurement)
         if decided == "passed":
             return replace(self.check_order(check, tier), measurement=measurement)
         if decided == "undecided":
             return check.result("inconclusive", (inconclusive(measurement),), measurement)
-        is_bonus = not tier.required or self._loaded.thresholds.measuring
-        verdict: Verdict = "missed" if is_bonus else "failed"
-        return check.result(verdict, (too_slow(measurement),), measurement)
+        return check.result(missed, (too_slow(measurement),), measurement)
+
+    def _unused(self, tier: SpeedTier) -> CheckResult | None:
+        """Return the result of the `uses` check that a tier needs, unless it passed. A calibration needs none."""
+        if not tier.needs or self._loaded.thresholds.measuring:
+            return None
+        needed = next(check for check in checks_of(self._loaded.exercise) if check.name == f"uses[{tier.needs}]")
+        assert isinstance(needed.subject, UsesCheck)
+        result = self.count(needed, needed.subject)
+        return None if result.verdict == "passed" else result

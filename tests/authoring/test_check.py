@@ -54,6 +54,10 @@ DATA = {
         ("SpeedTier(40, 10, 1 << 17)", "SpeedTier(40, 10, 1 << 17, required=True, extra=True)"),
         "SpeedTier(40) is required and extra; write required=False",
     ),
+    "a tier that needs an unknown use": (
+        ("SpeedTier(40, 10, 1 << 17)", 'SpeedTier(40, 10, 1 << 17, needs="merged")'),
+        "SpeedTier(40): `needs` is 'merged', but no UsesCheck of its variant has this name",
+    ),
     "a use that is required and extra": (
         ("10, 4096)", "10, 4096, extra=True)"),
         "UsesCheck('coalesced') is required and extra; write required=False",

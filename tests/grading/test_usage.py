@@ -107,6 +107,20 @@ def test_a_bonus_is_missed(gpu: Device, tmp_path: Path) -> None:
     assert result.verdict == "missed"
 
 
+@pytest.mark.parametrize("required", [True, False])
+def test_a_speedup_that_needs_a_concept_earns_nothing_without_it(gpu: Device, tmp_path: Path, required: bool) -> None:
+    for allowed, verdict in ((20, "passed"), (2, "failed" if required else "missed")):
+        exercise = asking(concepts.barriers(allowed), required=False)
+        first, *others = exercise.speed
+        needing = replace(first, threshold=0.1, needs="idea", required=required)
+        results = graded(tmp_path, gpu, TREE, replace(exercise, speed=(needing, *others)))
+        result = results["speedup[0.1x int32]"]
+        assert result.verdict == verdict and bool(result.points) == (verdict == "passed")
+        assert result.measurement is not None and [found.because for found in result.findings] == (
+            [] if verdict == "passed" else ["uses[idea]"]
+        )
+
+
 def test_a_lower_bound_holds_as_well(gpu: Device, tmp_path: Path) -> None:
     result = graded(tmp_path, gpu, TREE, asking(concepts.constant_reads(3)))["uses[idea]"]
     (found,) = result.findings
