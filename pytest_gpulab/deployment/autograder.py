@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,8 +75,7 @@ def grade(request: Request) -> Outcome:
 
 
 def _graded(request: Request) -> tuple[Gradebook, str]:
-    with tempfile.TemporaryDirectory(prefix="gpulab-") as name:
-        folder = Path(name)
+    with child.private_folder() as (folder, cleaner):
         unpacked, graded = folder / "unpacked", folder / "submission"
         unpacked.mkdir()
         graded.mkdir()
@@ -88,7 +86,7 @@ def _graded(request: Request) -> tuple[Gradebook, str]:
             raise NotGraded(f"The submission cannot be read: {error}.") from error
         report = folder / "grades.json"
         more = ["--gpulab-programs"] if request.programs else []
-        ended = child.run(sources, graded, report, request.exercises, request.device, request.limit_s, more)
+        ended = child.run(sources, graded, cleaner, report, request.exercises, request.device, request.limit_s, more)
         catalogue = Catalogue(request.exercises)
         return gradebook(report, ended, request.limit_s, files, catalogue, request.names), ended.log
 

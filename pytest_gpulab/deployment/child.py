@@ -12,10 +12,12 @@ import signal
 import site
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest_gpulab
 from pytest_gpulab.devices.system.processes import memory_kills
@@ -24,6 +26,9 @@ CHECK_LIMIT_S = 120.0
 """Time limit of a check, unless all of the time is shorter."""
 GRACE_S = 20.0
 """Time for writing the grades of the checks that have ended, after the time limit."""
+# Its first `read` returns with the process group that grades, the second one when that has ended. If this process has
+# died, all of them return.
+_CLEANER = 'read group; read ended || kill -KILL -"$group"; read _; rm -rf -- "$0"'
 _KILLABLE = "250"  # if memory runs out, Linux kills a worker first (500), then this process, then its parent (0)
 
 
@@ -38,9 +43,22 @@ class Ended:
     lacked_memory: bool = False  # whether Linux killed a process meanwhile, because memory ran out
 
 
+@contextmanager
+def private_folder() -> Iterator[tuple[Path, IO[bytes]]]:
+    """Yield a temporary folder, and the input of the process that removes it, even if this process is killed."""
+    folder = tempfile.mkdtemp(prefix="gpulab-")
+    command = ["/bin/sh", "-c", _CLEANER, folder]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, start_new_session=True
+    ) as cleaner:
+        assert cleaner.stdin is not None
+        yield Path(folder), cleaner.stdin
+
+
 def run(
     files: Sequence[Path],
     folder: Path,
+    cleaner: IO[bytes],
     report: Path,
     exercises: Path,
     device: str,
@@ -49,7 +67,8 @@ def run(
 ) -> Ended:
     """Grade files in the private `folder` that the process starts in, and return its end.
 
-    It writes the grades to `report`, in the JSON format of `--gpulab-report`; `more` are further options of pytest.
+    `cleaner` kills the process if this one is killed, see `private_folder`. It writes the grades to `report`, in the
+    JSON format of `--gpulab-report`; `more` are further options of pytest.
     """
     options = [
         *("-c", os.devnull, f"--rootdir={folder}", "--noconftest", "-p", "gpulab", "-p", "no:cacheprovider"),
@@ -61,7 +80,7 @@ def run(
     log = folder.with_name("log.txt")
     kills = memory_kills()
     with log.open("wb") as output:
-        code = _run(command, folder, output.fileno(), limit_s)
+        code = _run(command, folder, cleaner, output.fileno(), limit_s)
     return Ended(code, log.read_text(encoding="utf-8", errors="replace"), memory_kills() > kills)
 
 
@@ -77,7 +96,7 @@ def _environment() -> dict[str, str]:
     return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
-def _run(command: Sequence[str], folder: Path, output: int, limit_s: float) -> int | None:
+def _run(command: Sequence[str], folder: Path, cleaner: IO[bytes], output: int, limit_s: float) -> int | None:
     with _interruptible():
         process = subprocess.Popen(
             command,
@@ -88,6 +107,7 @@ def _run(command: Sequence[str], folder: Path, output: int, limit_s: float) -> i
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    cleaner.write(b"%d\n" % process.pid)
     with suppress(OSError):  # not Linux, or /proc is read-only
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(_KILLABLE)
     try:
@@ -101,6 +121,7 @@ def _run(command: Sequence[str], folder: Path, output: int, limit_s: float) -> i
         with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        cleaner.write(b"\n")
 
 
 @contextmanager

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 from xml.etree import ElementTree
@@ -102,10 +104,10 @@ def graded_once(processes: dict[object, tuple[Ended, bytes | None]], monkeypatch
     run = child.run
 
     def once(name: str) -> None:
-        def first_or_kept(files: Any, folder: Path, report: Path, exercises: Path, *more: Any) -> Ended:
-            key = name, more[:2], *((path.name, path.read_bytes()) for path in files)
+        def first_or_kept(files: Any, folder: Path, cleaner: Any, report: Path, *more: Any) -> Ended:
+            key = name, more[1:3], *((path.name, path.read_bytes()) for path in files)
             if key not in processes:
-                ended = run(files, folder, report, exercises, *more)
+                ended = run(files, folder, cleaner, report, *more)
                 processes[key] = ended, report.read_bytes() if report.exists() else None
             ended, contents = processes[key]
             if contents is not None:
@@ -266,16 +268,43 @@ def test_the_checks_that_have_ended_in_time_count(
     assert last == "gpulab grade: 130 of 200 points; wrote out/result.json"
 
 
-def test_a_grader_that_is_killed_leaves_a_result(course: Path) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_grader_that_is_killed_leaves_a_result_and_nothing_else(
+    course: Path, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
+) -> None:
+    temporary = course / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     write(course / "handed_in/twice.cu", RIGHT)
-    write(course / "exercises/twice/exercise.py", SLEEPS)
+    write(course / "exercises/twice/exercise.py", WAITS)
     command = [sys.executable, "-m", "pytest_gpulab", *words("gradescope"), "handed_in"]
+    reached = course / "exercises/twice/reached"
     with subprocess.Popen(command) as process:
-        until = time.monotonic() + HANG_S
-        while not Path("out/result.json").exists() and time.monotonic() < until:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
+        assert soon(reached.exists)
+        process.send_signal(ending)
+        if ending == signal.SIGINT:  # a second one interrupts the cleaning up
+            time.sleep(0.2)
+            process.send_signal(ending)
     assert "stopped from outside" in result("gradescope")["output"]
+    assert soon(lambda: {path.name for path in temporary.iterdir()} <= {f"gpulab-cache-{os.getuid()}"})
+    assert soon(lambda: not graders_in(temporary))
+
+
+def soon(reached: Callable[[], bool]) -> bool:
+    """Wait until a condition holds; return False if it does not."""
+    until_s = time.monotonic() + HANG_S
+    while not reached() and time.monotonic() < until_s:
+        time.sleep(0.05)
+    return reached()
+
+
+def graders_in(folder: Path) -> list[str]:
+    """Return the command lines of running processes that name a folder."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_text(errors="replace"))
+    return [line for line in lines if str(folder) in line]
 
 
 def test_each_exercise_counts_also_without_a_file(course: Path) -> None:
