@@ -271,7 +271,7 @@ _LINES: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
     "n=block": _elements,
     "n=block+1": lambda tunables: _elements(tunables) + 1,
     "n=1025": 1025,
-    "n=4099": 4099,
+    "n=100003": 100003,
 }
 _FIELDS: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
     "1x1": (1, 1),

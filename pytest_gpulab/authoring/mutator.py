@@ -70,12 +70,16 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A source with one mistake, its line in the original, from 1, and this line before and after."""
+    """A source with one mistake, its line in the original, from 1, and this line before and after.
+
+    A pair of mistakes has both as mutants of their own in `parts`.
+    """
 
     kind: str
     line: int
     what: str
     source: str
+    parts: tuple[Mutant, ...] = ()
 
 
 def mutants(source: str, count: int, seed: int, pairs: bool = True) -> list[Mutant]:
@@ -113,13 +117,15 @@ def applied(source: str, edits: list[Edit]) -> str:
 
 
 def _described(source: str, mutated: str, edits: list[Edit]) -> Mutant:
-    parts = []
-    for edit in edits:
-        begin, end = source.rfind("\n", 0, edit.begin) + 1, source.find("\n", edit.end)
-        after = source[begin : edit.begin] + edit.text + source[edit.end : end]
-        parts.append(f"{' '.join(source[begin:end].split())}  =>  {' '.join(after.split())}")
-    kind = " and ".join(edit.kind for edit in edits)
-    return Mutant(kind, source.count("\n", 0, edits[0].begin) + 1, "  AND  ".join(parts), mutated)
+    if len(edits) > 1:
+        parts = tuple(_described(source, applied(source, [edit]), [edit]) for edit in edits)
+        kind, what = " and ".join(part.kind for part in parts), "  AND  ".join(part.what for part in parts)
+        return Mutant(kind, parts[0].line, what, mutated, parts)
+    (edit,) = edits
+    begin, end = source.rfind("\n", 0, edit.begin) + 1, source.find("\n", edit.end)
+    after = source[begin : edit.begin] + edit.text + source[edit.end : end]
+    what = f"{' '.join(source[begin:end].split())}  =>  {' '.join(after.split())}"
+    return Mutant(edit.kind, source.count("\n", 0, edit.begin) + 1, what, mutated)
 
 
 def statements(tokens: list[Token]) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ run that was interrupted goes on. A mutant is
     refused     if it does not compile, which does not count,
     same        if the compiler makes the same code of it,
     killed      if a check fails (`by` says which),
-    equivalent  if nothing fails and equivalent.toml says why that is right,
+    equivalent  if nothing fails and equivalent.toml says why that is right, for a pair of mistakes: of each,
     survived    if nothing fails otherwise: look whether it is right, then add it there, or mend the exercise,
     crashed     if the grader raised an error.
 
@@ -67,8 +67,18 @@ def verdict_of(
         device.close()
     if found.status != "survived":
         return asdict(found)
-    reason = EQUIVALENT[loaded.name].get(f"{mutant.line}: {mutant.what}")
+    reason = reason_of(mutant, loaded, original)
     return {"status": "equivalent", "reason": reason} if reason else {"status": "survived"}
+
+
+def reason_of(mutant: Mutant, loaded: LoadedExercise, original: list[str] | None) -> str:
+    """Return why a mutant is right, or an empty text if no reason is known. A pair is right if each part of it is."""
+    if known := EQUIVALENT[loaded.name].get(f"{mutant.line}: {mutant.what}"):
+        return str(known)
+    if original is not None and list(machine_code(mutant.source, loaded)) == original:
+        return "the same code"
+    reasons = [reason_of(part, loaded, original) for part in mutant.parts]
+    return "; ".join(reasons) if all(reasons) else ""
 
 
 @contextmanager

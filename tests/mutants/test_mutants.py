@@ -50,6 +50,29 @@ def test_a_mutant_says_its_line_before_and_after() -> None:
     assert (barrier.line, barrier.what) == (8, "__syncthreads();  =>  ;")
 
 
+def test_a_pair_of_mistakes_has_both_as_mutants_of_their_own() -> None:
+    made = mutants(SOURCE, 500, seed=3)
+    singles = [mutant for mutant in made if not mutant.parts]
+    pairs = [mutant for mutant in made if mutant.parts]
+    assert len(singles) > 30 and len(pairs) > 300
+    for pair in pairs:
+        one, other = pair.parts
+        assert one in singles and other in singles
+        assert (pair.kind, pair.what) == (f"{one.kind} and {other.kind}", f"{one.what}  AND  {other.what}")
+
+
+def test_a_pair_of_mistakes_is_right_if_each_of_them_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = CATALOGUE.load("histogram")
+    original = list(machine_code(SOURCE, loaded))
+    same = Mutant("operator", 3, "2 * v  =>  v + v", SOURCE.replace("? 2 * v", "? v + v"))
+    other = Mutant("number", 6, "BLOCK_SIZE  =>  99", SOURCE.replace("tile[BLOCK_SIZE]", "tile[99]"))
+    pair = Mutant("", 3, "both", same.source.replace("tile[BLOCK_SIZE]", "tile[99]"), (same, other))
+    reasons = [grade_mutants.reason_of(mutant, loaded, original) for mutant in (same, other, pair)]
+    assert reasons == ["the same code", "", ""]
+    monkeypatch.setitem(EQUIVALENT, "histogram", {"6: BLOCK_SIZE  =>  99": "larger"})
+    assert grade_mutants.reason_of(pair, loaded, original) == "the same code; larger"
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_sample_of_mutants_is_killed_or_known_to_be_right(name: str, tmp_path: Path) -> None:
     loaded, source = CATALOGUE.load(name), last_step(name).read_text(encoding="utf-8")
