@@ -1,4 +1,4 @@
-"""Limits of a submission's kernels on the simulated GPU, above all of time, and of an exercise's own functions.
+"""Limits of a submission's compilation and kernels on the simulated GPU, and of an exercise's own functions.
 
 A simulated launch checks the clock between basic blocks, so the limits also work in pytest's own process. A launch on a
 real GPU cannot be interrupted: there, the submission's worker process is killed (`isolation.remote`).
@@ -33,10 +33,10 @@ from pytest_gpulab.devices.protocol import (
     OutOfMemory,
     WorkLimit,
 )
-from pytest_gpulab.devices.system.processes import charged_s
+from pytest_gpulab.devices.system.processes import Helpers, charged_s
 
 CHECK_S = 120.0  # the default of --gpulab-timeout
-CASE_S, FILE_S = 20.0, 120.0
+CASE_S, FILE_S = 20.0, 100.0  # what begins before the end of the file's time takes at most as long as a case
 LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes a few hundredths of a second
 SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
 LEAST_OWN_S = 2.0  # for the exercise's own functions: with a shorter limit of checks, the whole process ends
@@ -47,7 +47,7 @@ ITS_CLASSES = str(Path(__file__).parents[1] / "exercise.py")
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits of kernels: per input pattern of a case, count or cost estimate, and per file."""
+    """Time limits: of kernels per input pattern of a case, count or cost estimate, and per file with its builds."""
 
     case_s: float = CASE_S
     file_s: float = FILE_S
@@ -84,7 +84,7 @@ BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=Fa
 
 
 class TimeBudget:
-    """The time left to a submission's kernels, and their `work` together as in `WorkLimit`; None for no limit."""
+    """The time left to a submission, and the `work` of its kernels as in `WorkLimit`; None for no limit."""
 
     def __init__(self, limits: TimeLimits, work: int | None = None) -> None:
         self._limits, self._file_left_s = limits, limits.file_s
@@ -96,6 +96,11 @@ class TimeBudget:
     def is_used_up(self) -> bool:
         """True if the file's time or work is used up."""
         return self._file_left_s <= 0 or (self._work is not None and self._work.left < 0)
+
+    @property
+    def used_up(self) -> str:
+        """The statement that the file's time is used up."""
+        return f"compilation and kernels of this file have taken {self._limits.file_s:g} s in total"
 
     def begin(self, least_s: float = 0.0) -> None:
         """Begin the next input pattern of a case, count or cost estimate, with at least this time."""
@@ -122,9 +127,19 @@ class TimeBudget:
             options, time_limit_s=limit_s, stall_limit_s=None if work is not None else stall_s, work_limit=work
         )
 
-    def charge(self, took_s: float) -> None:
-        """Subtract the time of a launch."""
-        self._case_left_s -= took_s
+    @contextmanager
+    def charging(self, is_launch: bool) -> Iterator[None]:
+        """Subtract the time of a launch, or of a compilation, with that of the compiler's process."""
+        begin_s, begin_cpu_s = time.perf_counter(), time.thread_time() + Helpers.processor_s
+        try:
+            yield
+        finally:
+            processor_s = time.thread_time() + Helpers.processor_s - begin_cpu_s
+            self.charge(charged_s(time.perf_counter() - begin_s, processor_s), is_launch)
+
+    def charge(self, took_s: float, is_launch: bool = True) -> None:
+        """Subtract a time from the file's, and that of a launch from the case's."""
+        self._case_left_s -= took_s if is_launch else 0.0
         self._file_left_s -= took_s
 
     def stop(self, error: KernelFault | DeviceUnavailable, options: LaunchOptions) -> DeviceError:
@@ -151,7 +166,7 @@ class TimeBudget:
         elif self._case_left_s < self._file_left_s:
             what = f"the kernel had not ended after {self._case_s:g} s"
         else:
-            what = f"the kernels of this file have run for {self._limits.file_s:g} s in total"
+            what = self.used_up
         return f"time limit: {what}" if self._limits.is_verdict else f"time limit: {what}; {NO_VERDICT}"
 
 
@@ -179,15 +194,13 @@ class LimitedModule:
         limit, DeviceUnavailable if the machine left it too little time, and OutOfMemory if there is too little memory.
         """
         granted = self._budget.grant(options, args)
-        begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
-        try:
-            return self._module.launch(kernel, grid, block, args, shared_bytes, granted)
-        except MemoryError as error:  # the simulated GPU bounds the memory of a launch, so the machine has too little
-            shortage = f"there is not enough memory to run the kernel: {error}".rstrip(": ")
-        except (KernelFault, DeviceUnavailable) as error:
-            raise self._budget.stop(error, options) from None
-        finally:
-            self._budget.charge(charged_s(time.perf_counter() - begin_s, time.thread_time() - begin_cpu_s))
+        with self._budget.charging(is_launch=True):
+            try:
+                return self._module.launch(kernel, grid, block, args, shared_bytes, granted)
+            except MemoryError as error:  # the simulated GPU bounds a launch's memory, so the machine has too little
+                shortage = f"there is not enough memory to run the kernel: {error}".rstrip(": ")
+            except (KernelFault, DeviceUnavailable) as error:
+                raise self._budget.stop(error, options) from None
         gc.collect()  # frees the launch's memory, which the message needs
         raise OutOfMemory(shortage)
 

@@ -24,6 +24,7 @@ from pytest_gpulab.devices.compiler.machine_code import compile_machine_code
 from pytest_gpulab.devices.compiler.nvrtc_program import Request
 from pytest_gpulab.devices.compiler.sandbox import PROTECTION, Limits, Sandbox, none, refusal
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
+from pytest_gpulab.devices.system.processes import Helpers
 
 pytestmark = pytest.mark.unmeasured
 
@@ -107,7 +108,7 @@ def test_a_tree_that_takes_all_memory_is_explained(within: Sandbox | None) -> No
     lines = caught.value.diagnostics.splitlines()
     assert lines[0].endswith(": catastrophic error: out of memory")
     assert lines[-1].startswith(
-        "The compiler did not finish; the limits are 20 s (90 s for all variants), 0.391 GiB of memory"
+        "The compiler did not finish; the limits are 20 s (60 s for all variants), 0.391 GiB of memory"
     )
     compiler.close()
 
@@ -205,8 +206,12 @@ def test_variants_of_a_text_share_its_time() -> None:
     limits, tree = Limits(compile_s=30, all_variants_s=1), TREE.replace("28", "WHAT")
     with closing(CompilerProcess(limits, none("it was not asked for"))) as compiler:
         compiler._spent_s[tree] = 0.5
+        before_s = Helpers.processor_s
         with pytest.raises(CompileError, match=r"\(time limit\); the limits are 30 s \(1 s for all variants\)"):
             nvrtc.compile_ptx(tree, "a.cu", "compute_90", {"WHAT": "20"}, run=compiler.compiled)
+        assert Helpers.processor_s == before_s + 1
+        assert compiled(compiler, SMALL.replace("f", "first_of_this_name"))
+        assert before_s + 1 < Helpers.processor_s < before_s + 2
 
 
 def test_devices_of_a_process_share_the_compiler_of_own_texts() -> None:

@@ -15,7 +15,8 @@ from doubling import EXERCISE, Bench, codes, kernel, program
 from fake_device import FakeDevice
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, LaunchProfile, SourceLine
-from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck
+from pytest_gpulab.devices.system.processes import Helpers
+from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading import time_limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.grader import Grader
@@ -30,7 +31,7 @@ REST = {"speed": (), "safe": (SafeCheck("memory", 40),)}
 
 @pytest.mark.parametrize(
     ("check_s", "case_s", "file_s"),
-    [(120, 20, 120), (60, 20, 120), (5, 4, 120), (600, 100, 600), (121, 20 * 121 / 120, 121)],
+    [(120, 20, 100), (60, 20, 100), (5, 4, 100), (600, 100, 500), (121, 20 * 121 / 120, 100 * 121 / 120)],
 )
 def test_limits_follow_the_time_limit_of_checks(check_s: float, case_s: float, file_s: float) -> None:
     limits = TimeLimits.within(check_s)
@@ -79,7 +80,8 @@ def test_launches_of_a_case_share_its_time_and_cases_the_files(monkeypatch: pyte
     budget.begin()
     assert launched(budget, module) == "ended"
     assert not budget.is_used_up
-    assert launched(budget, module) == "student.cu:7: time limit: the kernels of this file have run for 0.9 s in total"
+    used_up = "time limit: compilation and kernels of this file have taken 0.9 s in total"
+    assert launched(budget, module) == f"student.cu:7: {used_up}"
     assert budget.is_used_up
 
 
@@ -272,7 +274,32 @@ def test_a_listing_has_no_time_beyond_the_files(bench: Bench, monkeypatch: pytes
     results = graded(bench, clocked(monkeypatch, 2**10), TimeLimits(20, 20), annotate=True)
     assert time_limits.time.perf_counter() == 20
     listing = results["speedup[1.5x]"].listing
-    assert listing is not None and listing.note == "Time limit: the kernels of this file have run for 20 s in total"
+    assert listing is not None
+    assert listing.note == "Time limit: compilation and kernels of this file have taken 20 s in total"
+
+
+@pytest.mark.parametrize("by_compiler", [False, True], ids=["this process", "the compiler's process"])
+def test_variants_are_compiled_within_the_files_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, by_compiler: bool
+) -> None:
+    now_s, compile_text = [0.0], bench.device.compile
+    clock = SimpleNamespace(perf_counter=lambda: now_s[0], thread_time=lambda: 0.0 if by_compiler else now_s[0])
+    monkeypatch.setattr(time_limits, "time", clock)
+    monkeypatch.setattr(Helpers, "processor_s", 0.0)
+
+    def slow(*text: Any) -> Any:
+        now_s[0] += 15
+        Helpers.processor_s += 15 if by_compiler else 0
+        return compile_text(*text)
+
+    monkeypatch.setattr(bench.device, "compile", slow)
+    cases = tuple(Case(f"n={n}", n, 15, variant=Variant(f"{n}", {"N": f"{n}"})) for n in range(1, 5))
+    results = graded(bench, program(kernel()), TimeLimits(20, 30), cases=cases, **REST)
+    assert now_s == [30]
+    assert [results[f"correct[n={n}]"].verdict for n in range(1, 5)] == ["passed", "passed", "failed", "failed"]
+    told = "compilation and kernels of this file have taken 30 s in total"
+    assert all(told in results[name].findings[0].what for name in ("compile", "correct[n=4]"))
+    assert "A usual file compiles in a second." in results["compile"].findings[0].hint
 
 
 def test_a_launch_that_reaches_a_limit_of_its_own_leaves_the_case_its_time() -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
-from pytest_gpulab.devices.system.processes import REMEDY, memory_kills
+from pytest_gpulab.devices.system.processes import REMEDY, Helpers, memory_kills
 
 from . import nvrtc_program
 from .cache import Cache, KnownAnswers, key_of, users_cache
@@ -124,6 +124,7 @@ class CompilerProcess:
                 self._process, _ = self._started()
             most_bytes = 2 * self._limits.output_bytes + _CHUNK_BYTES
             answer = self._process.ask(request._asdict() | {"limit_s": limit_s}, BUSY_FACTOR * limit_s, most_bytes)
+            Helpers.processor_s += limit_s if answer is None else answer.get("processor_s", limit_s)
             if answer is not None:
                 return answer
             ended = self._process.ending() if self._process.is_over else TIME_LIMIT

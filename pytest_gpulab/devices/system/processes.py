@@ -35,6 +35,12 @@ SHARE = 0.5  # of a processor core: the least that a process can expect
 _PROC = Path("/proc")
 
 
+class Helpers:
+    """The processes that work for this one, such as the compiler."""
+
+    processor_s = 0.0  # of all their work so far; they add to it when a piece of work has ended
+
+
 def charged_s(elapsed_s: float, processor_s: float) -> float:
     """Return the time that counts: by the clock, but less if other processes kept the machine busy."""
     return min(elapsed_s, processor_s / SHARE)

@@ -27,7 +27,7 @@ from pytest_gpulab.grading.compilation.signature import check_limits, compare, n
 from pytest_gpulab.grading.findings import finding, joined, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
-from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits, limited
 
 from .includes import accepted_text, read_source
 from .parameter_types import with_type_macros
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.grading.plans.parameter_names import Names, Scene
 
 UNFIT = ("wrong-signature", "missing-kernel", "tunable-missing")  # of a file that may fit another variant
+LONG = "Do templates, macros or unrolled loops expand too far? A usual file compiles in a second."
 TODO_PREFIX = "gpulab_todo_"
 Defines = tuple[tuple[str, str], ...]
 VariantKey = tuple[str, Defines]
@@ -217,10 +218,14 @@ class Builds:
     def _make(self, variant: Variant) -> Build:
         if isinstance(self._source, BuildFailed):
             raise self._source
+        if self._budget.is_used_up:
+            what = f"Time limit: {self._budget.used_up}"
+            raise BuildFailed("failed", finding(TIME_LIMIT, what, hint=LONG))
         try:
-            module = self._compile(self._source, variant)
-            _check_started(module, self.path.name)
-            build = self._fitted(self._source, module, variant)
+            with self._budget.charging(is_launch=False):
+                module = self._compile(self._source, variant)
+                _check_started(module, self.path.name)
+                build = self._fitted(self._source, module, variant)
         except CompileError as error:
             raise BuildFailed(*self._why_not_compiled(error, self._source)) from error
         except DeviceError as error:
