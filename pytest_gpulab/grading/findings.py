@@ -157,6 +157,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "threads should write it?"),
     ("uninitialised", "__global__", "The array holds garbage before the launch: write an element before you read it or "
      "add to it."),
+    ("uninitialised", "__constant__", "Constant memory is 0 until the host sets it: call cudaMemcpyToSymbol before the "
+     "launch, with the size of all values in bytes."),
     ("uninitialised", "__local__", "An array without `__shared__` is private to each thread: it holds garbage until "
      "this thread writes it, and no thread sees the writes of another one."),
     ("endless-loop", "blocks at once", "A block starts when an earlier one has ended: it must not wait for all others. "

@@ -187,11 +187,7 @@ class Grader(CheckGrader):
         outcome = self._cases.outcome(case)
         findings = outcome.findings
         if outcome.verdict == "failed":
-            from pytest_gpulab.grading.diagnosis.explain import with_notes
-
-            findings = with_notes(findings, self._builds.notes(), outcome.runs)
-            is_unexplained = self._with_causes and findings == outcome.findings
-            if not self._has_failed and is_unexplained:  # pytest -x shows only the first failure
+            if not self._has_failed and self._with_causes:  # pytest -x shows only the first failure
                 findings = self._cases.with_likely_cause(case, findings)
             self._has_failed = True
             findings = (*self.smallest_inputs.added_to(check.name, (findings[0], case, "")), *findings[1:])

@@ -23,7 +23,7 @@ from pytest_gpulab.devices.programs.outcome import (
 from pytest_gpulab.devices.protocol import KernelFault
 
 from .findings import HINTS as KERNEL_HINTS
-from .findings import counted, evidence_of, finding, hint_for, of_error
+from .findings import counted, evidence_of, finding, hint_for, listed, of_error
 from .grade import Finding
 from .plans.parameter_names import Names, parameter_names
 
@@ -44,6 +44,8 @@ HINTS: Mapping[str, str] = {
     "launch, in this direction, and with its size in bytes?",
     "never-written": "Is the kernel launched before the copy, with this pointer, and does it write to it?",
     "unseen-result": "Copy the result with cudaMemcpy and cudaMemcpyDeviceToHost after the launch.",
+    "shared-arrays": "All `extern __shared__` arrays of a kernel begin at the same address. Declare one, and let a "
+    "pointer begin behind the elements of the first array.",
     "missing-function": "Run the program on a GPU, or without this function.",
     "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
 }
@@ -80,6 +82,13 @@ class Sources:
         """Return the source line of a call, or an empty text."""
         return self.shown(self.lines.get(site.address))
 
+    def statement(self, site: CallSite) -> tuple[str, str]:
+        """Return the text of a call up to the semicolon, and the whole source file; both empty if unknown."""
+        where = self.lines.get(site.address)
+        lines = self.text_of(where.file) if where else ()
+        rest = "\n".join(lines[where.line - 1 :]) if where else ""
+        return rest.partition(";")[0], "\n".join(lines)
+
     def shown(self, where: SourceLine | None) -> str:
         """Return a source line with its path relative to the folder."""
         return "" if where is None else self.shown_path(str(where))
@@ -104,8 +113,10 @@ def program_findings(outcome: Outcome, sources: Sources) -> list[Finding]:
     found += [_of_hazard(*seen, sources) for seen in outcome.hazards.values() if not seen[1].harmless]
     found += [_of_early(access, sources) for access in outcome.early]
     found += [_of_unwritten(copy, sources) for copy in outcome.unwritten]
-    found += [_of_share(share, sources) for share in outcome.shares.values() if share is not None]
-    found += [made for call, value in outcome.fills.items() if (made := _of_fill(call, value, sources))]
+    found += [_of_dynamic(kernel, *launched, sources) for kernel, launched in outcome.dynamic.items()]
+    shares = (_of_share(share, sources) for share in outcome.shares.values() if share is not None)
+    fills = (_of_fill(call, value, sources) for call, value in outcome.fills.items())
+    found += filter(None, [*shares, *fills, *(_of_pointer(call, sources) for call in outcome.pointer_sized)])
     found += _of_end(outcome, sources)
     found += calls[outcome.causes :]
     found += [_of_leak(leak, sources) for leak in outcome.leaks]
@@ -219,7 +230,39 @@ def _of_unwritten(copy: UnwrittenCopy, sources: Sources) -> Finding:
     return _quoted(made, sources.lines.get(copy.at.address), sources)
 
 
-def _of_share(copy: ShareCopy, sources: Sources) -> Finding:
+def _of_dynamic(kernel: str, site: CallSite, names: list[str], sources: Sources) -> Finding:
+    what = f"{listed((f'`{name}`' for name in names), 'and')} of kernel `{kernel}` are the same memory"
+    made = finding("shared-arrays", what, sources.at(site), hint=HINTS["shared-arrays"])
+    return _quoted(made, sources.lines.get(site.address), sources)
+
+
+def _of_pointer(call: CallSite, sources: Sources) -> Finding | None:
+    """Return the finding of a call that takes the size of a pointer for that of the array; None if it means both."""
+    text, source = sources.statement(call)
+    name = named[1] if (named := re.search(r"sizeof\s*\(?\s*(\w+)\s*\)?\s*[,)]", text)) else ""
+    is_pointer = re.search(rf"\*\s*(?:const\s+|__restrict__\s+)?{name}\s*[,;=)]", source) if name else None
+    if is_pointer is None or re.search(rf"&\s*{name}\b", text):
+        return None
+    what = f"{call.function} takes 8 bytes: `sizeof({name})` is the size of a pointer, not of the array"
+    return _quoted(finding("bytes", what, sources.at(call), hint=SHARE), sources.lines.get(call.address), sources)
+
+
+def _are_elements(call: CallSite, sources: Sources) -> bool:
+    """Return True if nothing in the size of a copy makes bytes of elements, as far as its names are known."""
+    text, source = sources.statement(call)
+    arguments = re.findall(r"(?:[^,()]|\([^()]*\))+", text.partition(f"{call.function}(")[2])
+    size = arguments[2:3]
+    names = set(re.findall(r"[a-zA-Z_]\w*", re.sub(r"\w+\.size\(\)", "", size[0]))) if size else {"sizeof"}
+    values = [re.findall(rf"(?:#define\s+{name}\b|\b{name}\s*=(?!=))(.*)", source) for name in names]
+    return all(values) and not re.search(
+        r"sizeof|byte|\b[48]\s*\*|\*\s*[48]\b|<<",
+        " ".join((*size, *names, *(text for each in values for text in each))),
+    )
+
+
+def _of_share(copy: ShareCopy, sources: Sources) -> Finding | None:
+    if not _are_elements(copy.at, sources):
+        return None
     what = f"{copy.at.function} copies {copy.nbytes:,} of {copy.total:,} bytes to the host; the others are never copied"
     where = f" ({sources.at(copy.memory)})" if sources.at(copy.memory) else ""
     made = finding("bytes", what, sources.at(copy.at), [f"memory of {copy.memory.function}{where}"], SHARE)

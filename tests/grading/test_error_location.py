@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wrong_values import INDEX, X_AXIS, Y_AXIS, N
+from wrong_values import INDEX, X_AXIS, Y_AXIS, N, X, mistake, plan
 
 from pytest_gpulab.grading.diagnosis import causes, error_location
 from pytest_gpulab.grading.diagnosis.error_location import ordinal, place_of
+from pytest_gpulab.grading.diagnosis.wrong_output import never_written
 
 pytestmark = pytest.mark.unit
 
@@ -283,3 +284,11 @@ def test_patterns_in_a_plane_are_worded_with_x_and_y(
         wrong[right] = False
     pattern = place_of(wrong, (16, 16))
     assert pattern is not None and (pattern.what, pattern.cause) == (words, cause)
+
+
+@pytest.mark.parametrize(
+    ("unwritten", "hint"), [(INDEX % 32 >= 8, causes.STRIDED), (INDEX % 128 >= 32, causes.IN_EACH_BLOCK)]
+)
+def test_elements_that_no_thread_writes_need_no_shuffle_and_no_other_warp(unwritten: Any, hint: str) -> None:
+    output = mistake(np.where(unwritten, -1, X), X, plan=plan(N, 8, 128))
+    assert never_written(output, is_certain=True).hint == hint

@@ -68,6 +68,13 @@ def test_a_sum_by_an_index_of_a_smaller_type_is_named(kind: type, last: int) -> 
     assert omitted(x[index[index >= 0]].sum(dtype=np.int32), x.sum(dtype=np.int32), x, blocks=547) == words
 
 
+def test_a_small_product_is_no_result_of_other_factors_within_the_tolerance_of_a_large_one() -> None:
+    factors = np.exp2(np.random.default_rng(7).uniform(-0.2, 0.24, N)).astype(np.float32)
+    whole = float(np.multiply.reduce(factors, dtype=np.float64))
+    assert whole > 1e4
+    assert omitted(3.1, whole, factors, whole * 1.7e-5) == ""
+
+
 def test_a_term_counted_twice_is_named() -> None:
     assert (
         omitted(X.sum() + X[-1], X.sum()) == "it is the result for `in` with the last element (index 999) counted twice"

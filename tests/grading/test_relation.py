@@ -8,15 +8,20 @@ from pathlib import Path
 import block_sums
 import numpy as np
 import pytest
+from wrong_values import plan
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.exercise import Array, Tunable
+from pytest_gpulab.exercise import Array, Expected, Problem, Tunable
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import relation, shrinking
+from pytest_gpulab.grading.correctness.trials import Trial
+from pytest_gpulab.grading.diagnosis.compare import CaseOutcome
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.plans.prepare import Prepared
+from pytest_gpulab.grading.plans.replay import Run
 from pytest_gpulab.numerics import fill
 from pytest_gpulab.single_kernel import single_kernel
 
@@ -130,3 +135,24 @@ def test_the_element_to_follow_replaces_a_general_hint_only(
     general = replace(found, hint=shrinking.HINTS["wrong-result"])
     assert shrinking.with_smallest(general, found.smallest, "Follow in[1]").hint == "Follow in[1]"
     assert shrinking.with_smallest(found, found.smallest, "Follow in[1]").hint == found.hint
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "got", "hint"),
+    [
+        (258, 1, 2, "Follow in[258]: which threads add it"),
+        (258, 1, 0, "Follow in[258]: which thread reads it"),
+        (258, 1, 16, "Follow in[258]: it counts 16 times."),
+        (258, 1, -1515870810, ""),  # garbage
+        (258, 5, 0, ""),
+    ],
+)
+def test_the_only_element_of_a_long_input_is_followed(at: int, value: int, got: int, hint: str) -> None:
+    values, out = np.zeros(300, np.int32), np.array([got], np.int32)
+    values[at] = value
+    prepared = Prepared(plan(300, 2, 256, size=1), {"in": values}, Expected({"out": np.array([value])}))
+    trial = Trial(
+        ONE_BLOCK.cases[0], Problem(300, {}), prepared, CaseOutcome("failed", (), (Run({"out": out}),)), ("n",)
+    )
+    found = relation.hint_of_single(trial)
+    assert found.startswith(hint) and bool(found) == bool(hint)

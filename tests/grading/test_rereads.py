@@ -13,10 +13,12 @@ from doubling import EXERCISE as TWICE
 from doubling import Bench, kernel, program
 
 from pytest_gpulab import concepts
-from pytest_gpulab.devices.protocol import Device, KernelFault
-from pytest_gpulab.exercise import Case, Problem, UsesCheck
+from pytest_gpulab.devices.protocol import Device, KernelFault, LaunchProfile
+from pytest_gpulab.exercise import Buffer, Case, Launch, Plan, Problem, UsesCheck
+from pytest_gpulab.grading.diagnosis.explain import with_notes
 from pytest_gpulab.grading.diagnosis.whole_array_reads import rereads
-from pytest_gpulab.grading.plans.replay import FIRST, replay
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.plans.replay import FIRST, Run, replay
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +127,13 @@ def test_after_a_stopped_count_of_a_kernel_that_reads_everything_no_larger_size_
     assert list(dict.fromkeys(ran)) == sizes
     (found,) = results["speedup[1.5x]"].findings
     assert (found.code, found.because) == ("time-limit", "uses[few-reads]")
+
+
+@pytest.mark.parametrize(("elements", "is_cause"), [(32, False), (33, True)])
+def test_a_tunable_that_nothing_reads_is_the_cause_if_elements_are_left_unread(elements: int, is_cause: bool) -> None:
+    note = Finding("tunable-unread", "ITEMS_PER_THREAD is declared as 2, but nothing reads it.", hint="fewer blocks")
+    arrays = Buffer("in", "input", np.float32, (elements,)), Buffer("out", "output", np.float32, (1,))
+    plan = Plan(arrays, (Launch("reduce", (1,), (32,), ("in", "out", np.uint32(elements))),))
+    run = Run(profiles=(LaunchProfile("reduce", (1, 1, 1), (32, 1, 1), read_per_thread={0: 4.0}),))
+    (found,) = with_notes((Finding("wrong-result", "`out`: the only element is wrong."),), (note,), plan, [run])
+    assert (found.hint == "fewer blocks") == is_cause

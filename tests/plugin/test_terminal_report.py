@@ -48,6 +48,13 @@ def test_one_compile_error_is_one_finding() -> None:
     ) in text
 
 
+def test_the_hint_of_a_note_is_shown_with_the_finding_that_has_it_too() -> None:
+    note = Finding("tunable-unread", "nothing reads it", hint="Each block has more elements.")
+    wrong = Finding("wrong-result", "`out`: all wrong", hint=note.hint)
+    compiled = replace(correct("compile", "passed", note), kind="compile")
+    assert f"hint: {note.hint}" in report(book(("x.cu", [compiled, correct("correct[n=1]", "failed", wrong)])))
+
+
 def not_graded(cause: Finding, because: str) -> Finding:
     return Finding(cause.code, f"Not graded, because `{because}` did not pass: {cause.what}", because=because)
 

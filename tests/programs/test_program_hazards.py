@@ -131,6 +131,30 @@ def test_bytes_that_are_meant_as_numbers_are_found(mistake: str, out: str, told:
     assert (ran.out, told in ran.said) == (out, True), ran.report
 
 
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        ("no constants", ("uninitialised: Uninitialized __constant__ memory read", "`weights[0]` was never written",
+                          "hint: Constant memory is 0 until the host sets it")),
+        ("part of the constants", ("`weights[1]` was never written at sizes_of_calls.cu:12",)),
+        ("size of a pointer", ("bytes: cudaMemcpy takes 8 bytes: `sizeof(host)` is the size of a pointer, not of the",
+                               "at sizes_of_calls.cu:43")),
+        ("elements", ("bytes: cudaMemcpy copies 64 of 256 bytes to the host", "at sizes_of_calls.cu:4")),
+        ("two arrays", ("shared-arrays: `factors` and `tile` of kernel `weigh_shared` are the same memory",
+                        "at sizes_of_calls.cu:40", "hint: All `extern __shared__` arrays")),
+    ],
+)  # fmt: skip
+def test_a_wrong_size_or_a_missing_copy_of_constants_is_found(mistake: str, told: tuple[str, ...]) -> None:
+    ran = run("sizes_of_calls", mistake)
+    assert "; 1 finding\n" in ran.report and all(words in ran.said for words in told), ran.said
+
+
+@pytest.mark.parametrize("argument", ["none", "first row"])
+def test_sizes_in_bytes_and_constants_with_values_are_no_finding(argument: str) -> None:
+    ran = run("sizes_of_calls", argument)
+    assert (ran.out, "no findings" in ran.report) == ("7.5\n", True), ran.report
+
+
 def test_dynamic_shared_memory_is_an_argument_of_the_programs_own_launch() -> None:
     said = run("shared_bytes_missing").said
     assert "`tile[0]` written, but the kernel is launched without dynamic shared memory" in said

@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.memory.heap import Heap
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.memory.textures import Textures
 from pytest_gpulab.devices.simulated.module import SimulatedModule
-from pytest_gpulab.devices.simulated.variables import static_shared_bytes
+from pytest_gpulab.devices.simulated.variables import dynamic_arrays, static_shared_bytes
 
 from .build_cache import built
 from .shared_memory import SharedArena
@@ -65,6 +65,7 @@ class ProgramModule(SimulatedModule):
     def __init__(self, device: ProgramDevice, ptx: str) -> None:
         self._ptx, self._toolchain, self._within = ptx, device.toolchain, device.within
         super().__init__(device, ptx, "", ("", "program.cu"))
+        self._variables.mark_unset_constants()
         self._shown = {entry.name: name for name, entry in self._entries.items()}
 
     def kernel(self, symbol: str) -> str | None:
@@ -92,6 +93,10 @@ class ProgramModule(SimulatedModule):
     def static_shared_bytes(self, kernel: str) -> int:
         """Return the static shared memory of a kernel."""
         return static_shared_bytes(self._module, self._entry(kernel))
+
+    def dynamic_arrays(self, kernel: str) -> list[str]:
+        """Return the names of the `extern __shared__` arrays that a kernel uses."""
+        return dynamic_arrays(self._module, self._entry(kernel))
 
     def most_threads(self, kernel: str) -> int | None:
         """Return the limit of threads per block by the kernel's launch bounds, if it has any."""

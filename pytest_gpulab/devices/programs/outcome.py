@@ -18,6 +18,7 @@ from pytest_gpulab.devices.protocol import (
 )
 
 TIME_SHARE = "gpulab__time_share.pct"
+POINTER_BYTES = 8
 MAX_DISTINCT = 1000  # of each kind of record; more are only counted
 
 Figures = Mapping[str, float]
@@ -157,6 +158,9 @@ class Outcome:
     # by address of the memory: its only copy to the host, or None if it has others, or is copied as a whole
     shares: dict[int, ShareCopy | None] = field(default_factory=dict)
     fills: dict[CallSite, int] = field(default_factory=dict)  # calls that set bytes to a small number, and the number
+    pointer_sized: dict[CallSite, None] = field(default_factory=dict)  # allocations and copies of a pointer's bytes
+    # by kernel with several `extern __shared__` arrays: its first launch, and the names of the arrays
+    dynamic: dict[str, tuple[CallSite, list[str]]] = field(default_factory=dict)
     has_results: bool = False  # True if a launch ended while the program had memory of cudaMalloc
     # True if the host can have seen a result: in a copy, in memory that it shares with kernels, or in their output
     has_seen_results: bool = False
@@ -193,7 +197,7 @@ class Outcome:
             sites += copy.at, copy.memory
         for share in filter(None, self.shares.values()):
             sites += share.at, share.memory
-        sites += self.fills
+        sites += [*self.fills, *self.pointer_sized, *(site for site, _ in self.dynamic.values())]
         if self.host_fault is not None:
             sites += filter(None, [self.host_fault.at, self.host_fault.site])
         if self.missing is not None:
@@ -206,6 +210,16 @@ class Outcome:
             key = kernel, hazard.kind, hazard.where, hazard.what.partition(":")[0]
             if len(self.hazards) < MAX_DISTINCT:
                 self.hazards.setdefault(key, (kernel, hazard))
+
+    def note_arrays(self, kernel: str, site: CallSite, names: list[str]) -> None:
+        """Note the `extern __shared__` arrays of a launched kernel if there are several."""
+        if len(names) > 1:
+            self.dynamic.setdefault(kernel, (site, names))
+
+    def note_size(self, site: CallSite, nbytes: int) -> None:
+        """Note the bytes of an allocation or a copy if a pointer has as many."""
+        if nbytes == POINTER_BYTES and len(self.pointer_sized) < MAX_DISTINCT:
+            self.pointer_sized.setdefault(site)
 
     def add_failure(self, failure: LaunchFailure) -> None:
         """Add a launch that did not end."""

@@ -121,6 +121,7 @@ class Session:
 
     def allocate(self, nbytes: int, kind: str, site: CallSite) -> Allocation:
         """Allocate memory for the program, or raise CudaError if it is more than there is."""
+        self.outcome.note_size(site, nbytes)
         free = self.free_bytes
         if nbytes > free:
             what = f"{nbytes:,} bytes; the simulated GPU has {free:,} bytes left on this machine"

@@ -50,6 +50,12 @@ def static_shared_bytes(module: PtxModule, kernel: Function) -> int:
     return _total(_used(module, _reachable(module, kernel), "shared"))
 
 
+def dynamic_arrays(module: PtxModule, kernel: Function) -> list[str]:
+    """Return the names of the `extern __shared__` arrays that a kernel and its functions use."""
+    arrays = _used(module, _reachable(module, kernel), "shared")
+    return [unmangle_local(array.name) or unmangle(array.name) for array in arrays if not array.nbytes]
+
+
 def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: SmLimits) -> bool:
     """Return whether a block may need too many registers, so that only the machine code can answer.
 
@@ -189,6 +195,12 @@ class Variables:
     def allocations(self) -> Iterable[Allocation]:
         """The memory of each variable."""
         return self._allocations.values()
+
+    def mark_unset_constants(self) -> None:
+        """Let a check find reads of constants that the source gives no value, until the host has copied some."""
+        for symbol, allocation in self._allocations.items():
+            if isinstance(allocation, ConstantMemory) and not any(self._module.variables[symbol].data):
+                allocation.mark_unwritten()
 
     @property
     def names(self) -> tuple[str, ...]:

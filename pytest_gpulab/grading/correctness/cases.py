@@ -249,10 +249,13 @@ class CaseRuns:
                     if not case.hidden:
                         self._replayed.append(here)
                     if verdict != "passed":
+                        from pytest_gpulab.grading.diagnosis.explain import with_notes
+
                         source = build.source if self._is_simulated else None
                         findings = self.with_rereads(findings, here)
-                        explained = _explained(findings, _notes(case, pattern), runs, source)
-                        return CaseOutcome(verdict, explained, _without_outputs(runs), pattern)
+                        findings = _explained(findings, _notes(case, pattern), runs, source)
+                        findings = with_notes(findings, self._builds.notes(), plan, runs)
+                        return CaseOutcome(verdict, findings, _without_outputs(runs), pattern)
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
         return CaseOutcome("passed", (), _without_outputs(runs))

@@ -34,6 +34,7 @@ ROUNDING = 2.0**-18  # relative to the magnitudes of a sum
 MAX_ROWS = 2  # wrong elements that are described
 MAX_PIECES = 5  # of a sum in a sentence
 DOUBLED_TWICE = 4  # a factor that is a smaller power of two has other causes, too
+MAX_FACTOR = 1024  # of the only element that is not 0; a larger result has another cause
 MIN_RUN = 4  # neighbours that are written as a range
 
 
@@ -76,6 +77,21 @@ def relation_of(trial: Trial, run_on: RunOn) -> Relation:
     if not kernels.predicts(values, actual) or not exercises.predicts(values, expected):
         return Relation()
     return _worded(name, trial, kernels, exercises)
+
+
+def hint_of_single(trial: Trial) -> str:
+    """Return the hint on the only input element that is not 0, but 1, if the first wrong output is a multiple of it."""
+    inputs, outputs = trial.prepared.inputs, trial.outcome.runs[:1]
+    wrong = trial.wrong(outputs[0]) if outputs else {}
+    ones = [(name, at) for name, values in inputs.items() for at in np.argwhere(values)[:2]]
+    if not wrong or len(ones) != 1 or inputs[ones[0][0]][tuple(ones[0][1])] != 1:
+        return ""
+    (of, at), name = ones[0], next(iter(wrong))
+    actual, expected = (values[wrong[name].reshape(-1)][:1] for values in _results_of(trial, name))
+    if inputs[of].itemsize < np.float32().itemsize or not 0 <= actual[0] <= MAX_FACTOR or actual[0] % 1:
+        return ""
+    kernels, exercises = (_Linear(np.zeros(1), values[None].astype(np.float64)) for values in (actual, expected))
+    return _hint(0, kernels, exercises, [(of, f"{of}[{with_axes(tuple(at.tolist()))}]")])
 
 
 def _results(name: str, run_on: RunOn, inputs: Mapping[str, Array]) -> Array | None:

@@ -31,7 +31,7 @@ from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .cases import CaseRuns
-from .relation import Relation, relation_of
+from .relation import Relation, hint_of_single, relation_of
 from .same_failure import Same, same_failure
 from .sizes import Axis, Extents, axes_of, extents_of, rule
 from .trials import Trial, Trials, given_words, wrong_words
@@ -237,7 +237,7 @@ class _Search:
             found = relation_of(trial, partial(self._trial, other)) if trial is not None else Relation()
             if found.words:
                 return found if other == size else found._replace(words=f"with n = {other}: {found.words}")
-        return Relation()
+        return Relation(hint=hint_of_single(smallest))
 
     # --- sizes --------------------------------------------------------------------------------------------------
 

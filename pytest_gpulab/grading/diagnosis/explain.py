@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 
-from pytest_gpulab.devices.protocol import Hazard
+import numpy as np
+
+from pytest_gpulab.devices.protocol import Hazard, LaunchProfile
+from pytest_gpulab.exercise import Launch, Plan
 from pytest_gpulab.grading.findings import NO_VALUE, UNSET, hint_for
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.parameter_names import unset_variables
@@ -17,7 +21,6 @@ from .coincidence import CERTAIN
 from .compare import WRONG_RESULTS
 
 MAX_HAZARDS = 3  # reported with a wrong result
-WORD_BYTES = 4
 SAME_RUN = "in the same run: "
 
 
@@ -95,25 +98,33 @@ def _unset(runs: list[Run], source: str) -> tuple[str, ...]:
     return (f"{SAME_RUN}{lines[0]}: {which} may be read before it has a value", str(lines[0])) if lines else ()
 
 
-def with_notes(findings: tuple[Finding, ...], notes: Iterable[Finding], runs: Iterable[Run]) -> tuple[Finding, ...]:
+def with_notes(
+    findings: tuple[Finding, ...], notes: Iterable[Finding], plan: Plan, runs: Iterable[Run]
+) -> tuple[Finding, ...]:
     """Add a note on the file that explains wrong results, and its hint, to them.
 
-    It is that an array of constants has another type, or, for threads that take one word each, that nothing reads a
-    tunable. A kernel may use the tunable's value without a read of it: its threads then take more than one word in
-    `runs`.
+    It is that an array of constants has another type, or that nothing reads a tunable, if the first launch leaves
+    elements unread: a kernel may use the tunable's value without a read of it.
     """
-    read = [profile.read_per_thread for run in runs for profile in run.profiles[:1]]
-    take_one = any(WORD_BYTES <= max(each.values(), default=0) < 2 * WORD_BYTES for each in read)
-    codes = ("constant-type", "tunable-unread") if take_one else ("constant-type",)
+    is_unread = any(_leaves_unread(plan.launches[0], plan, profile) for run in runs for profile in run.profiles[:1])
+    codes = ("constant-type", "tunable-unread") if is_unread else ("constant-type",)
     note = next((note for note in notes if note.code in codes), None)
     if note is None:
         return findings
     return tuple(
-        replace(found, evidence=(*found.evidence, note.what), hint=note.hint)
+        replace(found, evidence=(*found.evidence, note.what), hint=note.hint, bits=CERTAIN)
         if found.code in WRONG_RESULTS and not any(line.startswith(SAME_RUN) for line in found.evidence)
         else found
         for found in findings
     )
+
+
+def _leaves_unread(launch: Launch, plan: Plan, profile: LaunchProfile) -> bool:
+    """Return True if the threads of a launch together read less than one of the arrays that they read."""
+    threads = prod((*launch.grid, *launch.block))
+    arrays = ((plan.buffer(name), read) for at, read in profile.read_per_thread.items()
+              if isinstance(name := launch.args[at], str))  # fmt: skip
+    return any(read * threads < prod(array.shape) * np.dtype(array.dtype).itemsize for array, read in arrays)
 
 
 def explains_wrong_results(hazard: Hazard) -> bool:

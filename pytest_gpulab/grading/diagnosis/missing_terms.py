@@ -182,7 +182,7 @@ def _index_factors(output: WrongValue, name: str, values: Array) -> Pattern | No
         if not _is_expected(output, operation, values) or output.got[0] in (0, operation.identity):
             continue
         for factors in index_factors(launches[0], values.size, output.context.tunables):
-            if output.is_explained_by(_of_blocks(operation, values.astype(output.wanted.dtype), factors, blocks)):
+            if _is_result(output, _of_blocks(operation, values.astype(output.wanted.dtype), factors, blocks)):
                 return Pattern(f"it is the result if {factors.words(blocks[0])}", FACTORS)
     return None
 
@@ -270,9 +270,14 @@ def _is(output: WrongValue, operation: Any, *parts: Array) -> bool:
     if values.size == 0 or (len(parts) > 1 and parts[1].size == parts[0].size):
         return False
     with np.errstate(all="ignore"):
-        result = operation.reduce(values, dtype=kind)
-        is_near = output.is_exact or np.abs(output.got[0] - result) <= NEAR * np.abs(result)
-    return bool(is_near) and output.is_explained_by(result[None])
+        return _is_result(output, operation.reduce(values, dtype=kind, keepdims=True))
+
+
+def _is_result(output: WrongValue, result: Array) -> bool:
+    """Return True if the output is this result, shape (1,); the tolerance is too wide for a much smaller one."""
+    with np.errstate(all="ignore"):
+        is_near = output.is_exact or np.abs(output.got - result) <= NEAR * np.abs(result)
+    return bool(np.all(is_near)) and output.is_explained_by(result)
 
 
 def candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterator[Terms]:

@@ -16,8 +16,11 @@ from .causes import (
     ALL_BUT_FIRST,
     FIRST_OF_BLOCK,
     FROM_INDEX_ON,
+    IN_EACH_BLOCK,
+    LANE,
     LAST_COLUMNS,
     LAST_ROWS,
+    OTHER_WARPS,
     STRIDED,
     TOO_SHORT,
 )
@@ -59,6 +62,8 @@ _UNWRITTEN = {
     ALL_BUT_FIRST: "Usual cause: all threads write the same element. What is the index made of, and does it stay so?",
     FIRST_OF_BLOCK: "Usual cause: only one thread of each block writes, or all write to the same place.",
     FROM_INDEX_ON: TOO_SHORT,
+    LANE: STRIDED,
+    OTHER_WARPS: IN_EACH_BLOCK,
     LAST_COLUMNS: UNREACHED.format("right", "x"),
     LAST_ROWS: UNREACHED.format("lower", "y"),
 }

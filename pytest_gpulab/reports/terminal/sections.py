@@ -221,8 +221,9 @@ def _submission_findings(grade: Grade, gradebook: Gradebook, verbosity: int) -> 
         finding = reason.finding.with_file(path) if path else reason.finding
         if reason.is_minor and not is_verbose:
             yield from _headline(heading, finding)
-            yield from _short_hint(finding.without(shown)) if "missed" in reason.checks else ()
-            shown.add(finding.hint)
+            if "missed" in reason.checks:
+                yield from _short_hint(finding.without(shown))
+                shown.add(finding.hint)
         else:
             yield from finding_lines(heading, finding.without(shown))
             shown |= {finding.hint, finding.smallest, *((finding.smallest.command,) if finding.smallest else ())}

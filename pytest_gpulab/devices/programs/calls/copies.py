@@ -80,6 +80,7 @@ def copy(
         raise CudaError(Error.INVALID_MEMCPY_DIRECTION)
     if not width * height * depth:
         return [_DONE, 0, 0]
+    call.session.outcome.note_size(call.site, width * height * depth)
     target = _box(to, to_pitch, to_slice, width, height, depth)
     source = _box(of, of_pitch, of_slice, width, height, depth)
     into = _side(call, target, kind in (1, 3), "destination", kind)

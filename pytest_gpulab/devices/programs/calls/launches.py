@@ -98,6 +98,7 @@ def _launch(call: Call, what: Configuration, stream: int, how: int, parameters: 
     session.outcome.has_seen_results |= bool(profile.output)
     session.outcome.has_results |= session.options.check and session.has_device_memory
     session.outcome.add_hazards(kernel.name, profile.hazards)
+    session.outcome.note_arrays(kernel.name, call.site, kernel.module.dynamic_arrays(kernel.name))
     session.outcome.unchecked |= dict.fromkeys(profile.unchecked)
     group.add(profile)
     session.add_work(call.site, kernel.name)

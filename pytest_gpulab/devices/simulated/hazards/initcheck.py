@@ -77,7 +77,8 @@ class Initcheck:
             self._record(site, lanes, bad, lambda k: missing_global(lanes, memory, _plus(offset, k), 1))
             bad = self._without_padding(site, bad, partial(empty_global, lanes, memory, offset, site.nbytes))
             if bad is not None:
-                self._launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
+                space = "constant" if site.space == "const" else "global"
+                self._launch.reporter.uninitialised(site, space, lanes, offset + np.uint64(memory.base), bad)
         if site.modifies:
             write_global(memory, offset, site.nbytes)
 

@@ -227,7 +227,7 @@ class Arena:
         shift = np.uint64(dtype.itemsize.bit_length() - 1)
         subsets, found = [], []
         for subset, allocation, offset in self.locate(lanes, site, address):
-            if checker is not None and site.space != "const":
+            if checker is not None and (site.space != "const" or allocation.written is not None):
                 allocation.report(subset.lanes if subset else lanes, site, address, offset, [], checker)
             index = (offset >> shift).view(np.intp)
             view = allocation.typed(dtype)
