@@ -242,6 +242,8 @@ def _collection(source: Path, catalogue: Catalogue, scratch: Path) -> Collection
     from pytest_gpulab.course.intake.submissions import handed_in
     from pytest_gpulab.grading.catalogue import BrokenExercise
 
+    if not catalogue.names:
+        raise SettingsError(f"{catalogue.folder} has no exercise: a folder with an exercise.py")
     found = handed_in(source, catalogue.names, scratch)
     try:
         for name in sorted({submission.exercise for submission in found.submissions}):

@@ -36,6 +36,12 @@ def test_nothing_is_expected_of_other_files_and_points_are_optional(tmp_path: Pa
     assert Expectations.load([]).for_path(tmp_path) is None
 
 
+def test_nothing_is_expected_of_a_link_that_leads_to_itself(tmp_path: Path) -> None:
+    link = tmp_path / "reduction.cu"
+    link.symlink_to(link)
+    assert Expectations({}).for_path(link) is None
+
+
 def test_a_star_stands_for_any_text_and_the_most_specific_entry_counts(tmp_path: Path) -> None:
     text = (
         '["ladder/01.cu"]\npasses = ["compile"]\n'

@@ -59,6 +59,12 @@ def test_impossible_settings_are_refused(school: Course, options: list[str], exp
     assert fnmatchcase(line.splitlines()[0], expected.format(here=school.folder)), line
 
 
+def test_a_folder_without_exercises_is_refused(school: Course) -> None:
+    folder = school.folder / "exercises/twice"
+    line = usage_error(school.grade(*CLASS, "--gpulab-exercises=exercises/twice"))
+    assert line == f"{folder} has no exercise: a folder with an exercise.py"
+
+
 def test_an_exercise_that_cannot_be_loaded_is_refused_before_grading(school: Course) -> None:
     school.write("exercises/twice/exercise.py", "import numpy\nnumpy.oops\n")
     error = usage_error(school.grade(*CLASS))
