@@ -235,7 +235,7 @@ def _written(job: Job, folder: Path) -> Path:
 def _loaded(job: Job) -> Loaded:
     with importing:  # once, whichever thread comes first
         loaded = _catalogue(job.exercises).load(job.exercise)
-    return replace(loaded, thresholds=job.settings.thresholds)
+    return loaded._replace(thresholds=job.settings.thresholds)
 
 
 @cache

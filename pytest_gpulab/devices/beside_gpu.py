@@ -7,7 +7,6 @@ the checks on the simulated GPU, and have another one timed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.compiler.machine_code import MachineBinary, machine_binary
@@ -31,7 +30,7 @@ class SimulatedBesideGpu(SimulatedDevice):
 
     def __init__(self, architecture: str) -> None:
         self._nvcc, gpu = Nvcc(), modelled_gpu()
-        super().__init__(replace(gpu, architecture=architecture if architecture in LIMITS else gpu.architecture))
+        super().__init__(gpu._replace(architecture=architecture if architecture in LIMITS else gpu.architecture))
 
     def _version_of(self, compiler: CompilerProcess | None) -> str:
         """Return an empty text: NVRTC is not loaded."""
@@ -40,7 +39,7 @@ class SimulatedBesideGpu(SimulatedDevice):
     @property
     def info(self) -> DeviceInfo:
         """The description in reports."""
-        return replace(super().info, compiler=self._nvcc.version)
+        return super().info._replace(compiler=self._nvcc.version)
 
     def compile(
         self, source: str, filename: str = "kernel.cu", defines: Texts = None, headers: Texts = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 
 class DeviceError(Exception):
@@ -99,8 +99,7 @@ class DeviceAbsent(DeviceUnavailable):
     """A device that this machine lacks: hardware or software is missing, or too old."""
 
 
-@dataclass(frozen=True)
-class SourceLine:
+class SourceLine(NamedTuple):
     """A line of a source file, as named in the compiler's line table."""
 
     file: str
@@ -110,8 +109,7 @@ class SourceLine:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(NamedTuple):
     """One thread of a launch.
 
     Attributes:
@@ -139,8 +137,7 @@ def with_axes(index: Sequence[int]) -> str:
     return ", ".join(f"{axis}={at}" for axis, at in zip("zyx"[-len(index) :], index, strict=True))
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(NamedTuple):
     """The location of a memory access, in or beside an array.
 
     Attributes:
@@ -211,8 +208,7 @@ _DONE = {"read": "read", "write": "written", "atomic": "changed by an atomic"}
 HazardKind = Literal["memory", "barrier", "race", "uninitialised"]
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """The other access of a race: its kind, source line and thread."""
 
     what: str

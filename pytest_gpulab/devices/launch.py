@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .errors import Hazard, SourceLine
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.devices.trace_events import Trace
 
 
-@dataclass(frozen=True)
-class KernelResources:
+class KernelResources(NamedTuple):
     """Resources of a kernel as the compiler reports them; None if unknown.
 
     Attributes:
@@ -32,8 +31,7 @@ class KernelResources:
     constant_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class LineCounters:
+class LineCounters(NamedTuple):
     """The share of one source line in a launch's counters, under the same names."""
 
     where: SourceLine
@@ -43,8 +41,7 @@ class LineCounters:
 InstructionSource = Literal["machine code", "rules", "rules for large code", ""]
 
 
-@dataclass(frozen=True)
-class LaunchProfile:
+class LaunchProfile(NamedTuple):
     """The profile of one launch.
 
     Attributes:
@@ -76,12 +73,12 @@ class LaunchProfile:
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    counters: Mapping[str, float] = field(default_factory=dict)
+    counters: Mapping[str, float] = {}
     lines: tuple[LineCounters, ...] = ()
     estimated_ms: float | None = None
     bottleneck: str = ""
     occupancy: float | None = None
-    resources: KernelResources = field(default_factory=KernelResources)
+    resources: KernelResources = KernelResources()
     hazards: tuple[Hazard, ...] = ()
     output: str = ""
     kernel_occupancy: KernelOccupancy | None = None
@@ -89,7 +86,7 @@ class LaunchProfile:
     order_free: bool = False
     garbage_free: bool = False
     unset: tuple[SourceLine, ...] = ()
-    read_per_thread: Mapping[int, float] = field(default_factory=dict)
+    read_per_thread: Mapping[int, float] = {}
     unchecked: tuple[str, ...] = ()
     counted_share: float = 1.0
     work: float = math.inf
@@ -183,8 +180,7 @@ class WorkLimit:
     left: int
 
 
-@dataclass(frozen=True)
-class LargerLaunch:
+class LargerLaunch(NamedTuple):
     """A larger launch of the same kernel, the time of which is estimated from the blocks of a smaller one.
 
     Attributes:

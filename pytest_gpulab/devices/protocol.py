@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -185,8 +184,7 @@ class Module(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class DeviceInfo:
+class DeviceInfo(NamedTuple):
     """The description of a device, for reports.
 
     Attributes:
@@ -205,7 +203,7 @@ class DeviceInfo:
     compiler: str
     architecture: str
     estimates: bool
-    details: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = {}
     summary: str = ""
     peak_bandwidth_gb_s: float | None = None
 

@@ -29,9 +29,9 @@ from .time_limits import TimeBudget
 
 MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100  # a hostile file must not fill the report
 MAX_CHECKED_ELEMENTS = 1 << 14  # of the case that runs with hazard checks
-COUNTED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=False))
-COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, estimate=True))
-CHECKED = replace(FIRST, options=replace(FIRST.options, check=True))
+COUNTED_SAMPLE = SAMPLED._replace(options=replace(SAMPLED.options, check=False))
+COUNTED = FIRST._replace(options=replace(FIRST.options, check=False, estimate=True))
+CHECKED = FIRST._replace(options=replace(FIRST.options, check=True))
 RATIOS = ".ratio"
 UNLISTED = ("empty-source", "not-utf8", "too-large", "not-started")
 

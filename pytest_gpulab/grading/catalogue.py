@@ -11,11 +11,10 @@ import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pytest_gpulab.exercise import Exercise, ExerciseError, SpeedTier
 
@@ -47,12 +46,11 @@ class BrokenExercise(Exception):
         self.name, self.traceback_text, self.problems, self.line = name, traceback_text, problems, line
 
 
-@dataclass(frozen=True)
-class Thresholds:
+class Thresholds(NamedTuple):
     """The thresholds of one exercise; builtins only, because they are sent to other processes."""
 
     source: str = OWN  # the origin of the thresholds, in words
-    by_tier: Mapping[str, float] = field(default_factory=dict)  # those that replace the tiers' own; the names stay
+    by_tier: Mapping[str, float] = {}  # those that replace the tiers' own; the names stay
     measuring: bool = False  # whether the run makes a calibration: times are as precise as possible, no speed fails
 
     def of(self, tier: SpeedTier) -> float:
@@ -67,8 +65,7 @@ class Thresholds:
 UNCALIBRATED = Thresholds()
 
 
-@dataclass(frozen=True)
-class LoadedExercise:
+class LoadedExercise(NamedTuple):
     """An exercise with its folder (for baselines and headers) and its speed thresholds."""
 
     name: str
@@ -77,8 +74,7 @@ class LoadedExercise:
     thresholds: Thresholds = UNCALIBRATED
 
 
-@dataclass(frozen=True)
-class LoadedProgram:
+class LoadedProgram(NamedTuple):
     """An exercise that asks for a program, with its folder (for headers)."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pytest_gpulab.exercise import Case, Exercise, SafeCheck, SpeedTier, UsesCheck
 
@@ -17,8 +16,7 @@ Subject: TypeAlias = "Case | SafeCheck | UsesCheck | SpeedTier | ProgramCase | P
 AnyCase = TypeVar("AnyCase", bound="Case | ProgramCase")
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """A check before it is graded."""
 
     name: str  # as in the pytest id, such as `correct[n=1023]`; unique in the exercise

@@ -16,9 +16,8 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_gpulab import UserError
 
@@ -58,8 +57,7 @@ def _matches(pattern: str, check: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), check) is not None
 
 
-@dataclass(frozen=True)
-class Expectation:
+class Expectation(NamedTuple):
     """The expected verdict of one file: the checks that must fail, with their findings, and the points, if stated."""
 
     fails: Mapping[str, str]

@@ -28,7 +28,7 @@ def smallest_failing(
 
     `case` is the only case to run; empty for all. `instead` may return the finding in place of a search.
     """
-    with closing(Grader(exercise, path, device, seed, limits=replace(SEARCHED, ahead=not case))) as grader:
+    with closing(Grader(exercise, path, device, seed, limits=SEARCHED._replace(ahead=not case))) as grader:
         return _first_failing(grader, _searched(exercise, case), instead)
 
 

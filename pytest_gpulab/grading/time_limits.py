@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -45,8 +45,7 @@ NO_VERDICT = f"this is no verdict, because a grading allows {CASE_S:g} s per cas
 ITS_CLASSES = str(Path(__file__).parents[1] / "exercise.py")
 
 
-@dataclass(frozen=True)
-class TimeLimits:
+class TimeLimits(NamedTuple):
     """Time limits: of kernels per input pattern of a case, count or cost estimate, and per file with its builds."""
 
     case_s: float = CASE_S
@@ -64,8 +63,7 @@ DEFAULT_LIMITS = TimeLimits()
 Searched = Literal["all", "later", "none"]
 
 
-@dataclass(frozen=True)
-class CaseLimits:
+class CaseLimits(NamedTuple):
     """Limits on the cases of a grading."""
 
     time: TimeLimits = DEFAULT_LIMITS  # of kernels on the simulated GPU

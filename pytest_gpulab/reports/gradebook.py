@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pytest_gpulab.grading.grade import Adjustment, Finding, Grade, Student
@@ -58,8 +58,7 @@ def is_exercises_mistake(properties: Iterable[tuple[str, object]]) -> bool:
     return (MISTAKE, "exercise") in properties
 
 
-@dataclass(frozen=True)
-class SimilarPair:
+class SimilarPair(NamedTuple):
     """Two students' sources for one exercise that are nearly the same: a question to ask, never a verdict."""
 
     exercise: str
@@ -85,8 +84,7 @@ Links = Mapping[tuple[str, str], str]
 """Addresses of figures by submission and the command of the smallest failing input."""
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """The figures of one input as a section of a page."""
 
     submission: str  # named as grades name them
@@ -96,8 +94,7 @@ class Drawing:
     html: str  # the section
 
 
-@dataclass(frozen=True)
-class Drawings:
+class Drawings(NamedTuple):
     """The figures of a run, and a line for each that the page lacks."""
 
     path: Path

@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
 
 from pytest_gpulab.grading.grade import NEEDS_A_GPU, Adjustment, CheckResult, Finding, Grade, Student
 
@@ -30,8 +30,7 @@ _HASH_DIGITS = 16  # 64 bits, so that names are unique
 _LONGEST = 24
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A student with all grades, or a submission without a known student."""
 
     student: Student  # the student's id; the submission's name if no student is known
@@ -41,11 +40,11 @@ class Row:
     # exercises with a submission, and whether it can be graded; None if unknown
     exercises: Mapping[str, bool] | None = None
     # files that count for no exercise, by name, with the reason
-    left_out: Mapping[str, Finding] = field(default_factory=dict)
+    left_out: Mapping[str, Finding] = {}
     is_part: bool = False  # whether a grade lacks checks of its exercise
     # the instructor's adjustments of exercises without a grade
-    adjusted: Mapping[str, Adjustment] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)  # exercise to its weight in totals; 1 for others
+    adjusted: Mapping[str, Adjustment] = {}
+    weights: Mapping[str, float] = {}  # exercise to its weight in totals; 1 for others
 
     @property
     def has_result(self) -> bool:
@@ -76,8 +75,7 @@ class Row:
         return tuple(check for grade in self.grades for check in grade.checks)
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(NamedTuple):
     """Sums over checks."""
 
     earned: float  # points
@@ -109,14 +107,14 @@ class Points:
             return points
         earned = max(0.0, points.earned + grade.adjustment.points)
         if points.is_score:
-            return replace(points, earned=earned)
+            return points._replace(earned=earned)
         return cls(earned, points.graded + points.ungraded, 0)
 
     @classmethod
     def total(cls, parts: Iterable[Points]) -> Points:
         """Return the sum."""
         parts = list(parts)
-        return cls(*(math.fsum(getattr(part, each.name) for part in parts) for each in fields(cls)))
+        return cls(*(math.fsum(getattr(part, name) for part in parts) for name in cls._fields))
 
     def times(self, weight: float) -> Points:
         """Return the points multiplied."""

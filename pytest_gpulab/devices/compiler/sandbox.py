@@ -14,9 +14,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 KIB = 1024
 PROTECTION = "compiled under"  # the name of the sandbox in reports
@@ -31,8 +31,7 @@ PROGRAMS = ("/bin", "/usr/bin", "/usr/include", "/usr/libexec", "/etc/alternativ
 _ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """Limits of each process of a compiler."""
 
     memory_bytes: int = 2 << 30  # address space of a process of nvcc; docs/security.md has the needs of real kernels
@@ -57,8 +56,7 @@ class Limits:
         return f"{time}, {memory:.3g} GiB of memory and {output:.3g} MiB of output"
 
 
-@dataclass(frozen=True)
-class Sandbox:
+class Sandbox(NamedTuple):
     """The protection of a program."""
 
     words: str  # the protection in words, with the reason if there is no sandbox

@@ -7,7 +7,7 @@ shared memory is that of NVIDIA's `cuda_occupancy.h`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _KIB = 1024
 # limits of every architecture
@@ -17,8 +17,7 @@ LOCAL_BYTES = 512 * _KIB  # per thread
 BARRIERS = 16  # per block
 
 
-@dataclass(frozen=True)
-class SmLimits:
+class SmLimits(NamedTuple):
     """The resources of one SM that bound its resident blocks."""
 
     generation: str  # the architecture's name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pytest_gpulab.devices.hardware.metrics import with_ratios
 from pytest_gpulab.devices.protocol import (
@@ -43,7 +43,7 @@ class LaunchGroup:
         """Add a launch that has ended."""
         self.ended += 1
         if self.first is None or (self.first.estimated_ms is None and profile.estimated_ms is not None):
-            self.first = replace(profile, hazards=(), output="", lines=())
+            self.first = profile._replace(hazards=(), output="", lines=())
         if profile.estimated_ms is not None:
             self.estimated_ms = (self.estimated_ms or 0.0) + profile.estimated_ms
         for line in profile.lines:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_gpulab.devices.hardware.architectures import LIMITS, SmLimits, generation
 from pytest_gpulab.devices.protocol import DeviceUnavailable
@@ -24,8 +23,7 @@ TOO_OLD = {"v100": "7.0", "p100": "6.0", "k80": "3.7"}
 """Compute capabilities of GPUs that courses have, but that CUDA 13 does not compile for."""
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(NamedTuple):
     """A GPU as the cost model sees it.
 
     Latencies are SM cycles from an instruction to another one that needs its result.

@@ -328,8 +328,8 @@ class SimulatedModule:
             totals["gpulab__sampling_error.pct"] = 100 * error
         found = self._occupancy(profile.kernel, threads, shared_bytes)
         totals |= launch_figures(self.resources(profile.kernel), found.occupancy)
-        return replace(
-            profile, counters=totals, lines=accounts.lines(blocks / ran), occupancy=found.occupancy,
+        return profile._replace(
+            counters=totals, lines=accounts.lines(blocks / ran), occupancy=found.occupancy,
             resources=self.resources(profile.kernel), kernel_occupancy=found, instruction_source=accounts.source,
         )  # fmt: skip
 
@@ -358,8 +358,7 @@ class SimulatedModule:
         resources = self._resources_on(gpu.architecture, counted.kernel)
         cost = estimate(gpu, totals, needs, larger.blocks, threads, shared_bytes, resources)
         lines = with_shares(counted.lines, cost.parts_ms, OVERLAP)
-        return replace(
-            counted,
+        return counted._replace(
             lines=lines,
             estimated_ms=cost.elapsed_ms * larger.share,
             bottleneck=bottleneck(cost, totals, lines, needs),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .tokens import (
     ATTRIBUTE_FORM,
@@ -54,8 +54,7 @@ class Declaration:
         return " ".join(f"struct {name};" for name in sorted(self.names))
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(NamedTuple):
     """A parsed file: declarations at namespace scope, directives, and the macros of the file and its headers."""
 
     declarations: tuple[Declaration, ...]

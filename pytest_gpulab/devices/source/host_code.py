@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpulab.devices.source.declarations import Declaration, Parsed, TooDeep, members, parse
 from pytest_gpulab.devices.source.tokens import Macro, Token, tokens
@@ -58,8 +57,7 @@ _OF_HOSTS = re.compile(
 """Headers without device code that programs include in quotes."""
 
 
-@dataclass(frozen=True)
-class DeviceText:
+class DeviceText(NamedTuple):
     """A file's device code."""
 
     text: str  # the file with blanks in place of host code

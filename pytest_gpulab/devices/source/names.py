@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 # Names of the anonymous namespace in nvcc and NVRTC; it has no name in the source.
 _ANONYMOUS = ("_GLOBAL__N_", "_INTERNAL_")
@@ -28,8 +28,7 @@ _QUALIFIERS = {"r": "__restrict__", "V": "volatile", "K": "const"}
 _WRAPPERS = {"P": "*", "R": "&", "O": "&&"}
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """A function as written in the source."""
 
     name: str  # its name with namespaces, without template arguments

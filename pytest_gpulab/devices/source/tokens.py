@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -31,8 +30,7 @@ _TOKEN = re.compile(
 _DIGRAPHS = {"<%": "{", "%>": "}", "%:": "#"}
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A token of the text, from `start` to before `end`; `within` are the tokens of a directive, without its `#`."""
 
     kind: Kind
@@ -144,8 +142,7 @@ DEVICE_MARKS = frozenset(("__device__", "__global__", "__constant__", "__shared_
 ATTRIBUTE_FORM = frozenset(("global", "device"))  # marks only within __attribute__((...))
 
 
-@dataclass(frozen=True)
-class Macro:
+class Macro(NamedTuple):
     """A macro of the file or of a header."""
 
     words: frozenset[str]  # the words of its body

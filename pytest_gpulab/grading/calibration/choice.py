@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import DeviceInfo
@@ -59,8 +59,8 @@ class DeviceThresholds:
     def applied_to(self, loaded: LoadedExercise) -> LoadedExercise:
         """Return an exercise with its thresholds on the device."""
         if self.measuring:
-            return replace(loaded, thresholds=Thresholds(f"{OWN}, while a calibration is measured", measuring=True))
-        return replace(loaded, thresholds=self._of(self.calibration, loaded)) if self.calibration else loaded
+            return loaded._replace(thresholds=Thresholds(f"{OWN}, while a calibration is measured", measuring=True))
+        return loaded._replace(thresholds=self._of(self.calibration, loaded)) if self.calibration else loaded
 
     def _of(self, calibration: Calibration, loaded: LoadedExercise) -> Thresholds:
         table, version, where = calibration.exercises.get(loaded.name), loaded.exercise.version, calibration.path

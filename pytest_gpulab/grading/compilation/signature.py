@@ -8,9 +8,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -208,8 +208,7 @@ def _unqualified(kernel: str) -> str:
     return _plain(kernel).rpartition("::")[2]
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The differences between a module and the plans."""
 
     chosen: Mapping[str, str]  # the exercise's kernels to those of the file, where the names differ

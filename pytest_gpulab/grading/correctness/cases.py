@@ -166,7 +166,7 @@ class CaseRuns:
             less = f"with a shorter time limit, because `{correct_name(self._stopped[0][0])}` reached it"
             first, *others = outcome.findings
             first = replace(first, evidence=(*first.evidence, less))
-            outcome = replace(outcome, findings=(first, *others))
+            outcome = outcome._replace(findings=(first, *others))
         self._stopped.append((case, outcome.findings[0]))
         self._budget.be_short()
         return outcome

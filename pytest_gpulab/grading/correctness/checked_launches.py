@@ -43,7 +43,7 @@ ZEROS = Poison({}, byte=0)
 WRITTEN_SHARE = 0.75  # part of its share of an output that a sample must write
 SHOWN_WORK = 0.8  # part of a limit that a sample, scaled up, must reach if all blocks exceed the limit
 
-SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
+SAMPLED = FIRST._replace(options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def run_again(
     must still read all.
     """
     inputs = {name: _mixed(values, others[name], rng) for name, values in first.inputs.items()}
-    run = replay(device, build.module, first.plan, inputs, replace(FIRST, options=_options()), scene=build.scene)
+    run = replay(device, build.module, first.plan, inputs, FIRST._replace(options=_options()), scene=build.scene)
     return CostedRun(first.plan, inputs, run, True)
 
 
@@ -195,7 +195,7 @@ def run_fresh(
         build.module.reset_variables()
     except DeviceError as error:
         return Run(error=error)
-    repetition = replace(FIRST, options=options, poison=poison)
+    repetition = FIRST._replace(options=options, poison=poison)
     return replay(device, build.module, plan, inputs, repetition, read_back, scene=build.scene)
 
 

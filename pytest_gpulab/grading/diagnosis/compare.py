@@ -6,7 +6,6 @@ The verdicts on the replays of a case are its outcome.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -188,8 +187,7 @@ class Repeats(NamedTuple):
 ALL_REPEATS = Repeats()
 
 
-@dataclass(frozen=True)
-class CaseOutcome:
+class CaseOutcome(NamedTuple):
     """The outcome of a case."""
 
     verdict: Verdict  # `passed`, `failed`, `not gradable`, or that of a failed build

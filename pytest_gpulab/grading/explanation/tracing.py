@@ -126,7 +126,7 @@ def _traced(device: Device, build: Build, trial: Trial, blocks: frozenset[int], 
     try:
         memories = arrays.filled(inputs, repetition.poison)
         addresses = {name: int(getattr(memory, "address", 0)) for name, memory in memories.items()}
-        recording = replace(repetition, options=replace(repetition.options, check=True, trace=trace))
+        recording = repetition._replace(options=replace(repetition.options, check=True, trace=trace))
         snapshots = _Snapshots(build.module, memories, trace)
         run = replay(device, snapshots, plan, inputs, recording, arrays=arrays, scene=build.scene)
     finally:

@@ -81,7 +81,7 @@ class RemoteGrader(CheckGrader):
             "gpu": gpu,
             "seed": int(seed),
             "timeout_s": timeout_s,
-            "thresholds": asdict(exercise.thresholds),
+            "thresholds": exercise.thresholds._asdict(),
             "annotate": annotate,
         }
         self._known: dict[str, Finding] = {}
@@ -327,7 +327,7 @@ class RemoteGrader(CheckGrader):
         """Return the task entries that spare a new process known failures and queries."""
         hung = any(found.code == "endless-loop" for found in self._known.values())
         known = {name: asdict(found) for name, found in self._known.items() if name != without}
-        info = asdict(self._info) if self._info else None
+        info = self._info._asdict() if self._info else None
         return {"known": known, "info": info, "launch_limit_s": SHORT_LAUNCH_LIMIT_S if hung else LAUNCH_LIMIT_S}
 
     def _limit_s(self, check: Check) -> float:

@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -86,7 +86,7 @@ def _serve(make: HandlerType, requests: IO[str], answers: IO[str], printed: IO[b
     except Exception:
         _send(answers, {"error": traceback.format_exc()})
         return
-    _send(answers, {"ready": asdict(handler.device.info), "process": os.getpid()})
+    _send(answers, {"ready": handler.device.info._asdict(), "process": os.getpid()})
     for line in requests:
         request = json.loads(line)
         if request == STOP:
@@ -115,7 +115,7 @@ class _RequestHandler:
         )
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
         assert isinstance(loaded, LoadedExercise), "programs are graded by a grader of their own"
-        loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
+        loaded = loaded._replace(thresholds=Thresholds(**task["thresholds"]))
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
         limits = BESIDE_A_GPU if task.get("beside") else CaseLimits(TimeLimits.within(task["timeout_s"]))

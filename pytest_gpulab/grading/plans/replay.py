@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,7 @@ Array = npt.NDArray[Any]
 _chance = SystemRandom()
 
 
-@dataclass(frozen=True)
-class Poison:
+class Poison(NamedTuple):
     """The contents of memory that no kernel has written yet.
 
     Floats are signaling NaNs. Arithmetic makes quiet NaNs of them. So an element with the poison's very bits was never
@@ -79,8 +78,7 @@ def _bits(array: Array) -> Array:
     return values.view(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")
 
 
-@dataclass(frozen=True)
-class Repetition:
+class Repetition(NamedTuple):
     """A variation of a replay; correct results do not depend on it."""
 
     how: str  # words for messages, to follow "correct" or "wrong"
@@ -190,7 +188,7 @@ def replay(
                 options = replace(options, larger=launch.larger)
             profile = module.launch(launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, options)
             hazards = tuple(named().hazard(len(profiles), hazard) for hazard in profile.hazards)
-            profiles.append(replace(profile, hazards=hazards) if hazards else profile)
+            profiles.append(profile._replace(hazards=hazards) if hazards else profile)
         return _finished(named, plan, inputs, memories, profiles) if read_back else Run(profiles=tuple(profiles))
     except KernelFault as fault:
         return Run(profiles=tuple(profiles), error=_without_frames(named().fault(len(profiles), fault)))

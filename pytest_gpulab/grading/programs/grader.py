@@ -158,7 +158,7 @@ class ProgramGrader(CheckGrader):
 
 @lru_cache
 def _described(gpu: str | None) -> DeviceInfo:
-    return replace(SimulatedDevice(modelled_gpu(gpu) if gpu else None).info, compiler=COMPILER)
+    return SimulatedDevice(modelled_gpu(gpu) if gpu else None).info._replace(compiler=COMPILER)
 
 
 def _as_concept(found: Finding, use: ProgramUse) -> Finding:

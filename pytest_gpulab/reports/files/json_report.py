@@ -36,7 +36,7 @@ def document(gradebook: Gradebook, context: Context) -> dict[str, Any]:
         "absent": [asdict(student) for student in gradebook.absent],
         "problems": list(gradebook.problems),
         "changes": list(gradebook.changes),
-        "duplicates": [asdict(pair) for pair in gradebook.duplicates],
+        "duplicates": [pair._asdict() for pair in gradebook.duplicates],
         "adjustments": [
             {"student": student, "exercise": exercise} | asdict(each)
             for (student, exercise), each in sorted(gradebook.adjustments.items())

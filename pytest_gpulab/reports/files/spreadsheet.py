@@ -14,7 +14,6 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from pytest_gpulab.grading.grade import Adjustment, CheckResult, Grade
@@ -77,7 +76,7 @@ def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[C
     for row in table:
         grades = {grade.exercise: grade for grade in row.grades}
         points = Points.total(map(Points.of_grade, row.grades))
-        scored = replace(row, grades=tuple(grade for grade in row.grades if not unscored([grade])))
+        scored = row._replace(grades=tuple(grade for grade in row.grades if not unscored([grade])))
         total = points_text(scored.points.earned) if graded_points(scored) else ""
         cells = [_exercise_cell(grades.get(exercise), row.adjusted.get(exercise)) for exercise in exercises]
         ungraded = points_text(points.ungraded) if points.ungraded else ""

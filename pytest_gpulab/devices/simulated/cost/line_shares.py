@@ -9,7 +9,6 @@ memory, barriers, lanes of atomics. Waiting is distributed by rough latencies (`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 from pytest_gpulab.devices.hardware.metrics import GLOBAL_REQUESTS, GLOBAL_SECTORS, SHARED_WAVEFRONTS, summed
 from pytest_gpulab.devices.protocol import LineCounters
@@ -43,7 +42,7 @@ def with_shares(lines: Iterable[LineCounters], parts_ms: Mapping[str, float], po
             shares = [share + factor * amount for share, amount in zip(shares, amounts, strict=True)]
     total = sum(shares) or 1.0
     return tuple(
-        replace(line, counters={**line.counters, TIME_SHARE: 100 * share / total})
+        line._replace(counters={**line.counters, TIME_SHARE: 100 * share / total})
         for line, share in zip(lines, shares, strict=True)
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -375,8 +375,7 @@ class LaunchState:
 Blocks = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Waves of a launch; those that wait for each other run concurrently."""
 
     waves: Sequence[Blocks]

@@ -6,7 +6,6 @@ Arrays in these events are values of the running kernel. Values never change, so
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -116,8 +115,7 @@ def split_phase(barrier: int) -> tuple[int, int]:
     return address, phase
 
 
-@dataclass(frozen=True)
-class AccessPiece:
+class AccessPiece(NamedTuple):
     """One unit (1, 2 or 4 bytes) of each lane's access, as flat arrays over the lanes.
 
     Attributes:

@@ -7,7 +7,7 @@ meaning of instructions is defined in `translation`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from string import digits
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
@@ -90,7 +90,7 @@ class _Scope:
                 target = jump.operands[0]
                 label = self.labels.get(target.name) if isinstance(target, Sym) else None
                 if label is not None:
-                    body[index] = replace(jump, operands=(Sym(label),))
+                    body[index] = jump._replace(operands=(Sym(label),))
 
 
 class _Parser:
@@ -241,7 +241,7 @@ class _Parser:
         if len(self.scopes) > 1:
             self.scopes[-1].operands.clear()
             name = self._bind(self.scopes[-1], name)
-        self.function.variables[name] = replace(variable, name=name)
+        self.function.variables[name] = variable._replace(name=name)
 
     def _location(self, text: str) -> None:
         numbers = text.split(",")[0].split()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pytest_gpulab.devices.protocol import SourceLine
 
@@ -64,7 +63,7 @@ class Unplaced:
         for index in loads:
             load = body[index]
             assert isinstance(load, Instruction)
-            body[index] = replace(load, where=user.where)
+            body[index] = load._replace(where=user.where)
         if loads:
             left = ((name, waiting - loads) for name, waiting in self._waiting.items())
             self._waiting = {name: waiting for name, waiting in left if waiting}
@@ -80,7 +79,7 @@ def _placed(store: Instruction, body: Sequence[Statement], barriers: set[SourceL
             if not isinstance(maker, Instruction) or relevant.isdisjoint(registers_of(maker.operands[:1])):
                 continue
             if maker.where not in barriers:
-                return replace(store, where=maker.where)
+                return store._replace(where=maker.where)
             relevant.update(registers_of(maker.operands[1:]))
     return store
 

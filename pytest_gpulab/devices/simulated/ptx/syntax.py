@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 
@@ -17,54 +18,47 @@ FUNCTION_STRIDE = 16  # bytes between the simulated addresses of functions
 FUNCTION_BASE = 0x10  # not 0, which is the null pointer
 
 
-@dataclass(slots=True, unsafe_hash=True)  # immutable by convention: creating a frozen one takes three times as long
-class Reg:
+class Reg(NamedTuple):
     """A virtual register; names are unique in their function."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Imm:
+class Imm(NamedTuple):
     """An immediate: an integer, or the bits of a float (`bits` 32 or 64; 0 for an integer)."""
 
     value: int
     bits: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Sym:
+class Sym(NamedTuple):
     """A variable, function, label or special register, plus a byte offset."""
 
     name: str
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """An address operand: `[base + offset]`."""
 
     base: Reg | Sym | Imm
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
+class Vector(NamedTuple):
     """A vector operand: `{a, b, ...}`."""
 
     items: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """A pair of results: `a|b`."""
 
     first: Operand
     second: Operand
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(NamedTuple):
     """A negated predicate: `!p`."""
 
     operand: Reg
@@ -100,8 +94,7 @@ def _parts(operand: Operand) -> Iterable[Operand]:
     return (operand.operand,) if isinstance(operand, Not) else ()
 
 
-@dataclass(slots=True, unsafe_hash=True)  # immutable by convention, as `Reg`
-class Instruction:
+class Instruction(NamedTuple):
     """An instruction."""
 
     op: tuple[str, ...]  # parts of the opcode, such as `("ld", "global", "f32")`
@@ -118,15 +111,13 @@ class Instruction:
         return ".".join(self.op)
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """A jump target among a function's statements."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call."""
 
     callee: Sym | Reg  # function, or register with a function pointer
@@ -140,8 +131,7 @@ class Call:
 Statement = Instruction | Label | Call
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     """A declared variable."""
 
     name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import (
@@ -235,8 +235,7 @@ def _symbols(operand: Operand) -> Iterator[str]:
         yield base.name
 
 
-@dataclass(frozen=True)
-class Targets:
+class Targets(NamedTuple):
     """The possible targets of a kernel's stores and atomics."""
 
     anywhere: bool  # True if an address depends on a pointer loaded from memory, or a surface is written

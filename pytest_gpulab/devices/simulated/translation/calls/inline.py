@@ -7,7 +7,6 @@ Only calls of driver functions remain (`vprintf`, `__assertfail`, `malloc`, `fre
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -133,7 +132,7 @@ class _Inliner:
             # each inlined copy has its own local variables; shared variables are common to all copies
             tail = suffix if variable.space != "shared" else ""
             name = variable.name + tail
-            self.result.variables[name] = replace(variable, name=name)
+            self.result.variables[name] = variable._replace(name=name)
         for label, targets in function.branch_targets.items():
             self.result.branch_targets[label + suffix] = tuple(target + suffix for target in targets)
         names = _Names(function, suffix, bound)
@@ -168,7 +167,7 @@ class _Inliner:
         elif op[:2] == ("ld", "param") and not names.function.entry and _through_register(operands):
             # an address of the function's own parameter: `passing` puts such a parameter into local memory
             op = ("ld", "local", *op[2:])
-        self.body.append(replace(instruction, op=op, operands=operands, guard=guard))
+        self.body.append(instruction._replace(op=op, operands=operands, guard=guard))
 
     def _call(self, call: Call, names: _Names) -> None:
         results, arguments = tuple(map(names.scratch, call.results)), tuple(map(names.scratch, call.arguments))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from pytest_gpulab.devices.protocol import CannotSimulate
@@ -42,7 +41,7 @@ def lower_parameters(kernel: Function) -> None:
                 pieces[name].add(piece)
         in_memory = {name for name, found in pieces.items() if _overlap(found)} | _addressed(kernel)
         for name in in_memory:
-            kernel.variables[name] = replace(kernel.variables[name], space="local")
+            kernel.variables[name] = kernel.variables[name]._replace(space="local")
         body: list[Statement] = []
         for statement in kernel.body:
             body += _rewritten(kernel, statement, in_memory)
@@ -103,7 +102,7 @@ def _rewritten(kernel: Function, statement: Statement, in_memory: set[str]) -> I
     address, items, size = access
     name = address.base.name if isinstance(address.base, Sym) else ""
     if name in in_memory:
-        yield replace(statement, op=(statement.op[0], "local", *statement.op[2:]))
+        yield statement._replace(op=(statement.op[0], "local", *statement.op[2:]))
     elif _is_passed(kernel, name):
         start = address.base.offset + address.offset if isinstance(address.base, Sym) else 0
         for k, item in enumerate(items):
@@ -117,4 +116,4 @@ def _move(kernel: Function, register: str, item: Operand, access: Instruction) -
     kernel.registers.setdefault(register, kind)
     size = TYPE_BYTES[kind]
     pair = (Reg(register), item) if access.op[0] == "st" else (item, Reg(register))
-    return replace(access, op=("mov", f"b{8 * size}" if size > 1 else "u8"), operands=pair)
+    return access._replace(op=("mov", f"b{8 * size}" if size > 1 else "u8"), operands=pair)

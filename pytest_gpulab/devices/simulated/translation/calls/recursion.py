@@ -309,4 +309,4 @@ class _Linker:
                 self.kernel.registers[address] = "u64"
                 yield Instruction(("add", "u64"), (Reg(address), Reg(STACK), Imm(offset)), None, instruction.where)
                 operands.append(Reg(address))
-        yield replace(instruction, op=op, operands=tuple(operands))
+        yield instruction._replace(op=op, operands=tuple(operands))

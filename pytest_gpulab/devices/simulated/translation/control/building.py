@@ -6,8 +6,6 @@ topological with each loop's blocks kept together: the exit of a loop comes afte
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, Label, Statement, Sym
 from pytest_gpulab.devices.simulated.translation.control.graph import (
@@ -262,5 +260,5 @@ class Splitter:
         self._finish("branch", skip, ())
         branch, jump = self.blocks[-1], len(self.jumps) - 1
         inner = self._append()
-        self._instruction(replace(instruction, guard=None))
+        self._instruction(instruction._replace(guard=None))
         self.jumps[jump] = (branch, (self._start(), inner))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
@@ -213,7 +213,7 @@ def discard_unused(block: Block, registers: dict[str, int]) -> None:
             name in needed or (name not in overwritten and block.live_out >> registers[name] & 1) for name in writes
         )
         if isinstance(statement, Instruction) and statement.op[0] == "atom" and writes and not is_needed:
-            block.body[index] = replace(statement, operands=(Sym("_"), *statement.operands[1:]))
+            block.body[index] = statement._replace(operands=(Sym("_"), *statement.operands[1:]))
         needed.difference_update(writes)
         overwritten.update(writes)
         needed.update(reads)

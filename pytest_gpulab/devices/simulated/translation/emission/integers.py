@@ -6,7 +6,6 @@ The expressions call the functions of `integers` by name; they are in the namesp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from pytest_gpulab.devices.protocol import CannotSimulate
@@ -33,7 +32,7 @@ def _typed(b: BlockWriter, i: Instruction) -> None:
         b.write(operands[0], expression % tuple([b.read(operand, code) for operand in operands[1:]]), code)
         return
     if op[-1] == "relu":  # as the headers write it
-        i = replace(i, op=(op[0], "relu", *op[1:-1]))
+        i = i._replace(op=(op[0], "relu", *op[1:-1]))
     name, kind = i.op[0], i.op[-1]
     if len(operands) != _OPERANDS[name]:
         raise CannotSimulate(f"{len(operands)} operands")

@@ -5,8 +5,6 @@ The wave (`w` in generated code) owns the memories; every access passes its grou
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
@@ -265,7 +263,7 @@ def _discard(b: BlockWriter, i: Instruction) -> None:
     lost = ", ".join([b.names.constant(LOST, "u4")] * 4)
     for offset in range(address.offset, address.offset + 128, 16):
         site = b.names.site(space, "write", 16, i)
-        b.lines.append(f"w.store_{space}(L, {site}, {b.address(replace(address, offset=offset))}, [{lost}])")
+        b.lines.append(f"w.store_{space}(L, {site}, {b.address(address._replace(offset=offset))}, [{lost}])")
 
 
 @emits("createpolicy", modifiers=None)
