@@ -9,6 +9,7 @@ library and pytest. Without `--gpulab` it adds only options and a marker.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime, timezone
@@ -169,6 +170,7 @@ class GradingHooks:
                 self.session.close_device()
             if self.parallel is not None:
                 self.parallel.start()
+        gc.freeze()  # what is loaded stays: pytest's own collections at the end would scan it all, repeatedly
 
     def pytest_report_header(self) -> list[str]:
         """Show the device with the reason for it, the seed, and the grading processes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -110,7 +109,7 @@ def test_a_file_that_reaches_a_time_limit_of_the_search_is_neither_right_nor_wro
 def test_so_is_a_chosen_input_that_reaches_the_limit_of_figures(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "LIMITS", replace(drawing.LIMITS, case_s=0.0))
+    monkeypatch.setattr(drawing, "LIMITS", drawing.LIMITS._replace(case_s=0.0))
     code, printed = explain(capsys, RIGHT, "--in", "1,2")
     assert code == 1 and "after 0 s; this is no verdict, because a grading allows 20 s per case" in printed
 

@@ -91,8 +91,8 @@ def test_another_device_and_another_version_make_another_key(right: Job) -> None
     "change", [{"name": "T4"}, {"kind": "simulated"}, {"compiler": "nvcc 14"}, {"details": {"SMs": "1"}}]
 )
 def test_a_model_is_known_by_kind_name_size_and_compiler(change: dict[str, object]) -> None:
-    assert device_model(replace(INFO, **change)) != device_model(INFO)  # type: ignore[arg-type]
-    assert device_model(replace(INFO, details={"SMs": "132", "driver": "580"})) == device_model(INFO)
+    assert device_model(INFO._replace(**change)) != device_model(INFO)  # type: ignore[arg-type]
+    assert device_model(INFO._replace(details={"SMs": "132", "driver": "580"})) == device_model(INFO)
 
 
 def test_an_exercise_is_what_its_folder_holds_without_caches(tmp_path: Path) -> None:

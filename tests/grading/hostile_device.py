@@ -13,7 +13,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ class HostileDevice(SimulatedDevice):
 
     @property
     def info(self) -> Any:
-        return replace(super().info, kind="cuda")
+        return super().info._replace(kind="cuda")
 
     def compile(self, source: str, *args: Any, **kwargs: Any) -> Any:
         for deed in re.findall(r"// compile: (\w+)", source):

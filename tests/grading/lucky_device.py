@@ -71,7 +71,7 @@ class LuckyModule:
         options = replace(options, schedule="lockstep", fill=0, check=False)
         args = [arg.whole if isinstance(arg, LuckyMemory) else arg for arg in args]
         try:
-            return replace(self.module.launch(kernel, grid, block, args, shared_bytes, options), hazards=())
+            return self.module.launch(kernel, grid, block, args, shared_bytes, options)._replace(hazards=())
         except KernelFault as fault:
             self.device.usable = False
             if fault.code == "stack-overflow":
@@ -84,7 +84,7 @@ class LuckyDevice(SimulatedDevice):
 
     @property
     def info(self) -> Any:
-        return replace(super().info, kind="cuda")
+        return super().info._replace(kind="cuda")
 
     def compile(self, *args: Any, **kwargs: Any) -> Any:
         return LuckyModule(self, super().compile(*args, **kwargs))

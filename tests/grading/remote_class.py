@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ class Class:
     def on_a_gpu(self) -> None:
         """Grade on what the worker takes for a GPU."""
         assert self.info is not None
-        self.device, self.info = "cuda", replace(self.info, kind="cuda")
+        self.device, self.info = "cuda", self.info._replace(kind="cuda")
 
     def grader(self, text: str = KERNEL, timeout_s: float = 60.0, **more: Any) -> RemoteGrader:
         self.submission.write_text(text)

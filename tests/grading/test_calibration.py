@@ -132,7 +132,7 @@ class TestWhichCalibrationHolds:
     def test_none_for_another_device_or_another_number_of_multiprocessors(self, exercises: Path) -> None:
         calibrated(exercises)
         own = "thresholds: the exercises' own; no calibration in exercises/calibration is for this GPU"
-        for info in (T4, replace(H200, details={"SMs": "60"})):
+        for info in (T4, H200._replace(details={"SMs": "60"})):
             assert device(exercises).choose(info) == own
         assert device(exercises / "none").choose(H200).startswith("thresholds: the exercises' own;")
 
@@ -161,7 +161,7 @@ class TestWhichCalibrationHolds:
 
     def test_estimates_are_never_held_to_it(self, exercises: Path) -> None:
         calibrated(exercises).write_text("broken")
-        assert device(exercises).choose(replace(H200, estimates=True)) == ""
+        assert device(exercises).choose(H200._replace(estimates=True)) == ""
 
 
 def source(exercises: Path, exercise: Exercise, name: str = "twice") -> Thresholds:
@@ -212,7 +212,7 @@ class TestMakingOne:
 
     def test_a_device_that_estimates_cannot_be_calibrated(self, exercises: Path) -> None:
         with pytest.raises(CalibrationError, match="measures times, but the NVIDIA H200 only estimates them"):
-            device(exercises, measuring=True).choose(replace(H200, estimates=True))
+            device(exercises, measuring=True).choose(H200._replace(estimates=True))
 
     def test_the_file_of_another_device_is_not_overwritten(self, exercises: Path) -> None:
         path = calibrated(exercises)

@@ -33,12 +33,12 @@ def bench(tmp_path: Path) -> Class:
 
 def test_calibrated_thresholds_hold_there_too(bench: Class) -> None:
     calibrated = Thresholds("calibrated for a test", {"0.5x": 1000.0})
-    bench.exercise = replace(bench.exercise, thresholds=calibrated)
+    bench.exercise = bench.exercise._replace(thresholds=calibrated)
     grade = bench.grader().grade()
     assert (grade.checks[-1].name, grade.checks[-1].verdict) == ("speedup[0.5x]", "failed")
     assert grade.checks[-1].measurement is not None and grade.checks[-1].measurement.threshold == 1000
     assert grade.provenance.thresholds == "calibrated for a test"
-    bench.exercise = replace(bench.exercise, thresholds=replace(calibrated, measuring=True))
+    bench.exercise = bench.exercise._replace(thresholds=calibrated._replace(measuring=True))
     assert bench.grader().grade().checks[-1].verdict == "missed"
 
 

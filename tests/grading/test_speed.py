@@ -341,7 +341,7 @@ def test_a_sample_with_less_work_than_all_blocks_earns_nothing(
 
 @pytest.mark.parametrize(("costs_ms", "verdict"), [(0.001, "failed"), (0.002, "passed")])
 def test_an_estimate_below_the_time_of_the_memory_traffic_fails(bench: Bench, costs_ms: float, verdict: str) -> None:
-    bench.device.info = replace(bench.device.info, peak_bandwidth_gb_s=5000.0)
+    bench.device.info = bench.device.info._replace(peak_bandwidth_gb_s=5000.0)
     result = bench.result("speedup[1.5x]", right(costs_ms=costs_ms), speed=LARGE)
     assert result.verdict == verdict
     if verdict == "failed":

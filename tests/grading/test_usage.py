@@ -230,7 +230,7 @@ def test_without_a_simulated_gpu_nothing_is_counted(gpu: Device, monkeypatch: py
         raise DeviceUnavailable("NVRTC is not installed")
 
     monkeypatch.setattr(usage_module, "open_device", unavailable)
-    real = replace(gpu.info, kind="cuda", architecture="sm_86")
+    real = gpu.info._replace(kind="cuda", architecture="sm_86")
     with pytest.raises(BuildFailed) as blocked:
         usage_module.counting_device(cast(Device, SimpleNamespace(info=real)))
     assert blocked.value.verdict == "not gradable"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ class ClockedGpu(SimulatedDevice):
 
     @property
     def info(self) -> DeviceInfo:
-        return replace(super().info, name=self.name, estimates=False, details={"SMs": "8", "driver": "600.1"})
+        return super().info._replace(name=self.name, estimates=False, details={"SMs": "8", "driver": "600.1"})
 
     def compile(self, source: str, *args: Any, **kwargs: Any) -> Any:
         module = super().compile(source, *args, **kwargs)

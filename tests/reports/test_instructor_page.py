@@ -193,7 +193,7 @@ def test_a_flag_says_where_sources_are_alike_with_a_few_pairs_at_most() -> None:
     book.duplicates = (pair,)
     told = "<div>97 % alike: class/s100/scan.cu:3-20 and class/s101/scan.cu:4-21</div>"
     assert f'<td class="l">{told}' in page(book, EVENING)
-    book.duplicates += tuple(replace(pair, submissions=(f"class/s{n}/scan.cu", "x.cu")) for n in range(100, 105))
+    book.duplicates += tuple(pair._replace(submissions=(f"class/s{n}/scan.cu", "x.cu")) for n in range(100, 105))
     text = page(book, EVENING)
     assert text.count("97 % alike: class/") == 3 and "and 3 more pairs, which the JSON report lists" in text
     book.duplicates = book.duplicates[:4]

@@ -56,7 +56,7 @@ def cut_down(loaded: LoadedExercise, task: Task) -> LoadedExercise:
     case = next(case for case in exercise.cases if case.variant == variant)
     tier = SpeedTier(task.threshold or 1.0, 50, task.size, required=True, baseline=task.baseline, variant=variant)
     cut = replace(exercise, cases=(replace(case, points=50),), safe=(), uses=(), speed=(tier,), compile_points=0)
-    return replace(loaded, exercise=cut)
+    return loaded._replace(exercise=cut)
 
 
 def grade(task: Task) -> dict[str, Any]:
