@@ -41,6 +41,7 @@ class Cache:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self._room = 0  # entries to store before the next look at their number
 
     def get(self, key: str) -> tuple[bytes, str] | None:
         """Return the code and messages of a key, or None."""
@@ -105,10 +106,15 @@ class Cache:
 
     def _evict(self, folder: Path) -> None:
         """Remove the older half of the entries if there are too many."""
-        if sum(1 for _ in folder.iterdir()) < MAX_ENTRIES:
+        self._room -= 1
+        if self._room > 0:
             return
-        oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        for path in oldest_first[: MAX_ENTRIES // 2]:
+        entries = list(os.scandir(folder))  # takes several ms in a full cache
+        self._room = (MAX_ENTRIES - len(entries)) // 2  # other processes store entries, too
+        if len(entries) < MAX_ENTRIES:
+            return
+        oldest_first = sorted(entries, key=lambda entry: entry.stat().st_mtime)
+        for path in map(Path, oldest_first[: MAX_ENTRIES // 2]):
             if path.suffix == LOCK:
                 _remove_unused(path)
             else:

@@ -29,6 +29,7 @@ from .workload import GlobalAccess, Workload
 
 _WORD, _SECTOR, _LINE = np.int64(2), np.int64(5), np.int64(7)  # address bits within a word, a sector, a line
 _SECTORS_OF_LINE = _LINE - _SECTOR
+_ABSENT = np.iinfo(np.int64).min
 _WIDE_AT_ONCE = 64  # accesses, and warps per access
 Rows = npt.NDArray[np.int64]
 
@@ -60,6 +61,8 @@ class Counters:
         self._barriers = Counter(block for block, _ in program.barrier_rows)
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
         self._waiting_constant = Waiting(_words_of)
+        # by instruction and size: the addresses of the last access, from its first line on, and its counts
+        self._known: dict[tuple[int, int], tuple[Rows, GlobalAccess]] = {}
         self._wide: dict[tuple[int, bool], list[tuple[Traffic, Rows, int]]] = defaultdict(list)
 
     def step(self, block: int, lanes: Lanes) -> None:
@@ -112,29 +115,42 @@ class Counters:
             return
         if self.workload is not None and site.access != "atomic" and lanes.agree(address):
             self.traffic[site.index, "global"].add(lanes.warp_count, lanes.warp_count)
-            self.workload.access(lanes, site, address, _of_one_address(lanes, address))
+            rows = np.atleast_1d(address).reshape(-1, 1).astype(np.int64)  # a row per address, with one lane
+            counts = GlobalAccess(*[len(rows)] * len(GlobalAccess._fields))
+            self.workload.access(lanes, site, address, rows, lanes.warp_count // len(rows), counts)
             return
         rows, repeat = self._requests(lanes, site, address)
-        sectors = _in_order(rows >> _SECTOR)
-        new, traffic = fresh(sectors), self.traffic[site.index, "global"]
-        traffic.add(len(rows) * repeat, int(np.count_nonzero(new)) * repeat)
+        traffic = self.traffic[site.index, "global"]
+        if self.workload is not None:
+            counts = self._counts(site, rows)
+            self.workload.access(lanes, site, address, rows, repeat, counts)
+            traffic.add(len(rows) * repeat, counts.sectors * repeat)
+        else:
+            sectors = _in_order(rows >> _SECTOR)
+            new = sectors[fresh(sectors)]
+            self._sectors.add(new.astype(np.uint64))
+            traffic.add(len(rows) * repeat, len(new) * repeat)
         if site.access == "atomic":
             again = _met_again(rows)
             traffic.passes += (len(rows) + int(again.max(axis=1).sum())) * repeat
             if again.any():
                 traffic.units += _further_sectors(rows, again) * repeat
-        if self.workload is not None:
-            self.workload.access(lanes, site, address, _global_access(site, rows, sectors, repeat))
-        else:
-            self._sectors.add(sectors[new].astype(np.uint64))
+
+    def _counts(self, site: Site, rows: Rows) -> GlobalAccess:
+        """Return `_counts_of` an access: in loops and in other blocks, addresses often move by whole lines only."""
+        moved = np.where(rows < 0, _ABSENT, rows - (rows[:1, :1] >> _LINE << _LINE))
+        known = self._known.get((site.index, site.nbytes))
+        if known is None or not np.array_equal(known[0], moved):
+            known = self._known[site.index, site.nbytes] = moved, _counts_of(rows, site.nbytes)
+        return known[1]
 
     def texels(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Count the sectors of a texture or surface access, which is no request of the load/store unit."""
         rows, repeat = _rows(lanes, address)
-        sectors = _in_order(rows >> _SECTOR)
         if self.workload is not None:
-            self.workload.access(lanes, site, address, _global_access(site, rows, sectors, repeat))
+            self.workload.access(lanes, site, address, rows, repeat, self._counts(site, rows))
         else:
+            sectors = _in_order(rows >> _SECTOR)
             self._sectors.add(sectors[fresh(sectors)].astype(np.uint64))
 
     def _requests(self, lanes: Lanes, site: Site, address: Value) -> tuple[Rows, int]:
@@ -180,8 +196,7 @@ class Counters:
         if self.workload is not None:
             rows, repeat = _rows(lanes, address)
             laid_out = np.where(rows < 0, -1, (rows >> _WORD << _LINE) + (np.arange(WARP) << _WORD))
-            requested = _global_access(site, laid_out, _in_order(laid_out >> _SECTOR), repeat)
-            self.workload.local(site, requested)
+            self.workload.local(site, self._counts(site, laid_out).times(repeat))
 
     def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Count an access to shared memory."""
@@ -294,24 +309,18 @@ def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
     return rows[rows.max(axis=1) >= 0], repeat
 
 
-def _global_access(site: Site, rows: Rows, sectors: Rows, repeat: int) -> GlobalAccess:
-    """Return the request of an access to global memory, from its addresses and its sorted sectors.
+def _counts_of(rows: Rows, nbytes: int) -> GlobalAccess:
+    """Return the counts of an access of `nbytes` per lane to global memory, from its addresses.
 
     L1 looks up four lines at once. Its banks are those of shared memory, so words of different lines conflict there.
     """
+    sectors = _in_order(rows >> _SECTOR)
     lines = _changes(sectors >> _SECTORS_OF_LINE)
     passes = -(-lines // 4)
     scattered = lines > 1
     if scattered.any():
-        passes[scattered] = np.maximum(passes[scattered], wavefronts(rows[scattered], site.nbytes))
-    return GlobalAccess(rows, _changes(sectors), lines, _runs(sectors), passes, repeat)
-
-
-def _of_one_address(lanes: Lanes, address: Value) -> GlobalAccess:
-    """Return the request of an access to one address per block: a row per address, with one lane."""
-    rows = np.atleast_1d(address).reshape(-1, 1).astype(np.int64)
-    ones = np.ones(len(rows), np.int64)
-    return GlobalAccess(rows, ones, ones, ones, ones, lanes.warp_count // len(rows))
+        passes[scattered] = np.maximum(passes[scattered], wavefronts(rows[scattered], nbytes))
+    return GlobalAccess(*(int(count.sum()) for count in (_changes(sectors), lines, _runs(sectors), passes)))
 
 
 def _in_order(rows: Rows) -> Rows:

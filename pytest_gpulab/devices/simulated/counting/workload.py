@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,20 +27,17 @@ MAX_ISSUED = 1_500_000  # warp instructions of a sample; batches after that are 
 MAX_DEPTH = 64  # dependent loads per region
 
 
-@dataclass(frozen=True)
-class GlobalAccess:
-    """An access of warps to global memory: one row per warp, which represents `repeat` blocks."""
+class GlobalAccess(NamedTuple):
+    """The counts of an access of warps to global memory, summed over the warps."""
 
-    rows: Rows  # byte addresses of the lanes, -1 for absent lanes
-    sectors: Rows  # number of distinct sectors (32 bytes)
-    lines: Rows  # number of distinct lines (128 bytes)
-    runs: Rows  # number of runs of adjacent sectors within a line
-    passes: Rows  # passes through L1's banks
-    repeat: int
+    sectors: int  # distinct sectors (32 bytes) per warp
+    lines: int  # distinct lines (128 bytes) per warp
+    runs: int  # runs of adjacent sectors within a line
+    passes: int  # passes through L1's banks
 
-    def total(self, counts: Rows) -> int:
-        """Return the sum of a count over all rows and blocks."""
-        return int(counts.sum()) * self.repeat
+    def times(self, repeat: int) -> GlobalAccess:
+        """Return the counts of `repeat` blocks that do the same."""
+        return self if repeat == 1 else GlobalAccess(*(repeat * count for count in self))
 
 
 @dataclass
@@ -139,30 +137,36 @@ class Workload:
         error = rates.std(axis=0, ddof=1) / np.sqrt(len(rates)) * np.sqrt(1 - self.blocks / blocks)
         return float((error / np.maximum(rates.mean(axis=0), 1e-12)).max())
 
-    def access(self, lanes: Lanes, site: Site, address: Value, requested: GlobalAccess) -> None:
-        """Add an access of a group to global memory."""
+    def access(
+        self, lanes: Lanes, site: Site, address: Value, rows: Rows, repeat: int, requested: GlobalAccess
+    ) -> None:
+        """Add an access of a group to global memory.
+
+        `rows` are the byte addresses of the lanes of each warp, -1 for absent lanes; a warp represents `repeat` blocks.
+        """
+        requested = requested.times(repeat)
         counts = self.by_site[site.index]
-        counts[0] += len(requested.rows) * requested.repeat
-        counts[1] += requested.total(requested.sectors)
-        self._sectors += requested.total(requested.sectors)
+        counts[0] += len(rows) * repeat
+        counts[1] += requested.sectors
+        self._sectors += requested.sectors
         counts[2] += lanes.n * site.nbytes
         polls = site.index in self._polling
         if site.modifies and not polls:
-            self.written_sectors += requested.total(requested.sectors)
+            self.written_sectors += requested.sectors
             if site.access != "atomic":  # L2 limits atomics, not the way to it
-                self.stored_runs += requested.total(requested.runs)
+                self.stored_runs += requested.runs
         else:
-            self.passes += requested.total(requested.passes)
+            self.passes += requested.passes
             if site.order != "weak" and not polls:
-                self.uncached_sectors += requested.total(requested.sectors)
+                self.uncached_sectors += requested.sectors
         if site.access == "atomic" and not polls:
-            self.footprint.atomics(requested.rows, requested.repeat, site.kind == "float")
+            self.footprint.atomics(rows, repeat, site.kind == "float")
         if site.counts_up and lanes.n <= self.blocks and address.min() == address.max():
             self._taken[int(address.max())] += lanes.n
         if polls:
-            self._poll(requested.rows)
+            self._poll(rows)
         elif self._polling and site.modifies and not site.is_weak:
-            addresses = requested.rows[requested.rows >= 0].astype(np.uint64)
+            addresses = rows[rows >= 0].astype(np.uint64)
             self.published.add(addresses << SITE_BITS | np.uint64(site.index % 2**SITE_BITS))
         time = self._time * MAX_DEPTH + min(self._depths.get(site.number, 0), MAX_DEPTH - 1)
         self.footprint.access(lanes, site, address, time)
@@ -187,12 +191,12 @@ class Workload:
     def local(self, site: Site, requested: GlobalAccess) -> None:
         """Add an access of a group to local memory, by the addresses of its first words in L1."""
         words, traffic = -(-site.nbytes // WORD_BYTES), self.local_traffic
-        traffic.sectors += words * requested.total(requested.sectors)
+        traffic.sectors += words * requested.sectors
         if site.modifies:
-            traffic.stored_lines += words * requested.total(requested.lines)
-            traffic.stored_sectors += words * requested.total(requested.sectors)
+            traffic.stored_lines += words * requested.lines
+            traffic.stored_sectors += words * requested.sectors
         else:
-            traffic.passes += words * requested.total(requested.passes)
+            traffic.passes += words * requested.passes
 
     def _poll(self, rows: Rows) -> None:
         ordered = np.sort(rows, axis=1)
