@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_gpulab.grading.compilation.includes import Include, moved_line, unaccepted_include
+from pytest_gpulab.grading.compilation.includes import Include, changed_header, moved_line, unaccepted_include
 
 pytestmark = pytest.mark.unit
 
@@ -80,3 +80,35 @@ def test_directives_that_move_lines_are_found(source: str) -> None:
 @pytest.mark.parametrize("source", ["int line = 3;", "#define line 3", "#pragma line", "a #line 3", "// line 3"])
 def test_other_lines_do_not_move(source: str) -> None:
     assert moved_line(source) is None
+
+
+PATHS = {
+    "paths.cuh": "#ifndef ROUNDS\n#define ROUNDS 64\n#endif\nfloat path(float x) { return sqrtf(x); }  // by hand\n"
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ('#define sqrtf(v) own(v)\n#include "paths.cuh"\n', 1),
+        ("\n#define float Own\n#import <paths.cuh>\n#undef float\n", 2),
+        ('#include "paths.cuh"\n#define float Own\nnamespace own {\n#include "paths.cuh"\n}\n', 2),
+        ('#def\\\nine sqrtf own\n%: include_next "paths.cuh"\n', 2),  # approximate where lines are joined
+        ('/* a */ # define x/**/ y\n#inc\\\nlude "paths.cuh"\n', 1),
+    ],
+)
+def test_a_macro_that_changes_a_header_of_the_exercise_is_refused(source: str, line: int) -> None:
+    found = changed_header(source, PATHS, "a.cu")
+    assert found is not None and found.where == f"a.cu:{line}" and "would change the lines of paths.cuh" in found.what
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '#include "paths.cuh"\n#define x threadIdx.x\n',
+        '#define ROUNDS 32\n#define hand 1\n#define BLOCK 256\n#include "paths.cuh"\n',
+        "#define sqrtf own\n#define\n#include <gpulab.cuh>\n",
+    ],
+)
+def test_other_macros_are_accepted(source: str) -> None:
+    assert changed_header(source, PATHS, "a.cu") is None

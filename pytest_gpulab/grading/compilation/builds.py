@@ -29,7 +29,7 @@ from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits, limited
 
-from .includes import accepted_text, read_source
+from .includes import accepted_text, changed_header, read_source
 from .parameter_types import with_type_macros
 from .signature import TUNABLE_BYTES, read_tunables
 
@@ -222,6 +222,8 @@ class Builds:
             what = f"Time limit: {self._budget.used_up}"
             raise BuildFailed("failed", finding(TIME_LIMIT, what, hint=LONG))
         try:
+            if changed := changed_header(self._source, _headers(self._loaded), self.path.name):
+                raise BuildFailed("failed", changed)
             with self._budget.charging(is_launch=False):
                 module = self._compile(self._source, variant)
                 _check_started(module, self.path.name)

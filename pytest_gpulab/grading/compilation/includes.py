@@ -7,11 +7,12 @@ compiler could read as an include must have an accepted form, in comments and st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from pytest_gpulab.devices.source.host_code import BYTE_ORDER_MARK, encoding_of, normalised
+from pytest_gpulab.devices.source.tokens import tokens, words_of
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
@@ -55,6 +56,7 @@ _WORD = re.compile(r"\b_\w*")
 # `#line`, which gives other line numbers or another file name to the lines after it.
 _MOVED = re.compile(rf"(?:^|\*/){_BLANKS}(?:#|%:|\?\?=){_BLANKS}(?:line\b|(?=\d))(.*)$", re.MULTILINE)
 _ASKED = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}")
+_TESTS, _INCLUDES = ("if", "ifdef", "ifndef", "elif"), ("include", "include_next", "import")
 # gcc joins lines even if blanks follow the backslash, NVIDIA's compilers do not; a lone CR is a blank or a line end
 _JOINTS = (r"\\\n", r"\\\r?\n", r"\\[ \t\f\v\r]*\n")
 
@@ -131,6 +133,22 @@ def moved_line(source: str) -> int | None:
         found = _MOVED.search(text)
         if found:
             return _line_of(source, found[0], found[1].strip())
+    return None
+
+
+def changed_header(source: str, headers: Mapping[str, str], filename: str) -> Finding | None:
+    """Return the finding of a macro before an exercise's header that uses its name, unless the header tests for it."""
+    for reading in _readings(source) if headers else ():
+        found = [each for each in tokens(reading) if each.kind == "directive"]
+        macros = [(each.within[1].text, each) for each in found if each.text == "define" and each.within[1:]]
+        for header, text in headers.items():
+            words = words_of(text) - {word.text for each in tokens(text) if each.text in _TESTS for word in each.within}
+            ends = [each.end for each in found if each.text in _INCLUDES and header in reading[each.start : each.end]]
+            for name, macro in macros:
+                if name in words and macro.end < max(ends, default=0):
+                    what = f"The macro `{name}` would change the lines of {header}, which use this name."
+                    where = f"{filename}:{_line_of(source, reading[macro.start : macro.end], name)}"
+                    return finding("compile-error", what, where, hint="Define it after the include, or rename it.")
     return None
 
 

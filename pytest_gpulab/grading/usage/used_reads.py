@@ -15,7 +15,8 @@ Values that are only compared do not count, unless the exercise is about compari
 what it takes from elsewhere, and spoil its output if they differ.
 
 A check can ask for values that several threads use. Then the write of a value must change more outputs than one of its
-reads does. Finished sums that one thread hands to another do not count.
+reads does. Finished sums that one thread hands to another do not count. Nor do values that the outputs also get on
+another way, such as by shuffles: if few elements of an input change, but no read does, most outputs must stay the same.
 
 Shared memory is for values that other threads need. So reads of a thread's own values count only as far as a tree
 needs them: one per read of another thread's value. Constant memory is for its cache: reads of the variables that do not
@@ -71,6 +72,9 @@ PROPER: Mapping[DisturbedSpace, float] = {"constant": 0.9, "shared": 0.5}
 # The least share of the changed outputs that must depend on shared memory. Of a scan with shuffles, the first warp of a
 # block gets its result without it.
 DEPENDING = 1 / 8
+# The share of an input's elements that change, and the least share of the outputs changed thereby that must stay the
+# same if all reads do: of a sum over a square, a thread's own element may come on another way.
+FEW, CARRIED = 1 / 200, 1 / 2
 # Time limit of a disturbed run: seconds, and undisturbed runs. The disturbed value may be what ends a loop.
 LIMIT_S, LIMIT_TIMES = 1.0, 2.0
 SLOWER = 1.2  # a limit that grows by this factor is worth another try
@@ -115,6 +119,8 @@ class UsedReads:
     @property
     def evidence(self) -> str:
         """The share that is too small, for a finding."""
+        if not self.decisive and self.reused:
+            return "outputs follow the input, even if all reads of shared memory return the values of another input"
         if not self.decisive:
             return "outputs are the same if all reads of shared memory return the values of other inputs"
         if self.proper < PROPER[self.space]:
@@ -160,7 +166,10 @@ def used_reads(
             break
         if tried == READS and not UNCLEAR <= used / tried < ENOUGH:
             break
-    return UsedReads(space, used, tried, proper, reused, used / tried < LEAST or runs.are_decisive(others))
+    are_decisive = used / tried < LEAST or (
+        runs.carry_changes(others, rng) if recorded is not None and reused else runs.are_decisive(others)
+    )
+    return UsedReads(space, used, tried, proper, reused, are_decisive)
 
 
 class _Runs:
@@ -181,14 +190,32 @@ class _Runs:
 
     def are_decisive(self, others: Mapping[str, Array]) -> bool:
         """Return True if outputs of other inputs change where all reads return the values of the first inputs."""
-        if (recorded := self._recorded) is None:
+        if self._recorded is None:
             return True
+        before, mixed = self._with_first_reads(others)
+        return mixed.error is not None or _depend(self._before, before, mixed)
+
+    def carry_changes(self, others: Mapping[str, Array], rng: np.random.Generator) -> bool:
+        """Return True if few changed elements of an input change most outputs by reads only, not on another way."""
+        inputs = self._replayed[3]
+        for name, values in inputs.items():
+            few = np.where(rng.random(values.shape) < FEW, others[name], values)
+            before, mixed = self._with_first_reads({**inputs, name: few})
+            changes = {out: _changed(self._before, before, out) for out in before.outputs}
+            if mixed.error is not None or CARRIED * sum(int(changed.sum()) for changed in changes.values()) <= sum(
+                int((changed & ~_changed(self._before, mixed, out)).sum()) for out, changed in changes.items()
+            ):
+                return True
+        return False
+
+    def _with_first_reads(self, others: Mapping[str, Array]) -> tuple[Run, Run]:
+        """Return a run with other inputs, and one in which all reads return the values of the first inputs as well."""
+        assert self._recorded is not None
         device, build, plan, _ = self._replayed
         blank = replace(self._none, seen=0, written=0, lanes=0, proper=0)
         known = _Runs((device, build, plan, others), blank, self._masks)
-        recorded.is_replayed = True
-        _, mixed = known._limited(replace(blank, recorded=recorded))
-        return mixed.error is not None or _depend(self._before, known._before, mixed)
+        self._recorded.is_replayed = True
+        return known._before, known._limited(replace(blank, recorded=self._recorded))[1]
 
     def is_used(self, nth: int) -> bool:
         """Return True if an output depends on a read, by its index."""
