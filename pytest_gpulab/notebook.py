@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.protocol import Device, DeviceInfo, LaunchProfile, Module
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise
@@ -69,8 +70,6 @@ class Magics:
         self._shell.user_ns.setdefault("device", self._devices[given.device])
 
     def _device(self, spec: str) -> Device:
-        from pytest_gpulab.devices import open_device
-
         if spec not in self._devices:
             self._devices[spec], _ = open_device(spec)
             kind = type(self._devices[spec])

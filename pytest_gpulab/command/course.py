@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from pytest_gpulab.authoring.scaffold import write_course
+
 from . import writing
 
 
@@ -18,8 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the course and print its files and folders."""
-    from pytest_gpulab.authoring.scaffold import write_course
-
     with writing():
         written = write_course(arguments.folder)
     for path in written:

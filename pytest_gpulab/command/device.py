@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from pytest_gpulab.devices.errors import DeviceAbsent, DeviceUnavailable
 from pytest_gpulab.devices.hardware.properties import DeviceProperties
+from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, modelled_gpu, sources
 from pytest_gpulab.reports.terminal.text import wrapped
 
 from . import CommandError
@@ -61,15 +62,11 @@ def _queries(modelled: str | None) -> list[Query]:
     try:
         found = query_gpus()
     except DeviceAbsent as missing:
-        from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU
-
         return [_model(DEFAULT_GPU, f"modelled, because there is no CUDA device: {missing}")]
     return [Query(properties, f"CUDA device {number}", rows) for number, (properties, rows) in enumerate(found)]
 
 
 def _model(name: str, origin: str) -> Query:
-    from pytest_gpulab.devices.simulated.gpus import modelled_gpu, sources
-
     return Query(
         modelled_gpu(name).properties, origin, {f"source of {key}": text for key, text in sources(name).items()}
     )

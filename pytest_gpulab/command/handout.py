@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from pytest_gpulab.authoring.handout import write_handout
+
 from . import writing
 
 
@@ -20,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the copy and print what it has."""
-    from pytest_gpulab.authoring.handout import write_handout
-
     with writing():
         handout = write_handout(arguments.folder, arguments.out)
     sys.stdout.writelines(f"{line}\n" for line in handout.lines)

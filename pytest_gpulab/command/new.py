@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from pytest_gpulab.authoring.scaffold import scaffold
+
 from . import CommandError, writing
 
 TEMPLATES = ("1d", "2d", "reduction", "atomic")
@@ -30,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the exercise and print its files."""
-    from pytest_gpulab.authoring.scaffold import scaffold
-
     name, course = arguments.name, arguments.folder
     if not (name.isidentifier() and name.isascii()):
         raise CommandError(f"{name!r} is no name of a kernel: use letters, digits and _")

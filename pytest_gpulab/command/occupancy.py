@@ -14,6 +14,8 @@ from pytest_gpulab.devices.hardware.occupancy import (
     blocks_by_resource,
     occupancy_by_rules,
 )
+from pytest_gpulab.devices.simulated.gpus import modelled_gpu
+from pytest_gpulab.grading.findings import counted
 
 from . import CommandError
 
@@ -31,9 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the launch's occupancy with its limits, then a table over block sizes."""
-    from pytest_gpulab.devices.simulated.gpus import modelled_gpu
-    from pytest_gpulab.grading.findings import counted
-
     try:
         gpu = modelled_gpu(arguments.gpu)
     except DeviceUnavailable as unknown:

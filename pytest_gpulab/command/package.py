@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 from pytest_gpulab import __version__
+from pytest_gpulab.deployment.package import write_package
+from pytest_gpulab.grading.catalogue import BrokenExercise
 
 from . import CommandError, writing
 from .check import exercises_in
@@ -30,9 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the package and print its files."""
-    from pytest_gpulab.deployment.package import write_package
-    from pytest_gpulab.grading.catalogue import BrokenExercise
-
     folders = exercises_in(arguments.exercises)
     if len({folder.parent for folder in folders}) > 1:
         raise CommandError("the exercises of a package are in one folder")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise, LoadedProgram
 
 from . import CommandError
-
-if TYPE_CHECKING:
-    from pytest_gpulab.grading.catalogue import LoadedExercise
 
 
 def exercise_of(file: Path, exercises: Path | None) -> LoadedExercise:
@@ -17,8 +15,6 @@ def exercise_of(file: Path, exercises: Path | None) -> LoadedExercise:
     Without an exercises folder it is the nearest `exercises`: in the working folder, the file's folder and the folders
     above. Raises CommandError if there is no such file or exercise, or the exercise cannot be loaded.
     """
-    from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedProgram
-
     if not file.is_file():
         raise CommandError(f"no such file: {file}")
     near = [Path.cwd(), *file.resolve().parents, *Path.cwd().parents]

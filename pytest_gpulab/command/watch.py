@@ -11,16 +11,22 @@ from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
+from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
+from pytest_gpulab.grading.calibration.choice import DeviceThresholds
+from pytest_gpulab.grading.calibration.file import CalibrationError
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import Check, CheckGrader, checks_of
+from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import CaseLimits
+from pytest_gpulab.reports.students import points_text
+from pytest_gpulab.reports.terminal.text import abridged, wrapped
 
 from . import CommandError
 from .submission import exercise_of
-
-if TYPE_CHECKING:
-    from pytest_gpulab.devices.protocol import Device
-    from pytest_gpulab.grading.catalogue import LoadedExercise
-    from pytest_gpulab.grading.checks import Check, CheckGrader
-    from pytest_gpulab.grading.grade import CheckResult
 
 SEED = 1
 SETTLED_MS = 50
@@ -43,9 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Grade the file now and after each change, until Ctrl-C."""
     if find_spec("watchfiles") is None:
         raise CommandError("watching needs watchfiles: python -m pip install 'pytest-gpulab[watch]'")
-    from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
-    from pytest_gpulab.devices.protocol import DeviceUnavailable
-
     loaded = exercise_of(arguments.file, arguments.exercises)
     try:
         device, reason = open_device(arguments.device, LAUNCH_LIMIT_S)
@@ -61,9 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _calibrated(loaded: LoadedExercise, device: Device) -> LoadedExercise:
-    from pytest_gpulab.grading.calibration.choice import DeviceThresholds
-    from pytest_gpulab.grading.calibration.file import CalibrationError
-
     thresholds = DeviceThresholds("auto", loaded.folder.parent, False)
     try:
         thresholds.choose(device.info)
@@ -121,9 +121,6 @@ def _contents(file: Path) -> bytes | None:
 
 def _grader(arguments: argparse.Namespace, loaded: LoadedExercise, device: Device) -> CheckGrader:
     if device.info.kind == "simulated":
-        from pytest_gpulab.grading.grader import Grader
-        from pytest_gpulab.grading.time_limits import CaseLimits
-
         limits = CaseLimits(smallest="later", ahead=True)  # the finding comes before it
         return Grader(loaded, arguments.file, device, arguments.seed, limits=limits)
     from pytest_gpulab.grading.isolation.remote import RemoteGrader
@@ -138,8 +135,6 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
     A hazard is printed as soon as a case shows it, because its check comes after all cases. Counts and times take
     longer than the rest: required ones come first, and if a file fails before them, its points so far.
     """
-    from pytest_gpulab.grading.checks import checks_of
-
     checks = checks_of(loaded.exercise)
     results: dict[str, CheckResult] = {}
     shown: CheckResult | None = None
@@ -164,15 +159,11 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
 
 def _hazard(grader: CheckGrader, check: Check) -> CheckResult | None:
     """Return the failure of a `safe` check that a case so far shows."""
-    from pytest_gpulab.grading.grader import Grader
-
     return grader.unsafe_so_far() if check.kind == "correct" and isinstance(grader, Grader) else None
 
 
 def _is_countable(grader: CheckGrader, check: Check, shown: CheckResult) -> bool:
     """Return True if a check needs figures that are not those of the failure."""
-    from pytest_gpulab.grading.grader import Grader
-
     has_figures = check.kind in ("uses", "speedup") and shown.kind != "speedup"
     return has_figures and isinstance(grader, Grader) and grader.countable(check).verdict == "passed"
 
@@ -189,7 +180,6 @@ def _say_failure(grader: CheckGrader, result: CheckResult, file: Path) -> str:
 
 def _say_smallest(grader: CheckGrader, result: CheckResult, file: Path) -> bool:
     """Print the smallest input that fails as a check does; return False if there is none."""
-    from pytest_gpulab.grading.grader import Grader
     from pytest_gpulab.reports.terminal.sections import smallest_lines
 
     found = grader.smallest_inputs.requested(result) if isinstance(grader, Grader) else None
@@ -203,18 +193,12 @@ def _say_smallest(grader: CheckGrader, result: CheckResult, file: Path) -> bool:
 
 def _say_rule(grader: CheckGrader, check: str, stopped: Callable[[], bool]) -> None:
     """Print the sizes that fail as the smallest input of a check does, if there is a rule."""
-    from pytest_gpulab.grading.grader import Grader
-    from pytest_gpulab.reports.terminal.text import wrapped
-
     if isinstance(grader, Grader) and (rule := grader.smallest_inputs.rule(stopped)):
         _say("\n".join(wrapped(f"{check} {rule}")))
 
 
 def _summary(results: list[CheckResult]) -> str:
     """Return the points, and the checks that cost some."""
-    from pytest_gpulab.reports.students import points_text
-    from pytest_gpulab.reports.terminal.text import abridged
-
     points, possible = sum(result.points for result in results), sum(result.max_points for result in results)
     lost = [result.name for result in results if result.points < result.max_points]
     lost_in = f"; lost in {abridged(lost, 4)}" if lost else ""

@@ -15,6 +15,10 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
 import pytest_gpulab
 
 DISTRIBUTION = "pytest-gpulab"
@@ -63,8 +67,6 @@ def constraints() -> str:
 
 
 def _pythons(name: str) -> str:
-    from packaging.specifiers import SpecifierSet
-
     stated = ",".join(metadata.metadata(name).get_all("Requires-Python", []))
     oldest = sorted(spec.version for spec in SpecifierSet(stated) if spec.operator == ">=")
     bounds = [f"python_version >= '{version}'" for version in oldest]
@@ -72,9 +74,6 @@ def _pythons(name: str) -> str:
 
 
 def _dependencies(name: str, seen: set[str]) -> Iterator[tuple[str, str]]:
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     for text in metadata.requires(name) or ():
         requirement = Requirement(text)
         needed = canonicalize_name(requirement.name)

@@ -6,25 +6,25 @@ import math
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.correctness.safety import is_cut_short, wrong_order
 from pytest_gpulab.grading.correctness.sizes import extents_of
+from pytest_gpulab.grading.speed.costs import Costs, pattern_of, timed_size
+from pytest_gpulab.grading.speed.estimate import EstimatedCosts
+from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
+from pytest_gpulab.grading.usage.checks import Usages, counting_device
+from pytest_gpulab.grading.usage.figures_ahead import FiguresAhead
 
 from .catalogue import LoadedExercise
 from .checks import Check, checks_of
 from .findings import because_of
 from .grade import CheckResult, Finding, Verdict
 from .time_limits import TIME_LIMIT, TimeBudget
-
-if TYPE_CHECKING:  # a GPU's speedups need no counts, and counts on the simulated GPU no timing
-    from pytest_gpulab.grading.speed.costs import Costs
-    from pytest_gpulab.grading.usage.checks import Usages
-    from pytest_gpulab.grading.usage.figures_ahead import FiguresAhead
 
 
 class FigureChecks:
@@ -50,23 +50,16 @@ class FigureChecks:
     @cached_property
     def costs(self) -> Costs:
         """The costs of kernels: measured, or estimated on the simulated GPU."""
-        from pytest_gpulab.devices.stopwatch import TimingDevice
-
         if isinstance(self._device, TimingDevice) and not self._device.info.estimates:
             from pytest_gpulab.grading.speed.measured import TimedCosts
 
             return TimedCosts(self._loaded, self._device, self._builds, self._seed)
-        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
-
         return EstimatedCosts(self._loaded, self._device, self._builds, self._seed)
 
     def _look_ahead(self) -> None:
         """Let a second process count and estimate at the same time, if there may be one; `close` ends it."""
         if self._ahead is not None or not self._cases.may_look_ahead:
             return
-        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
-        from pytest_gpulab.grading.usage.figures_ahead import FiguresAhead
-
         assert isinstance(self.costs, EstimatedCosts)  # of a simulated GPU
         checks = sorted(checks_of(self._loaded.exercise), key=lambda check: not check.required)
         figures = [each.subject for each in checks if isinstance(each.subject, UsesCheck | SpeedTier)]
@@ -110,9 +103,6 @@ class FigureChecks:
 
     @cached_property
     def _usages(self) -> Usages:
-        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
-        from pytest_gpulab.grading.usage.checks import Usages, counting_device
-
         device, builds, costs = counting_device(self._device), self._builds, self.costs
         if device is not self._device:
             builds = Builds(self._path, self._loaded, device, self._budget)
@@ -146,9 +136,6 @@ class FigureChecks:
 
     def measure(self, check: Check, tier: SpeedTier) -> CheckResult:
         """Grade a `speedup` check by its measurement only."""
-        from pytest_gpulab.grading.speed.costs import pattern_of, timed_size
-        from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
-
         self._look_ahead()
         if (stopped := self._stopped_at_less(timed_size(tier, self._device), tier.variant)) is not None:
             return check.result("failed", (stopped,))

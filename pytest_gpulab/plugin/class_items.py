@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_gpulab.course.intake.entries import name_for_system, unreadable
+from pytest_gpulab.course.intake.student_files import HandedIn, Unusable
+from pytest_gpulab.course.schedule import RefusedGrader
+from pytest_gpulab.grading.catalogue import Loaded
+from pytest_gpulab.grading.checks import CheckGrader
+from pytest_gpulab.grading.grader import provenance_of
+from pytest_gpulab.reports.gradebook import natural_sort_key
+
 from .items import CudaFile
 
 if TYPE_CHECKING:
-    from pytest_gpulab.course.intake.student_files import HandedIn, Unusable
-    from pytest_gpulab.grading.catalogue import Loaded
-    from pytest_gpulab.grading.checks import CheckGrader
-
     from .class_run import ClassRun
 
 
@@ -27,9 +31,6 @@ class ClassFolder(pytest.Collector):
 
     def collect(self) -> Iterator[CudaFile]:
         """Yield a file for every submission that counts, and for those that cannot be graded."""
-        from pytest_gpulab.course.intake.entries import name_for_system
-        from pytest_gpulab.reports.gradebook import natural_sort_key
-
         for each in sorted(self._class_run.collected, key=lambda each: natural_sort_key(each.label)):
             yield HandedInFile.from_parent(
                 self,
@@ -61,8 +62,6 @@ class HandedInFile(CudaFile):
     @property
     def filename(self) -> str:
         """The student's file name, as files here may be named."""
-        from pytest_gpulab.course.intake.entries import name_for_system
-
         return name_for_system(Path(self._handed_in.label).name)
 
     def located(self, folder: Path) -> Path:
@@ -73,9 +72,6 @@ class HandedInFile(CudaFile):
 
     def source(self) -> bytes:
         """Return the contents of the file, or raise OSError if it cannot be read, or is a link or a device."""
-        from pytest_gpulab.course.intake.entries import unreadable
-        from pytest_gpulab.course.intake.student_files import Unusable
-
         given = self._handed_in
         if isinstance(given, Unusable):
             raise OSError(given.finding.what)
@@ -87,10 +83,6 @@ class HandedInFile(CudaFile):
 
     def grader(self, exercise: Loaded) -> CheckGrader:
         """Return the grader that waits for the job, or one that gives the reason why there is none."""
-        from pytest_gpulab.course.intake.student_files import Unusable
-        from pytest_gpulab.course.schedule import RefusedGrader
-        from pytest_gpulab.grading.grader import provenance_of
-
         if not isinstance(self._handed_in, Unusable):
             return super().grader(exercise)
         grading = self.grading

@@ -12,20 +12,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from pytest_gpulab.course.intake.adjustments import read_adjustments
+from pytest_gpulab.course.intake.entries import name_for_system, name_in_utf_8
+from pytest_gpulab.course.intake.roster import Roster
+from pytest_gpulab.course.intake.similarity import given_with, similar_groups
+from pytest_gpulab.course.intake.student_files import LATE, NOTHING, HandedIn, Unusable
+from pytest_gpulab.course.intake.submissions import Collection, handed_in
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
+from pytest_gpulab.grading.findings import counted
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.isolation.fork_server import temporary_folder
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
+from pytest_gpulab.reports.terminal.class_summary import last_line
+
+from .class_items import ClassFolder
 from .items import CheckItem
 from .settings import ClassSettings, SettingsError, shown
 from .summary import REPORTCHARS
-
-if TYPE_CHECKING:
-    from pytest_gpulab.course.intake.student_files import HandedIn, Unusable
-    from pytest_gpulab.course.intake.submissions import Collection
-    from pytest_gpulab.grading.catalogue import Catalogue
-    from pytest_gpulab.grading.grade import Finding
-    from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 
 
 class ClassRun:
@@ -34,10 +41,6 @@ class ClassRun:
     def __init__(
         self, config: pytest.Config, course: ClassSettings, catalogue: Catalogue, gradebook: Gradebook
     ) -> None:
-        from pytest_gpulab.course.intake.adjustments import read_adjustments
-        from pytest_gpulab.course.intake.roster import Roster
-        from pytest_gpulab.grading.isolation.fork_server import temporary_folder
-
         assert course.submissions is not None
         self.config, self.source, self._gradebook = config, course.submissions, gradebook
         self._exercises = catalogue.folder
@@ -79,15 +82,11 @@ class ClassRun:
 
     def _not_empty(self, students: Iterable[str]) -> list[str]:
         """Return the students' folders with any file."""
-        from pytest_gpulab.course.intake.student_files import NOTHING
-
         empty = {problem.student for problem in self.collection.problems if problem.finding.code == NOTHING}
         return [student for student in students if student not in empty]
 
     def _handed_in(self) -> dict[str, dict[str, bool]]:
         """Return the collected exercises of each student's id, and whether each can be graded."""
-        from pytest_gpulab.course.intake.student_files import HandedIn
-
         found: dict[str, dict[str, bool]] = {}
         for each in self.collected:
             exercises = found.setdefault(self.student_id(each.student), {})
@@ -96,8 +95,6 @@ class ClassRun:
 
     def _left_out(self) -> dict[str, dict[str, Finding]]:
         """Return the files of each student's id that count for no exercise, with the reasons."""
-        from pytest_gpulab.course.intake.student_files import LATE, NOTHING
-
         found: dict[str, dict[str, Finding]] = {}
         for problem in self.collection.problems:
             if problem.student and not problem.exercise and problem.finding.code not in (LATE, NOTHING):
@@ -120,8 +117,6 @@ class ClassRun:
 
     def collector(self, parent: pytest.Collector, path: Path) -> pytest.Collector:
         """Return the node that replaces the one folder that is collected."""
-        from .class_items import ClassFolder
-
         folder: ClassFolder = ClassFolder.from_parent(parent, name="class", path=path, nodeid="class", class_run=self)
         return folder
 
@@ -130,8 +125,6 @@ class ClassRun:
 
         Raises pytest.UsageError if an id matches nothing.
         """
-        from pytest_gpulab.course.intake.entries import name_for_system, name_in_utf_8
-
         names = map(name_in_utf_8, self.config.getoption("file_or_dir"))
         given = [name_for_system(unicodedata.normalize("NFC", name.rstrip("/"))) for name in names]
         for name in given:
@@ -175,8 +168,6 @@ class ClassRun:
 
     def _print_last_lines(self, reporter: pytest.TerminalReporter, started_s: float) -> None:
         """Print the numbers of checks without colour, and last the numbers of students, in place of pytest's line."""
-        from pytest_gpulab.reports.terminal.class_summary import last_line
-
         # pytest-sugar files setup and teardown among the passed tests as well.
         reporter.stats["passed"] = [each for each in reporter.stats.get("passed", ()) if each.when == "call"]
         counts = ", ".join(text for text, _ in reporter.build_summary_stats_line()[0])
@@ -190,8 +181,6 @@ class ClassRun:
 
     def header(self) -> str:
         """Return the numbers of graded submissions and students, as text."""
-        from pytest_gpulab.grading.findings import counted
-
         handed_in = counted(len(self.collection.submissions), "submission")
         return f"{handed_in} of {counted(len(self.collection.students), 'student')} in {shown(self.source)}"
 
@@ -204,8 +193,6 @@ class ClassRun:
 
     def _note_students_without_grades(self) -> None:
         """Add a row with the reason for each student without a gradable file."""
-        from pytest_gpulab.course.intake.student_files import NOTHING
-
         with_submissions = set(map(self.student_id, self._with_submissions))  # a student may have several folders
         for problem in self.collection.problems:
             if not problem.student or problem.finding.code == NOTHING:
@@ -216,9 +203,6 @@ class ClassRun:
                 self._gradebook.owners[problem.label] = student
 
     def _duplicates(self) -> Iterator[SimilarPair]:
-        from pytest_gpulab.course.intake.similarity import given_with, similar_groups
-        from pytest_gpulab.reports.gradebook import SimilarPair
-
         owners = {each.label: self.student_id(each.student) for each in self.collection.submissions}
         by_exercise: dict[str, dict[str, bytes]] = {}
         for submission in self.collection.submissions:
@@ -239,9 +223,6 @@ class ClassRun:
 
 
 def _collection(source: Path, catalogue: Catalogue, scratch: Path) -> Collection:
-    from pytest_gpulab.course.intake.submissions import handed_in
-    from pytest_gpulab.grading.catalogue import BrokenExercise
-
     if not catalogue.names:
         raise SettingsError(f"{catalogue.folder} has no exercise: a folder with an exercise.py")
     found = handed_in(source, catalogue.names, scratch)

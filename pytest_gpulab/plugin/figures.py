@@ -10,15 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading.catalogue import LoadedProgram
+from pytest_gpulab.grading.correctness.requests import Request, request_of
+from pytest_gpulab.grading.explanation.drawing import Subject, drawn
+from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.reports.gradebook import Drawing, Drawings
+from pytest_gpulab.reports.pages.explained_page import Explained, section
+from pytest_gpulab.reports.terminal.explained import drawn_lines, wrong_lines
 
 from .session import GradingSession
-
-if TYPE_CHECKING:
-    from pytest_gpulab.devices.protocol import Device
-    from pytest_gpulab.grading.grade import Grade
-    from pytest_gpulab.reports.gradebook import Drawing, Drawings
-    from pytest_gpulab.reports.pages.explained_page import Explained
 
 MAX_S = 30.0  # after this time, no further figure is begun
 MAX_STOPPED_S = 3.0  # after Ctrl-C or -x
@@ -50,9 +53,6 @@ def drawings(session: GradingSession, grades: Sequence[Grade], located: Located,
 
     There is little time left if the run was `stopped`.
     """
-    from pytest_gpulab.devices import open_device
-    from pytest_gpulab.reports.gradebook import Drawings
-
     limit_s = MAX_STOPPED_S if stopped else MAX_S
     end_s, room = time.monotonic() + limit_s, MAX_BYTES
     drawn: list[Drawing] = []
@@ -97,9 +97,6 @@ def _drawn(
     session: GradingSession, wanted: Wanted, device: Device, located: Located, folder: Path, place: str
 ) -> Drawing | str:
     """Return the figures, or the reason why there are none."""
-    from pytest_gpulab.reports.gradebook import Drawing
-    from pytest_gpulab.reports.pages.explained_page import section
-
     if wanted.checks and not wanted.command:
         return NO_INPUT
     try:
@@ -111,12 +108,6 @@ def _drawn(
 
 
 def _explained(session: GradingSession, wanted: Wanted, device: Device, path: Path) -> Explained:
-    from pytest_gpulab.grading.catalogue import LoadedProgram
-    from pytest_gpulab.grading.correctness.requests import Request, request_of
-    from pytest_gpulab.grading.explanation.drawing import Subject, drawn
-    from pytest_gpulab.reports.pages.explained_page import Explained
-    from pytest_gpulab.reports.terminal.explained import drawn_lines, wrong_lines
-
     loaded = session.catalogue.load(wanted.grade.exercise)
     if isinstance(loaded, LoadedProgram):
         raise ValueError("the exercise asks for a whole program")

@@ -11,24 +11,24 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpulab.course.executors.cores import usable_cores
+from pytest_gpulab.course.executors.processes import Executor, LocalExecutor
+from pytest_gpulab.course.jobs import GradingSettings, Job, content_sha256, device_model
+from pytest_gpulab.course.progress import PLAIN_INTERVAL_S, TERMINAL_INTERVAL_S, Pace, Progress, fitted
+from pytest_gpulab.course.schedule import AwaitedGrader, Regraded, Schedule
+from pytest_gpulab.course.store import Change, Store, StoreError
+from pytest_gpulab.grading.catalogue import Loaded, LoadedProgram
 from pytest_gpulab.grading.findings import counted
+from pytest_gpulab.grading.grader import provenance_of
+from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S
+from pytest_gpulab.reports.gradebook import Gradebook
 
 from .items import GRADING_SESSION, CheckItem, CudaFile, usage_errors
 from .session import GradingSession
 from .settings import Settings, SettingsError, shown
-
-if TYPE_CHECKING:
-    from pytest_gpulab.course.executors.processes import Executor
-    from pytest_gpulab.course.jobs import Job
-    from pytest_gpulab.course.progress import Pace, Progress
-    from pytest_gpulab.course.schedule import AwaitedGrader, Regraded, Schedule
-    from pytest_gpulab.course.store import Change, Store
-    from pytest_gpulab.grading.catalogue import Loaded
-    from pytest_gpulab.reports.gradebook import Gradebook
 
 WAIT_S = 0.1  # between two updates of the progress
 
@@ -63,9 +63,6 @@ class ParallelRun:
 
         Raises UserError if there is no device, or the store cannot be opened.
         """
-        from pytest_gpulab.course.jobs import device_model
-        from pytest_gpulab.course.schedule import Schedule
-
         self.session.close_device()
         info = self.session.device_info
         assert info is not None, "a device is opened before anything runs"
@@ -78,8 +75,6 @@ class ParallelRun:
 
     def _store(self) -> Store | None:
         """Open the store, and use its seed if none was given."""
-        from pytest_gpulab.course.store import Store
-
         given = self.settings.seed if self.settings.seed_given else None
         try:
             path = self._store_path()
@@ -101,8 +96,6 @@ class ParallelRun:
         return Path(cache.mkdir("gpulab") / "grades.sqlite")
 
     def _executor(self) -> Executor:
-        from pytest_gpulab.course.executors.processes import LocalExecutor
-
         if self.session.cluster is not None:
             return self.session.cluster
         devices = self._devices()
@@ -175,18 +168,11 @@ class ParallelRun:
             self._graders[file] = self._grader(self._job(file, exercise, source), exercise, schedule)
 
     def _grader(self, job: Job, exercise: Loaded, schedule: Schedule) -> AwaitedGrader:
-        from pytest_gpulab.course.schedule import AwaitedGrader
-        from pytest_gpulab.grading.grader import provenance_of
-
         info, loaded = self.session.device_info, self._with_thresholds(exercise)
         assert info is not None, "a device is opened before anything runs"
         return AwaitedGrader(schedule.add(job), provenance_of(loaded, info, self.settings.seed, job.source_sha256))
 
     def _job(self, file: CudaFile, exercise: Loaded, source: bytes) -> Job:
-        from pytest_gpulab.course.jobs import GradingSettings, Job
-        from pytest_gpulab.grading.catalogue import LoadedProgram
-        from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S
-
         settings = self.settings
         grading_settings = GradingSettings(
             device=self.session.device_spec,
@@ -206,8 +192,6 @@ class ParallelRun:
         )
 
     def _with_thresholds(self, exercise: Loaded) -> Loaded:
-        from pytest_gpulab.grading.catalogue import LoadedProgram
-
         return exercise if isinstance(exercise, LoadedProgram) else self.session.calibrated(exercise)
 
     @cached_property
@@ -227,8 +211,6 @@ class ParallelRun:
         reporter = self._reporter
         if reporter is None or self._schedule is None or not self._pace.is_due(time.monotonic()):
             return
-        from pytest_gpulab.course.progress import fitted
-
         line = f"gpulab: {self._schedule.progress().line}"
         if self._is_live:
             reporter.rewrite(fitted(line, self.config.get_terminal_writer().fullwidth - 1), erase=True)
@@ -254,8 +236,6 @@ class ParallelRun:
 
     @cached_property
     def _pace(self) -> Pace:
-        from pytest_gpulab.course.progress import PLAIN_INTERVAL_S, TERMINAL_INTERVAL_S, Pace
-
         return Pace(TERMINAL_INTERVAL_S if self._is_live else PLAIN_INTERVAL_S, time.monotonic())
 
     def leave_cluster(self) -> None:
@@ -284,8 +264,6 @@ class ParallelRun:
 
     def _settle(self, schedule: Schedule) -> None:
         """Record the changed points after a complete run, and mark the run as complete in the store."""
-        from pytest_gpulab.course.store import StoreError
-
         try:
             self.gradebook.changes = tuple(_change_lines(schedule.regraded()))
             schedule.settle()
@@ -294,8 +272,6 @@ class ParallelRun:
 
 
 def _content_of(folder: Path) -> str:
-    from pytest_gpulab.course.jobs import content_sha256
-
     try:
         return content_sha256(folder)
     except OSError as error:
@@ -303,8 +279,6 @@ def _content_of(folder: Path) -> str:
 
 
 def _default_workers(devices: tuple[str, ...]) -> int:
-    from pytest_gpulab.course.executors.cores import usable_cores
-
     cores = usable_cores()
     if devices == ("sim",):
         return cores

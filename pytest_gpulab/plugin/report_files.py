@@ -9,14 +9,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_gpulab.grading.catalogue import BrokenExercise
+from pytest_gpulab.grading.grade import NOT_ENABLED, Grade
+from pytest_gpulab.reports import formats
+from pytest_gpulab.reports.context import Context, ReportError
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.students import unscored
+
 from .session import GradingSession
 from .settings import ReportFile, Settings, shown
 
 if TYPE_CHECKING:
-    from pytest_gpulab.grading.grade import Grade
-    from pytest_gpulab.reports.context import Context
-    from pytest_gpulab.reports.gradebook import Gradebook
-
     from .figures import Located
 
 
@@ -31,15 +34,11 @@ class ReportFiles:
 
     def check(self, settings: Settings) -> None:
         """Raise ReportError if a report cannot be written."""
-        from pytest_gpulab.reports import formats
-
         for report in settings.reports:
             formats.check(report.format, report.path, self._context())
 
     def write(self, session: GradingSession, rootdir: Path, interrupted: bool, located: Located) -> None:
         """Write all files; collect errors instead of raising them. `located` finds the submissions for figures."""
-        from pytest_gpulab.reports.students import unscored
-
         if session.settings.reports:
             self._write_reports(session, interrupted, located)
         if session.settings.calibrate:
@@ -48,9 +47,6 @@ class ReportFiles:
             self.errors += unscored(_asked_for(self._gradebook.grades))
 
     def _write_reports(self, session: GradingSession, interrupted: bool, located: Located) -> None:
-        from pytest_gpulab.reports import formats
-        from pytest_gpulab.reports.context import ReportError
-
         self._gradebook.title = session.settings.title
         self._gradebook.titles = _titles(session, {grade.exercise for grade in self._gradebook.grades})
         context = self._context(interrupted)
@@ -83,8 +79,6 @@ class ReportFiles:
         self.errors += problems
 
     def _context(self, interrupted: bool = False) -> Context:
-        from pytest_gpulab.reports.context import Context
-
         return Context(interrupted, self._started, datetime.now(timezone.utc), os.environ)
 
     def written_lines(self) -> Iterator[str]:
@@ -108,15 +102,11 @@ class ReportFiles:
 
 def _asked_for(grades: Sequence[Grade]) -> Sequence[Grade]:
     """Return the grades without those that need an option which is not given, unless all do."""
-    from pytest_gpulab.grading.grade import NOT_ENABLED
-
     codes = [{found.code for check in grade.checks for found in check.findings} for grade in grades]
     return [grade for grade, of in zip(grades, codes, strict=True) if NOT_ENABLED not in of] or grades
 
 
 def _titles(session: GradingSession, exercises: set[str]) -> dict[str, str]:
-    from pytest_gpulab.grading.catalogue import BrokenExercise
-
     titles = {}
     for name in exercises:
         with suppress(KeyError, BrokenExercise):

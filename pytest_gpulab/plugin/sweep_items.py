@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from .items import BrokenItem, CheckItem, CudaFile
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import Check
+from pytest_gpulab.grading.compilation.swept_source import CannotSweep, swept
+from pytest_gpulab.grading.grade import CheckResult
 
-if TYPE_CHECKING:
-    from pytest_gpulab.grading.catalogue import LoadedExercise
-    from pytest_gpulab.grading.checks import Check
-    from pytest_gpulab.grading.grade import CheckResult
+from .items import BrokenItem, CheckItem, CudaFile
 
 _FOLDER: pytest.StashKey[Path] = pytest.StashKey()
 _TOO_SLOW = ("too-slow", "inconclusive")  # findings of a measured kernel
@@ -54,8 +54,6 @@ def swept_files(
 
     Each is measured by the first speed check of the exercise.
     """
-    from pytest_gpulab.grading.compilation.swept_source import CannotSweep, swept
-
     sweep = parent.grading.settings.sweep
     try:
         check = _measuring(exercise, checks, tuple(sweep))
@@ -71,8 +69,6 @@ def swept_files(
 
 
 def _measuring(exercise: LoadedExercise, checks: tuple[Check, ...], names: tuple[str, ...]) -> Check:
-    from pytest_gpulab.grading.compilation.swept_source import CannotSweep
-
     known = [tunable.name for tunable in exercise.exercise.tunables]
     for name in names:
         if name not in known:

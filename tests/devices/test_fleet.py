@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_gpulab.course.executors import cores
 from pytest_gpulab.devices.cuda import fleet
 from pytest_gpulab.devices.cuda.nvml import GpuFacts, NvmlUnavailable, facts_from
 from pytest_gpulab.plugin import parallel_run
@@ -55,7 +54,7 @@ def test_only_gpus_like_the_first_share_the_work(machine: list[Gpu]) -> None:
 def test_there_are_as_many_workers_as_cores_that_a_gpu_has_memory_for(
     machine: list[Gpu], monkeypatch: pytest.MonkeyPatch, gib: list[float], usable: int, workers: int
 ) -> None:
-    monkeypatch.setattr(cores, "usable_cores", lambda: usable)
+    monkeypatch.setattr(parallel_run, "usable_cores", lambda: usable)
     monkeypatch.setattr(fleet, "read_facts", raises(NvmlUnavailable("no NVIDIA driver")))
     machine += [Gpu(model="A", gib=each) for each in gib]
     assert parallel_run._default_workers(tuple(f"cuda:{ordinal}" for ordinal in range(len(gib)))) == workers

@@ -18,8 +18,8 @@ import numpy as np
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, DeviceUnavailable, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.grading import figure_checks
 from pytest_gpulab.grading.isolation import worker
-from pytest_gpulab.grading.usage import checks as usage_checks
 
 ALONE_VARIABLE = "LUCKY_ALONE"
 CANNOT_COUNT_VARIABLE = "LUCKY_CANNOT_COUNT"
@@ -126,5 +126,5 @@ def counting_device(device: Any) -> Any:
 
 def main(watchdog_pipe: int) -> None:
     worker.open_device = opened
-    usage_checks.counting_device = counting_device
+    figure_checks.counting_device = counting_device
     worker.main(watchdog_pipe)

@@ -17,11 +17,10 @@ from fake_device import FakeDevice
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, LaunchProfile, SourceLine
 from pytest_gpulab.devices.system.processes import Helpers
 from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck, Variant
-from pytest_gpulab.grading import time_limits
+from pytest_gpulab.grading import figure_checks, time_limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.time_limits import BESIDE_A_GPU, CaseLimits, OwnCodeLimit, TimeBudget, TimeLimits, limited
-from pytest_gpulab.grading.usage import checks as usage_checks
 
 PLACE = SourceLine("student.cu", 7)
 SIZES = (4, 5, 6, 7, 8, 70)
@@ -312,7 +311,7 @@ def test_a_launch_that_reaches_a_limit_of_its_own_leaves_the_case_its_time() -> 
 
 def test_counts_beside_a_gpu_share_the_files_time_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path, estimates=False)
-    monkeypatch.setattr(usage_checks, "counting_device", lambda device: FakeDevice(bench.programs))
+    monkeypatch.setattr(figure_checks, "counting_device", lambda device: FakeDevice(bench.programs))
     bound = Bound("barriers", lambda usage: 0.0, at_most=1)
     uses = tuple(UsesCheck(f"n={size}", (bound,), 5, size) for size in (2**11, 2**12))
     slow = clocked(monkeypatch, 2**11, 2**12)

@@ -19,9 +19,9 @@ import pytest
 from course import EXERCISE, NAIVE, RIGHT, WITHOUT, WRONG, Course
 from hang_guard import HANG_S
 
-from pytest_gpulab.course import progress
 from pytest_gpulab.course.store import Store, StoreError
 from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.plugin import parallel_run
 from pytest_gpulab.reports.gradebook import Gradebook
 
 SLOW = EXERCISE + (
@@ -53,7 +53,7 @@ def unhurried(course: Course) -> Course:
 
 
 def test_lines_tell_how_far_it_is_where_there_is_no_terminal(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr(parallel_run, "PLAIN_INTERVAL_S", 0.0)
     course.write("handed_in/ann/twice.cu", RIGHT)
     told = course.grade("--gpulab-submissions=handed_in", "--gpulab-workers=1", "-k", "compile")
     told.stdout.re_match_lines(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from course import BROKEN, EXERCISE, NAIVE, RIGHT, WRONG, Course
 
-from pytest_gpulab.course.executors import cores
+from pytest_gpulab.plugin import parallel_run
 
 CLASS = ("--gpulab-submissions=handed_in", "--gpulab-workers=2")
 
@@ -123,7 +123,7 @@ def test_a_cache_that_cannot_be_written_is_refused(school: Course) -> None:
 
 
 def test_a_process_grades_on_each_core_that_may_be_used(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "usable_cores", lambda: 3)
+    monkeypatch.setattr(parallel_run, "usable_cores", lambda: 3)
     result = school.grade("--gpulab-submissions=handed_in", "-p", "no:cacheprovider", "-k", "nobody")
     result.stdout.fnmatch_lines(["gpulab: 3 processes; grades are not stored"])
 

@@ -9,7 +9,6 @@ import pytest
 from course import BEYOND, BROKEN, EXERCISE, RIGHT, WRONG, Course
 
 from pytest_gpulab.grading.correctness import shrinking
-from pytest_gpulab.grading.explanation import drawing
 from pytest_gpulab.plugin import figures
 
 PAGE = "--gpulab-report=explain:page.html"
@@ -101,7 +100,7 @@ def test_a_figure_that_cannot_be_drawn_costs_no_other_report(course: Course, mon
     def broken(*_: object) -> None:
         raise ValueError("too thick a pen")
 
-    monkeypatch.setattr(drawing, "drawn", broken)
+    monkeypatch.setattr(figures, "drawn", broken)
     course.write("a/twice.cu", RIGHT)
     course.grade("a", "--gpulab-report=csv:grades.csv", PAGE).stdout.fnmatch_lines("gpulab: wrote *grades.csv*")
     assert "a/twice.cu: passed (it cannot be drawn: too thick a pen)" in (course.folder / "page.html").read_text()

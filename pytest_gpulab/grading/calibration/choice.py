@@ -12,6 +12,7 @@ from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise, Thresholds
 from pytest_gpulab.grading.grade import OWN
+from pytest_gpulab.grading.speed.costs import size_text
 
 from .file import Calibration, CalibrationError, Table, document, read, text
 
@@ -122,6 +123,4 @@ def _threshold_or_reason(tier: SpeedTier, table: Table | None) -> float | str:
 
 def identity(tier: SpeedTier) -> dict[str, str]:
     """Return the identity of a tier's benchmark: besides the exercise's version, its ratios depend on it."""
-    from pytest_gpulab.grading.speed.costs import size_text
-
     return {"baseline": tier.baseline, "size": size_text(tier.size), "variant": tier.variant.name}

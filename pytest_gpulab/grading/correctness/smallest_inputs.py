@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -14,9 +13,8 @@ from pytest_gpulab.grading.grade import CheckResult, Finding
 from pytest_gpulab.grading.time_limits import Searched
 
 from .cases import CaseRuns
-
-if TYPE_CHECKING:  # only failures need it
-    from .shrinking import Shrinker
+from .same_failure import same_hazard
+from .shrinking import Shrinker, is_shrunk
 
 Instead = Callable[[Case, Finding], "Finding | None"]
 """Gets a failed case before its smallest input is searched; a finding that it returns ends the search."""
@@ -51,8 +49,6 @@ class SmallestInputs:
 
     def first(self, result: CheckResult) -> tuple[Case, Finding] | None:
         """Return the first failure of a result that `requested` would search."""
-        from .shrinking import is_shrunk
-
         failing = self._left_out.get(result.name, ()) if self.searched == "later" else ()
         return next(((case, found) for found, case, _ in failing if is_shrunk(case, found)), None)
 
@@ -61,9 +57,6 @@ class SmallestInputs:
         return self._shrinker.rule(stopped) if self._shrinker is not None else ""
 
     def _search(self, failing: Failing) -> Finding:
-        from .same_failure import same_hazard
-        from .shrinking import Shrinker
-
         found, case, hazard = failing
         self._shrinker = self._shrinker or Shrinker(*self.submission, with_rules=self.searched != "later")
         return self._shrinker.added_to(case, found, same_hazard(hazard, found) if hazard else None)

@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from markupsafe import Markup
+
 from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.class_statistics import check_rates, commonest, hardest, scores
@@ -133,8 +135,6 @@ def _speeds(gradebook: Gradebook, grades: Sequence[Grade], sheet: Sheet) -> Valu
 
 
 def _inline(drawing: Drawing, sheet: Sheet) -> Any:
-    from markupsafe import Markup
-
     return Markup(inline(drawing, sheet))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.pages import environment
 from pytest_gpulab.reports.terminal.sweep import FIGURES, cells, fastest_of, file_of, in_order, measurement_of
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 def sweep_page(grades: Sequence[Grade], created: datetime) -> str:
     """Return the page of a sweep: a grade per file and combination of values, and the time of writing in UTC."""
-    from markupsafe import Markup
-
     sheet, parts = Sheet(), []
     for number, members in enumerate(in_order(grades)):
         svg = Markup(inline(_drawing(members, f"sweep{chr(97 + number % 26)}"), sheet)) if fastest_of(members) else ""

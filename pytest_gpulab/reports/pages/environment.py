@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from pytest_gpulab.grading.grade import CheckResult, Measurement
 from pytest_gpulab.reports.students import points_text
 from pytest_gpulab.reports.terminal.annotated import MEANING, NO_FIGURES
@@ -39,8 +41,6 @@ def rendered(template: str, script: str = "", more_style: str = "", **values: An
 
     Without a script, the page's policy allows none; `more_style` are rules besides those of all pages.
     """
-    from markupsafe import Markup
-
     style = text("style.css") + LISTING_STYLE + SHARES + more_style
     code = text(script) if script else ""
     page = {"policy": _policy(style, code), "style": Markup(style), "script": Markup(code)}
@@ -49,8 +49,6 @@ def rendered(template: str, script: str = "", more_style: str = "", **values: An
 
 def fragment(template: str, **values: Any) -> Any:
     """Return a part of a page as HTML (`Markup`)."""
-    from markupsafe import Markup
-
     return Markup(_environment().get_template(template).render(values))
 
 
@@ -116,8 +114,6 @@ def _shown(value: Any) -> Any:
 
 def lines(texts: Iterable[str]) -> Any:
     """Return texts as HTML, one per line."""
-    from markupsafe import Markup
-
     return Markup("\n").join(visible(line.expandtabs(4)) for text in texts for line in text.splitlines())
 
 

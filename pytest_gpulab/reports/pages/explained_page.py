@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from pytest_gpulab.grading.explanation.figure import Figure
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context
@@ -39,8 +41,6 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
 def page(drawings: Drawings, title: str = "Figures") -> str:
     """Return a page with a section per failing input."""
-    from markupsafe import Markup
-
     sections = [(drawing.place, drawing.title, Markup(drawing.html)) for drawing in drawings.drawn]
     return _page(title, [each for _, _, each in sections], contents=sections, left_out=drawings.left_out)
 
@@ -51,8 +51,6 @@ def single_page(explained: Explained) -> str:
 
 
 def _page(title: str, sections: Sequence[Any], contents: Sequence[Any] | None, left_out: Sequence[str]) -> str:
-    from markupsafe import Markup
-
     return environment.rendered(
         "explained.html.jinja",
         script="explained.js",
@@ -68,8 +66,6 @@ def _page(title: str, sections: Sequence[Any], contents: Sequence[Any] | None, l
 
 def section(explained: Explained, place: str = "figure", level: int = 1) -> Any:
     """Return the figures of one input as HTML (`Markup`), with an anchor and a heading of this level."""
-    from markupsafe import Markup
-
     figures = [
         {
             "figure": figure,

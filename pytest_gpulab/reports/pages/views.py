@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from markupsafe import Markup
+
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.reports.terminal import annotated
 from pytest_gpulab.reports.terminal.reasons import MORE, Reason, condensed, reasons
 from pytest_gpulab.reports.terminal.table import overall_verdict, timings
 
 from . import annotated_html
+from .environment import lines
 
 _MAX_PRINTED = 4000
 _WORDS = {MORE: "more of the same"}  # there is no option that shows all of them on a page
@@ -88,15 +91,11 @@ class GradeView:
     @property
     def printed(self) -> list[tuple[str, Any]]:
         """Output of kernels by check, cut if it is long."""
-        from .environment import lines
-
         return [(check.name, lines([check.printed[:_MAX_PRINTED]])) for check in self.grade.checks if check.printed]
 
     @property
     def listings(self) -> list[ShownListing]:
         """The annotated sources."""
-        from markupsafe import Markup
-
         return [
             ShownListing(annotated.title(listing), Markup("\n".join(annotated_html.section(self.grade, listing))))
             for listing in annotated.listings(self.grade)

@@ -25,6 +25,14 @@ def fresh(rows: Rows) -> npt.NDArray[np.bool_]:
     return new
 
 
+def met_again(rows: Rows) -> npt.NDArray[np.intp]:
+    """Return, per lane of the sorted rows, the number of lanes before it at its address; 0 for absent lanes."""
+    rows = np.sort(rows, axis=1)
+    starts = np.where(fresh(rows), np.arange(WARP), 0)
+    before = np.arange(WARP) - np.maximum.accumulate(starts, axis=1)
+    return np.where(rows >= 0, before, 0)
+
+
 def word_passes(requests: Requests) -> npt.NDArray[np.intp]:
     """Return the passes of each request for elements of up to 4 bytes: the most distinct words in one bank.
 

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.gpus import Gpu
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-from .banks import fresh, wavefronts
+from .banks import fresh, met_again, wavefronts
 
 _MOSTLY = 0.6  # share of a warp's cache lines that it read in its last access
 
@@ -36,7 +36,7 @@ class Contention:
         column = np.broadcast_to(lanes.column.astype(np.int64), lanes.shape)
         met = np.unique((column << 32) + address.astype(np.int64), return_counts=True)[1]
         of_block = float((met * met).sum() / met.sum())  # lanes at a lane's address, on average
-        of_warp, banks = _longest_run(np.sort(rows, axis=1)), wavefronts(rows, site.nbytes)
+        of_warp, banks = met_again(rows).max(axis=1) + 1, wavefronts(rows, site.nbytes)
         gpu, wide = self._gpu, self._gpu.loop_wide_factor if site.nbytes == 8 else 1.0
         cycles = wide * (gpu.loop_lane_cycles * of_warp + gpu.loop_block_lane_cycles * of_block)
         cycles = cycles + gpu.loop_bank_cycles / wide * banks * banks
@@ -57,10 +57,3 @@ class Contention:
         # Other warps hide the first miss of a warp.
         further = np.count_nonzero(fresh(np.sort(rows, axis=1))) - len(rows)
         self.missed_constants += missed * further * repeat
-
-
-def _longest_run(rows: Rows) -> Rows:
-    """Return the largest number of lanes at one address, per sorted row."""
-    starts = np.where(np.pad(rows[:, 1:] != rows[:, :-1], ((0, 0), (1, 0)), constant_values=True), np.arange(WARP), 0)
-    runs = np.arange(WARP) - np.maximum.accumulate(starts, axis=1) + 1
-    return np.asarray(np.where(rows >= 0, runs, 0).max(axis=1))

@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Val
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-from .banks import fresh, least_wavefronts, turns, wavefronts, word_passes
+from .banks import fresh, least_wavefronts, met_again, turns, wavefronts, word_passes
 from .footprint import Seen
 from .joining import Joiner, SharedAccess
 from .requests import Requests, Traffic, Waiting
@@ -131,7 +131,7 @@ class Counters:
             self._sectors.add(new.astype(np.uint64))
             traffic.add(len(rows) * repeat, len(new) * repeat)
         if site.access == "atomic":
-            again = _met_again(rows)
+            again = met_again(rows)
             traffic.passes += (len(rows) + int(again.max(axis=1).sum())) * repeat
             if again.any():
                 traffic.units += _further_sectors(rows, again) * repeat
@@ -248,7 +248,7 @@ class Counters:
         if site.kind == "cas":
             traffic.units += (WAVEFRONTS - 1) * int(turns(rows, access.nbytes).sum()) * repeat
         if site.access == "atomic":
-            traffic.passes += (len(rows) + int(_met_again(rows).max(axis=1).sum())) * repeat
+            traffic.passes += (len(rows) + int(met_again(rows).max(axis=1).sum())) * repeat
             if site.loops and self.workload is not None:
                 self.workload.contention.shared_loops(access.lanes, site, access.address, rows, repeat)
 
@@ -315,23 +315,18 @@ def _counts_of(rows: Rows, nbytes: int) -> GlobalAccess:
     L1 looks up four lines at once. Its banks are those of shared memory, so words of different lines conflict there.
     """
     sectors = _in_order(rows >> _SECTOR)
-    lines = _changes(sectors >> _SECTORS_OF_LINE)
+    lines = fresh(sectors >> _SECTORS_OF_LINE).sum(axis=1)
     passes = -(-lines // 4)
     scattered = lines > 1
     if scattered.any():
         passes[scattered] = np.maximum(passes[scattered], wavefronts(rows[scattered], nbytes))
-    return GlobalAccess(*(int(count.sum()) for count in (_changes(sectors), lines, _runs(sectors), passes)))
+    counts = (np.count_nonzero(fresh(sectors)), lines.sum(), _runs(sectors).sum(), passes.sum())
+    return GlobalAccess(*map(int, counts))
 
 
 def _in_order(rows: Rows) -> Rows:
     """Return sorted rows; most are sorted already."""
     return rows if (rows[:, 1:] >= rows[:, :-1]).all() else np.sort(rows, axis=1)
-
-
-def _changes(rows: Rows) -> Rows:
-    """Return the number of distinct non-negative values per sorted row."""
-    fresh = (rows[:, 1:] != rows[:, :-1]) & (rows[:, 1:] >= 0)
-    return np.asarray(fresh.sum(axis=1) + (rows[:, 0] >= 0))
 
 
 def _runs(sectors: Rows) -> Rows:
@@ -345,14 +340,6 @@ def _runs(sectors: Rows) -> Rows:
 def _distinct(rows: Rows) -> int:
     """Return the number of distinct non-negative values per row, summed."""
     return int(np.count_nonzero(fresh(np.sort(rows, axis=1))))
-
-
-def _met_again(rows: Rows) -> npt.NDArray[np.intp]:
-    """Return, per lane of sorted rows, the number of lanes before it at its address; 0 for absent lanes."""
-    rows = np.sort(rows, axis=1)
-    starts = np.where(fresh(rows), np.arange(WARP), 0)
-    before = np.arange(WARP) - np.maximum.accumulate(starts, axis=1)
-    return np.where(rows >= 0, before, 0)
 
 
 def _further_sectors(rows: Rows, again: npt.NDArray[np.intp]) -> int:

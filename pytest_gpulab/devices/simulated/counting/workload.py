@@ -16,6 +16,7 @@ from pytest_gpulab.devices.simulated.translation.analysis.waits import polling_s
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
+from .banks import fresh
 from .contention import Contention
 from .footprint import Footprint, Seen
 from .paths import Paths, Rows
@@ -199,9 +200,7 @@ class Workload:
             traffic.passes += words * requested.passes
 
     def _poll(self, rows: Rows) -> None:
-        ordered = np.sort(rows, axis=1)
-        fresh = (ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        together = fresh.sum(axis=1) + (ordered[:, 0] >= 0)
+        together = fresh(np.sort(rows, axis=1)).sum(axis=1)
         self.polled_together = max(self.polled_together, int(together.max()))
         self.polled.add(np.unique(rows[rows >= 0]).astype(np.uint64))
 

@@ -169,14 +169,29 @@ def numbered(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IndexArray]:
     return marks.nonzero()[0] + lowest, (marks.cumsum() - 1)[places]
 
 
+def restricted(access: MemoryAccess, mask: npt.NDArray[np.bool_]) -> MemoryAccess:
+    """Return an access for the lanes of a mask."""
+    if mask.all():
+        return access
+    subset = access.lanes.subset(mask)
+    values = [subset.take(value) for value in access.values]
+    return access._replace(lanes=subset.lanes, address=subset.take(access.address), values=values)
+
+
 def chosen(access: MemoryAccess, mask: npt.NDArray[np.bool_]) -> Iterator[MemoryAccess]:
     """Yield an access for the lanes of a mask, if there are any."""
-    if mask.all():
-        yield access
-    elif mask.any():
-        subset = access.lanes.subset(mask)
-        values = [subset.take(value) for value in access.values]
-        yield access._replace(lanes=subset.lanes, address=subset.take(access.address), values=values)
+    if mask.any():
+        yield restricted(access, mask)
+
+
+def edges(columns: Sequence[IndexArray]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the rows that are the first or the last one with their keys."""
+    order = np.lexsort(columns)
+    new = np.ones(len(order) + 1, np.bool_)
+    new[1:-1] = np.any([column[order[1:]] != column[order[:-1]] for column in columns], axis=0)
+    found = np.zeros(len(order), np.bool_)
+    found[order[new[:-1] | new[1:]]] = True
+    return found
 
 
 def unit_of(accesses: Sequence[MemoryAccess]) -> int:

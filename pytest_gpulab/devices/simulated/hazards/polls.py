@@ -29,7 +29,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, V
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.translation.sites import SHARED_WINDOW
 
-from .accesses import Mask, MemoryAccess
+from .accesses import Mask, MemoryAccess, restricted
 
 if TYPE_CHECKING:
     from .fences import Fences
@@ -92,9 +92,9 @@ class Polls:
         if not is_new.any():
             return None
         if access.site.modifies:
-            return self._modified(_chosen(access, is_new))
+            return self._modified(restricted(access, is_new))
         self._changed[where[acquires]] = access.time
-        return _chosen(access, is_new)
+        return restricted(access, is_new)
 
     def _modified(self, access: MemoryAccess) -> MemoryAccess:
         self.synchronised(access.lanes, access.time)
@@ -126,7 +126,7 @@ class FailedSwaps:
         is_new = (self._site[where] != access.site.index) | (self._location[where] != location)
         self._site[where] = np.where(failed, access.site.index, -1)
         self._location[where] = location
-        return _chosen(access, is_new) if is_new.any() else None
+        return restricted(access, is_new) if is_new.any() else None
 
 
 class Spins:
@@ -201,7 +201,7 @@ class Spins:
             is_new = ~again | self._strong.since(self._time[where], access)
             if not is_new.any():
                 return
-            access, repeated = _chosen(access, is_new), repeated[is_new]
+            access, repeated = restricted(access, is_new), repeated[is_new]
         self._supersede(self._read[access.lanes.position].ravel()[repeated.ravel()])
         self._at(access, access.time)
         self._fences.add(access.time, "read", access.lanes, access.address, access.memory)
@@ -257,11 +257,3 @@ def _are_distinct(access: MemoryAccess) -> bool:
     """Return whether each lane has a location of its own; else an atomic may read what another lane has written."""
     count = access.lanes.n
     return count == 1 or (access.address.size >= count and np.unique(access.address).size == count)
-
-
-def _chosen(access: MemoryAccess, mask: npt.NDArray[np.bool_]) -> MemoryAccess:
-    if mask.all():
-        return access
-    some = access.lanes.subset(mask)
-    values = [some.take(value) for value in access.values]
-    return access._replace(lanes=some.lanes, address=some.take(access.address), values=values)

@@ -25,12 +25,12 @@ from pytest_gpulab.devices.simulated.groups.lanes import (
 from pytest_gpulab.devices.simulated.translation.sites import ASYNC_COPY, Site
 
 from .accesses import AccessPiece, Event, MemoryAccess, numbered
+from .classes import Accessors
+from .fences import Fences, Questions
+from .sweep import RacingLanes
 
 if TYPE_CHECKING:  # imported with the first race
     from .checker import LaunchHazardChecker
-    from .classes import Accessors
-    from .fences import Fences, Questions
-    from .sweep import RacingLanes
 
 MAX_QUESTIONS = 1 << 20  # about the order by fences, before they are answered
 _HAZARDS = {"RAW": "read-after-write (RAW)", "WAR": "write-after-read (WAR)", "WAW": "write-after-write (WAW)"}
@@ -67,8 +67,6 @@ class Reporter:
         blocks_alike: bool = False,
     ) -> None:
         """Report that lanes of an access race with earlier ones, one hazard per pair of lines."""
-        from .classes import Accessors
-
         positions, which = numbered(others.at)
         earlier = [others.access(int(at)) for at in positions]
         sites, times = (np.array(of)[which] for of in ([a.site.index for a in earlier], [a.time for a in earlier]))
@@ -98,9 +96,6 @@ class Reporter:
         fences = self._launch.fences
         if fences is None or not deferred:
             return
-        from .classes import Accessors
-        from .fences import Questions
-
         first, second = (Accessors(*map(np.concatenate, zip(*of, strict=True)))
                          for of in ([p.first for p in deferred], [p.second for p in deferred]))  # fmt: skip
         both_strong = np.concatenate([np.full(len(pairs.second.time), pairs.both_strong) for pairs in deferred])
@@ -185,8 +180,6 @@ class Pairs(NamedTuple):
         """Return the pairs of all blocks one by one, because fences may differ between blocks."""
         if self.everywhere is None:
             return self
-        from .classes import Accessors
-
         count = len(self.everywhere)
         blocks = np.repeat(self.everywhere, len(self.second.time))
         second, first = (

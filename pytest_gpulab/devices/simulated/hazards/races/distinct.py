@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray
-from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, chosen
+from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, chosen, edges
 from pytest_gpulab.devices.simulated.hazards.classes import Accessors
 
 PART_LANES = 1 << 18  # of the accesses that are sorted at once, so that the time limit holds: about 0.2 s
@@ -74,7 +74,7 @@ def _distinct(accesses: list[MemoryAccess], class_keys: ClassKeys) -> list[Memor
     time = np.array([access.time for access in accesses])[source]
     accessors = Accessors(block, _laid_out([each.threads.reshape(-1, 1) for each in lanes], shapes), time)
     values = [_laid_out([access.values[k] for access in accesses], shapes) for k in range(len(accesses[0].values))]
-    mask = _edges([*class_keys(accessors), *([column, block] if is_shared else []), *map(_as_bits, values), address])
+    mask = edges([*class_keys(accessors), *([column, block] if is_shared else []), *map(_as_bits, values), address])
     masks = np.split(mask, ends[:-1])
     return [
         kept
@@ -94,13 +94,3 @@ def _spread(value: npt.NDArray[np.generic], shape: tuple[int, int]) -> npt.NDArr
 
 def _as_bits(values: npt.NDArray[np.generic]) -> IndexArray:
     return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.int64)
-
-
-def _edges(columns: Sequence[IndexArray]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows that are the first or the last one with their keys."""
-    order = np.lexsort(columns)
-    new = np.ones(len(order) + 1, np.bool_)
-    new[1:-1] = np.any([column[order[1:]] != column[order[:-1]] for column in columns], axis=0)
-    edges = np.zeros(len(order), np.bool_)
-    edges[order[new[:-1] | new[1:]]] = True
-    return edges

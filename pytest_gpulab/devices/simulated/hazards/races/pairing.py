@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray
-from pytest_gpulab.devices.simulated.hazards.accesses import AccessPiece, MemoryAccess, pieces_of, unit_of
+from pytest_gpulab.devices.simulated.hazards.accesses import AccessPiece, MemoryAccess, edges, pieces_of, unit_of
 from pytest_gpulab.devices.simulated.hazards.classes import Accessors, Classes
 from pytest_gpulab.devices.simulated.hazards.reporting import Pairs
 from pytest_gpulab.devices.simulated.translation.sites import Site
@@ -110,11 +110,7 @@ class Pairing:
     def _distinct(self, mask: _Marks) -> IndexArray:
         """Return the first and the last row per stretch, instruction and class."""
         rows = np.flatnonzero(mask)
-        columns = (*self._classes.both(self._accessors.at(rows)), self._site[rows], self._stretch[rows])
-        order = np.lexsort(columns)
-        new = np.ones(len(rows) + 1, np.bool_)
-        new[1:-1] = np.any([column[order[1:]] != column[order[:-1]] for column in columns], axis=0)
-        return np.sort(rows[order[new[:-1] | new[1:]]])
+        return rows[edges([*self._classes.both(self._accessors.at(rows)), self._site[rows], self._stretch[rows]])]
 
     def _of(self, first: IndexArray, second: IndexArray) -> Iterator[Pairs]:
         """Yield pairs of rows, grouped by instruction."""

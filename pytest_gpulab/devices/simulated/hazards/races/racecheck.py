@@ -31,6 +31,7 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     WarpSync,
     in_batches,
     pieces_of,
+    restricted,
     small_keys,
     split_phase,
     spread,
@@ -379,10 +380,9 @@ def _of_columns(event: Event, columns: Mask) -> Event | None:
         return event
     if not mine.any():
         return None
-    subset = event.lanes.subset(mine)
     if isinstance(event, MemoryAccess):
-        values = [subset.take(value) for value in event.values]
-        return event._replace(lanes=subset.lanes, address=subset.take(event.address), values=values)
+        return restricted(event, mine)
+    subset = event.lanes.subset(mine)
     if isinstance(event, WarpSync):
         return event._replace(lanes=subset.lanes, mask=subset.take(event.mask))
     if isinstance(event, MbarrierEvent):
