@@ -8,7 +8,7 @@ LIMIT_S = 2.0
 
 
 def pytest_collection_finish() -> None:
-    from pytest_gpulab.devices.programs.confinement.limits import ProgramLimits
+    from pytest_gpulab.devices.programs.confinement.running import ProgramLimits
     from pytest_gpulab.grading.programs import runs  # by now NumPy has been loaded with one thread
 
     def limits(*values: float) -> ProgramLimits:

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _queries(modelled: str | None) -> list[Query]:
     if modelled:
         return [_model(modelled, "modelled")]
-    from pytest_gpulab.devices.cuda.properties import query_gpus
+    from pytest_gpulab.devices.cuda.report import query_gpus
 
     try:
         found = query_gpus()

@@ -63,15 +63,12 @@ class CheckGrader(Protocol):
     @property
     def provenance(self) -> Provenance:
         """The inputs that the grade depends on."""
-        ...
 
     def run(self, check: Check) -> CheckResult:
         """Return the result of one check; errors of the submission and of the exercise are findings in it."""
-        ...
 
     def close(self) -> None:
         """Release the grader's own resources."""
-        ...
 
 
 def checks_of(exercise: Exercise | ProgramExercise) -> tuple[Check, ...]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_gpulab.command import main
-from pytest_gpulab.devices.cuda import properties
+from pytest_gpulab.devices.cuda import report
 from pytest_gpulab.devices.errors import DeviceAbsent, DeviceUnavailable
 from pytest_gpulab.devices.simulated.gpus import known_gpus, modelled_gpu
 
@@ -70,9 +70,9 @@ def a_machine_with(monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]) -> None:
     attributes = SimpleNamespace(**{name: name for name in ATTRIBUTES})
     device = type("Device", (), {"__new__": lambda _, ordinal: gpus[ordinal], "count": staticmethod(lambda: len(gpus))})
     driver = SimpleNamespace(Device=device, device_attribute=attributes)
-    monkeypatch.setattr(properties, "check_packages", lambda: None)
-    monkeypatch.setattr(properties, "load_driver", lambda: driver)
-    monkeypatch.setattr(properties.nvml, "describe", lambda _: ("", {"driver": "580.1"}))
+    monkeypatch.setattr(report, "check_packages", lambda: None)
+    monkeypatch.setattr(report, "load_driver", lambda: driver)
+    monkeypatch.setattr(report.nvml, "describe", lambda _: ("", {"driver": "580.1"}))
 
 
 @pytest.mark.parametrize("name", known_gpus())
@@ -116,7 +116,7 @@ def test_without_a_gpu_the_default_model_is_printed_with_the_reason(
     def absent() -> None:
         raise DeviceAbsent("no NVIDIA driver")
 
-    monkeypatch.setattr(properties, "check_packages", absent)
+    monkeypatch.setattr(report, "check_packages", absent)
     text = printed(capsys)
     assert text.startswith("NVIDIA H200\n") and "modelled, because there is no CUDA device: no NVIDIA driver" in text
 
@@ -127,8 +127,8 @@ def test_a_driver_that_does_not_work_is_an_error(
     def broken() -> None:
         raise DeviceUnavailable("the driver does not start")
 
-    monkeypatch.setattr(properties, "check_packages", lambda: None)
-    monkeypatch.setattr(properties, "load_driver", broken)
+    monkeypatch.setattr(report, "check_packages", lambda: None)
+    monkeypatch.setattr(report, "load_driver", broken)
     assert main.main(["device"]) == 2
     assert capsys.readouterr().err == "gpulab device: the driver does not start\n"
 

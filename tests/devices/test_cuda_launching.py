@@ -7,13 +7,13 @@ import pytest
 from fake_driver import ATTRIBUTES, Context, Driver
 from hang_guard import HANG_S
 
+from pytest_gpulab.devices.compiler.elf import CubinNames
 from pytest_gpulab.devices.cuda import gpu_lock
 from pytest_gpulab.devices.cuda import module as module_module
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.faults import DriverRefusal
 from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.cuda.module import CudaModule
-from pytest_gpulab.devices.cuda.nvcc.cubin import CubinNames
 from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
 from pytest_gpulab.devices.stopwatch import KernelLaunch

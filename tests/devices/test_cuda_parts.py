@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fake_driver import Context, Driver
 
+from pytest_gpulab.devices.compiler.elf import read_names
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
 from pytest_gpulab.devices.cuda.nvcc.compile import diagnostics, with_prelude
-from pytest_gpulab.devices.cuda.nvcc.cubin import read_names
 from pytest_gpulab.devices.cuda.timing.comparison import Comparison
 from pytest_gpulab.devices.cuda.timing.interruptions import Interruptions
 from pytest_gpulab.devices.cuda.timing.overhead import AMONG, Overhead

@@ -12,13 +12,13 @@ import pytest
 from cuda.bindings import driver as bindings
 from fake_driver import Driver
 
+from pytest_gpulab.devices.compiler.elf import CubinNames
 from pytest_gpulab.devices.cuda import module as module_module
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.faults import DriverRefusal
 from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.cuda.memory import Blocks, CudaMemory, copy_within
 from pytest_gpulab.devices.cuda.module import CudaModule
-from pytest_gpulab.devices.cuda.nvcc.cubin import CubinNames
 from pytest_gpulab.devices.cuda.timing import own_kernels
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.stopwatch import Copy

@@ -20,7 +20,7 @@ from pytest_gpulab.devices.protocol import Device, Hazard, SourceLine
 from pytest_gpulab.exercise import Case, Exercise, Expected, Problem, SafeCheck
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.correctness import same_failure, shrinking
+from pytest_gpulab.grading.correctness import shrinking, trials
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.diagnosis.causes import LAST_COLUMNS, PITCH
 from pytest_gpulab.grading.diagnosis.compare import Repeats
@@ -55,10 +55,10 @@ def test_a_smaller_input_must_show_the_same_kind_of_race() -> None:
         return SimpleNamespace(case=case, outcome=SimpleNamespace(hazards=(hazard,), faults=()))
 
     found = finding("race", "Potential write-after-write (WAW) hazard on __global__ memory", "a.cu:7")
-    same = same_failure.same_hazard("race", found)
+    same = trials.same_hazard("race", found)
     assert same(trial("write-after-write (WAW)")) is not None
     assert same(trial("write-after-read (WAR)")) is None and same(trial("write-after-write (WAW)", 8)) is None
-    other = same_failure.same_hazard("barrier", finding("barrier", "divergent threads (128 missing)", "a.cu:7"))
+    other = trials.same_hazard("barrier", finding("barrier", "divergent threads (128 missing)", "a.cu:7"))
     assert other(trial("divergent threads (1 missing)", kind="barrier")) is not None
 
 

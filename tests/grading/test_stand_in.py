@@ -7,7 +7,7 @@ import pytest
 
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.plans.replay import StandIn
-from pytest_gpulab.grading.plans.stand_in import standing_in
+from pytest_gpulab.grading.speed.costs import standing_in
 
 pytestmark = pytest.mark.unit
 

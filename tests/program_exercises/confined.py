@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from pytest_gpulab.devices.programs.confinement.compilers import ConfinedCompilers, confined_compilers
-from pytest_gpulab.devices.programs.confinement.limits import ProgramLimits
-from pytest_gpulab.devices.programs.confinement.running import ProgramInput, ProgramOutput, run_confined
+from pytest_gpulab.devices.programs.confinement.running import ProgramInput, ProgramLimits, ProgramOutput, run_confined
 from pytest_gpulab.devices.programs.device import ProgramDevice
 from pytest_gpulab.devices.programs.outcome import Outcome
 from pytest_gpulab.devices.programs.session import RunOptions, Session

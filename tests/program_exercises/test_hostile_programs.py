@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from confined import HOSTILE, Confined, Ended, built, run
 
-from pytest_gpulab.devices.programs.confinement.limits import ProgramLimits
-from pytest_gpulab.devices.programs.confinement.running import ProgramInput
+from pytest_gpulab.devices.programs.confinement.running import ProgramInput, ProgramLimits
 
 pytestmark = [pytest.mark.simulator, pytest.mark.unmeasured]
 LIMITS = ProgramLimits(timeout_s=20)

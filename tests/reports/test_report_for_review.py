@@ -12,8 +12,7 @@ from generated_class import Made
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.instructor.comparison import side_by_side
-from pytest_gpulab.reports.instructor.dismissals import number_of
-from pytest_gpulab.reports.instructor.flags import flags
+from pytest_gpulab.reports.instructor.flags import flags, number_of
 from pytest_gpulab.reports.instructor.page import page
 from pytest_gpulab.reports.pages import feedback
 from pytest_gpulab.reports.standings import standings

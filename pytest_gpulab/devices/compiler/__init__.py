@@ -6,5 +6,5 @@
 - `compiler_process`, `sandbox`: the compiler process; its resource limits and file access.
 - `static_limits`: memory that a kernel declares beyond a GPU's limits.
 - `cache`: compiled code and reference times on disk.
-- `elf`: ELF files.
+- `elf`: ELF files, and the names in a cubin.
 """

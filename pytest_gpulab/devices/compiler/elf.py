@@ -1,15 +1,24 @@
-"""Sections, symbols and relocations of an ELF-64 file such as a cubin (System V gABI, "Sections" to "Relocation")."""
+"""Sections, symbols and relocations of an ELF-64 file such as a cubin (System V gABI, "Sections" to "Relocation").
+
+The names in a cubin are read from its symbols: the driver lists a module's kernels only since CUDA 12.4, and its
+variables never.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from pytest_gpulab.devices.source.names import unique_names, unmangle
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQ")
 _SYMBOL_TABLE, _NO_BITS, _RELA, _REL = 2, 8, 4, 9  # sh_type
+_OBJECT, _FUNCTION = 1, 2  # symbol types
+_KERNEL = 0x10  # the bit of st_other that marks kernels, not device functions, in NVIDIA's tools
+_VARIABLE_SECTIONS = (".nv.global", ".nv.constant")
 
 
 @dataclass(frozen=True)
@@ -81,3 +90,24 @@ class Elf:
 
     def _text(self, start: int) -> str:
         return self.data[start : self.data.index(b"\0", start)].decode()
+
+
+@dataclass(frozen=True)
+class CubinNames:
+    """Kernels and variables by their source names, with the driver's symbols, and the variables' total size."""
+
+    kernels: Mapping[str, str]
+    variables: Mapping[str, str]
+    variables_bytes: int
+
+
+def read_names(cubin: bytes) -> CubinNames:
+    """Return the kernels and the `__device__` and `__constant__` variables of a compiled module."""
+    kernels, variables, nbytes = [], {}, 0
+    for symbol in Elf(cubin).symbols:
+        if symbol.kind == _FUNCTION and symbol.section and symbol.other & _KERNEL:
+            kernels.append(symbol.name)
+        elif symbol.kind == _OBJECT and symbol.section.startswith(_VARIABLE_SECTIONS):
+            variables[unmangle(symbol.name)] = symbol.name
+            nbytes += symbol.nbytes
+    return CubinNames(unique_names(kernels), variables, nbytes)

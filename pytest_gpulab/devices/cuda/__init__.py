@@ -5,6 +5,6 @@
 - `context`, `gpu`, `fleet`: a process's GPU, and the GPUs of the machine.
 - `gpu_lock`: shared and exclusive use of a GPU among graders.
 - `module`, `memory`, `textures`: compiled modules, arrays between guard zones, textures.
-- `nvml`, `report`, `properties`: clocks, power and temperature; the GPU's description in reports; its properties.
+- `nvml`, `report`: clocks, power and temperature; the GPU's description in reports, and its properties.
 - `nvcc`, `timing`: compilation and timing.
 """

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytest_gpulab.devices.cuda.nvcc.cubin import read_names
+from pytest_gpulab.devices.compiler.elf import read_names
 from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, KernelOccupancy, occupancy_of
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,

@@ -6,7 +6,7 @@
 - `safety`: the `safe` checks, from the hazards of all runs.
 - `sizes`: sizes to try for the smallest failing input, and the rule of those that fail.
 - `shrinking`, `smallest_inputs`: the smallest failing inputs, searched at once or on request.
-- `same_failure`, `relation`: whether a trial fails in the same way; the elements that its wrong result adds up.
+- `relation`: the elements that a wrong result adds up.
 - `trials`, `requests`: runs at other sizes and on other inputs, chosen by the search or by a user.
 - `baselines`: outputs of the baselines, compared before their times count.
 - `checked_launches`: launches that are counted or costed; their outputs are compared, too.

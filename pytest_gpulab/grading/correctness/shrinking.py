@@ -32,9 +32,8 @@ from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .cases import CaseRuns
 from .relation import Relation, hint_of_single, relation_of
-from .same_failure import Same, same_failure
 from .sizes import Axis, Extents, axes_of, extents_of, rule
-from .trials import Trial, Trials, given_words, wrong_words
+from .trials import Same, Trial, Trials, given_words, same_failure, wrong_words
 
 MAX_SEARCHES = 3  # per submission: each kind of failure is shrunk once
 # Trials of one search by purpose; a large trial counts more.

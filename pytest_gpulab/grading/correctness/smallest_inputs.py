@@ -13,8 +13,8 @@ from pytest_gpulab.grading.grade import CheckResult, Finding
 from pytest_gpulab.grading.time_limits import Searched
 
 from .cases import CaseRuns
-from .same_failure import same_hazard
 from .shrinking import Shrinker, is_shrunk
+from .trials import same_hazard
 
 Instead = Callable[[Case, Finding], "Finding | None"]
 """Gets a failed case before its smallest input is searched; a finding that it returns ends the search."""

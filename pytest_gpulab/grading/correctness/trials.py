@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,13 +17,17 @@ from pytest_gpulab.grading.compilation.builds import Build, Builds, variant_key
 from pytest_gpulab.grading.diagnosis.compare import ALL_REPEATS, CaseOutcome, Repeats, mismatches
 from pytest_gpulab.grading.diagnosis.patterns import number
 from pytest_gpulab.grading.diagnosis.simple_inputs import MAX_SHOWN, shown
+from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.parameter_names import Names
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of, make_plan, prepare, rng_for
 from pytest_gpulab.grading.plans.replay import AGAIN, FIRST, Run
 from pytest_gpulab.grading.time_limits import TimeBudget, limited
 
 from .cases import CaseRuns
+from .safety import unsafe
 from .sizes import extents_of
+
+RACES = re.compile(r"\((RAW|WAR|WAW)\)")
 
 Array = npt.NDArray[Any]
 Change = Callable[[Mapping[str, Array]], Mapping[str, Array]]
@@ -155,3 +160,33 @@ def _wrong_output(trial: Trial, run: Run, name: str, mask: Array) -> str:
     is_unwritten = bool(missing[at])
     got = "was never written" if is_unwritten else f"is {number(actual[at])}"
     return f"{name}[{with_axes(at)}] should be {number(expected[at])}, {got}"
+
+
+Same = Callable[[Trial], "Finding | None"]
+"""Returns a trial's finding if the trial fails in the same way."""
+
+
+def same_failure(found: Finding) -> Same:
+    """Return the comparison with the first finding of a `correct` check."""
+
+    def same(trial: Trial) -> Finding | None:
+        first = next(iter(trial.outcome.findings), None)
+        is_same = first is not None and (first.code, first.where) == (found.code, found.where)
+        return first if is_same else None
+
+    return same
+
+
+def same_hazard(kind: str, found: Finding) -> Same:
+    """Return the comparison with a finding of a `safe` check; a write-after-read race is no write-after-write one."""
+
+    def same(trial: Trial) -> Finding | None:
+        seen = [other for other, _ in unsafe(kind, ((trial.case, trial.outcome),))]
+        return next((other for other in seen if _way(other) == _way(found)), None)
+
+    return same
+
+
+def _way(found: Finding) -> tuple[str, str, list[str]]:
+    """Return a finding's code, line and kind of race."""
+    return found.code, found.where, RACES.findall(found.what)

@@ -14,8 +14,7 @@ from pytest_gpulab.devices.errors import CompileError, DeviceError, DeviceUnavai
 from pytest_gpulab.devices.programs.build import headers_of
 from pytest_gpulab.devices.programs.call_sites import source_lines
 from pytest_gpulab.devices.programs.confinement.compilers import ConfinedCompilers, confined_compilers
-from pytest_gpulab.devices.programs.confinement.limits import ProgramLimits
-from pytest_gpulab.devices.programs.confinement.running import ProgramInput, ProgramOutput, run_confined
+from pytest_gpulab.devices.programs.confinement.running import ProgramInput, ProgramLimits, ProgramOutput, run_confined
 from pytest_gpulab.devices.programs.device import ProgramDevice, ProgramModule
 from pytest_gpulab.devices.programs.outcome import Outcome
 from pytest_gpulab.devices.programs.session import RunOptions, Session

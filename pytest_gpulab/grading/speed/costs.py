@@ -1,8 +1,14 @@
-"""The protocol of costs, estimated or timed, and the facts of a tier that both implementations share."""
+"""The protocol of costs, estimated or timed, and the facts of a tier that both implementations share.
+
+At a small size, a right kernel with many elements per thread may have fewer blocks than the GPU has SMs, and the launch
+itself may take longer than the work. Neither is so at the size at which a GPU is timed. So `standing_in` estimates the
+larger launch from the smaller one, which shows the work of a block.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -10,13 +16,13 @@ from typing import Protocol
 import numpy as np
 
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
-from pytest_gpulab.devices.protocol import Device, LaunchProfile
-from pytest_gpulab.exercise import Exercise, ExerciseError, Plan, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.devices.protocol import Device, LargerLaunch, LaunchProfile
+from pytest_gpulab.exercise import Exercise, ExerciseError, Launch, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import cases_of, variant_key
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.plans.prepare import instructors_code, make_plan
-from pytest_gpulab.grading.plans.stand_in import standing_in
+from pytest_gpulab.grading.plans.replay import StandIn
 
 
 class Costs(Protocol):
@@ -28,11 +34,9 @@ class Costs(Protocol):
         Raises BuildFailed if there is no figure: `not gradable` because of the device or the exercise, `failed` if the
         submission's kernel ends abnormally at this size. Raises InstructorsMistake if the exercise's own code is wrong.
         """
-        ...
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
         """Return the errors in the measured work: wrong outputs, an impossible time. `measure` comes first."""
-        ...
 
     def races(self, tier: SpeedTier) -> tuple[Finding, ...]:
         """Return the races in an estimated launch; none in a timed one, because a GPU does not show them."""
@@ -40,11 +44,9 @@ class Costs(Protocol):
 
     def reference_ms(self, tier: SpeedTier) -> float | None:
         """Return the time of the CPU reference; None where it is unknown or says nothing. `measure` comes first."""
-        ...
 
     def record_failure(self, tier: SpeedTier, found: Finding) -> None:
         """Record that measuring the tier ended another process abnormally: it is not measured again."""
-        ...
 
 
 def timed_size(tier: SpeedTier, device: Device) -> Size:
@@ -98,3 +100,38 @@ def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]
         if profile.kernel_occupancy is not None
     )
     return tuple(dict.fromkeys(found))
+
+
+def standing_in(plan: Plan, full: Plan) -> Plan:
+    """Return a plan at a small size with launches from which those of a `full` plan, for a GPU, are estimated.
+
+    The counterpart of a launch has the same kernel, block and rank by number of blocks: the levels of a recursion
+    differ in nothing else. A launch without a counterpart is estimated as it is.
+    """
+    share = _data_bytes(plan) / _data_bytes(full)
+    counterparts = _by_kernel(full)
+    found: dict[int, Launch] = {}
+    for key, launches in _by_kernel(plan).items():
+        most = max(_bytes_per_block(plan, launch) for launch in launches)
+        for launch, other in zip(launches, counterparts.get(key, ()), strict=False):
+            work = max(_bytes_per_block(full, other) / most, 1.0) if most else 1.0
+            larger = LargerLaunch(math.prod(other.grid), work, share)
+            found[id(launch)] = StandIn(**vars(launch), larger=larger)
+    return replace(plan, launches=tuple(found.get(id(launch), launch) for launch in plan.launches))
+
+
+def _data_bytes(plan: Plan) -> int:
+    """Return the bytes of the inputs and outputs, which do not depend on the submission; at least 1."""
+    return max(sum(buffer.nbytes for buffer in plan.buffers if buffer.role != "scratch"), 1)
+
+
+def _by_kernel(plan: Plan) -> dict[tuple[str, tuple[int, ...]], list[Launch]]:
+    """Return the launches of each kernel and block, those with most blocks first."""
+    found = defaultdict(list)
+    for launch in plan.launches:
+        found[launch.kernel, launch.block].append(launch)
+    return {key: sorted(launches, key=lambda launch: -math.prod(launch.grid)) for key, launches in found.items()}
+
+
+def _bytes_per_block(plan: Plan, launch: Launch) -> float:
+    return sum(plan.buffer(arg).nbytes for arg in launch.args if isinstance(arg, str)) / math.prod(launch.grid)

@@ -3,7 +3,6 @@
 - `page`: the file.
 - `flags`, `ladders`, `speeds`, `people`: figures and rows, without HTML.
 - `comparison`: two sources side by side.
-- `dismissals`: flags that the instructor has dismissed.
 - `plots`, `svg`: charts.
 - `sweep`: the page of a sweep.
 """

@@ -1,9 +1,16 @@
-"""Flags: submissions to look at before grades are published. Questions, never verdicts. Pure."""
+"""Flags: submissions to look at before grades are published. Questions, never verdicts.
+
+The instructor may dismiss flags in a file beside the report: beside `report.html` it is `report-dismissed.txt`. Each
+line has the number of a flag, as the report shows it, and a reason. The number depends only on the kind of the flag,
+the exercise and the submissions: a new run keeps it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
@@ -22,6 +29,7 @@ MEANING = {
     SHARED: "Other processes used the GPU while it timed, so times may be too long.",
 }
 NEAR = 0.02
+_DIGITS = 6  # of a flag's number
 
 _Source = tuple[str, str]  # exercise and submission
 
@@ -117,3 +125,17 @@ def _named(names: list[str], checks: int) -> str:
     if len(names) == checks:
         return "all checks"
     return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+
+
+def read_dismissals(report: Path) -> dict[str, str]:
+    """Return the reasons by the flags' numbers, nothing if there is no file, or raise OSError if it cannot be read."""
+    path = report.with_name(f"{report.stem}-dismissed.txt")
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    words = (line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#"))
+    return {word[0]: word[1].strip() if len(word) > 1 else "" for word in words}
+
+
+def number_of(flag: Flag) -> str:
+    """Return the number of a flag, such as `f3a09c`."""
+    text = "\0".join((flag.kind, flag.exercise, *flag.submissions))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

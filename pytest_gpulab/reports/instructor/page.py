@@ -30,8 +30,7 @@ from pytest_gpulab.reports.terminal.table import timings
 
 from . import plots
 from .comparison import RowOfTwo, side_by_side
-from .dismissals import number_of, read_dismissals
-from .flags import MEANING, Flag, flags
+from .flags import MEANING, Flag, flags, number_of, read_dismissals
 from .ladders import ladders
 from .people import people
 from .speeds import all_series

@@ -4,5 +4,4 @@
 - `toolkit`: the toolkit's files.
 - `headers`: CUDA headers that a source does not need.
 - `limits`: limits for nvcc's processes.
-- `cubin`: kernels and variables in a cubin.
 """

@@ -29,13 +29,23 @@ from pytest_gpulab.devices.programs.process import FILES
 from pytest_gpulab.devices.programs.server import serve
 from pytest_gpulab.devices.programs.session import Session
 
-from .limits import ProgramLimits
 from .system_calls import system_call_filter
 
 FOLDER = "/work"
 MAX_OPEN_FILES = 256
 _SIGNALLED = 128  # bubblewrap's exit status for a program that a signal ended, less the signal's number
 _FILE_BLOCK_BYTES = 512
+
+
+@dataclass(frozen=True)
+class ProgramLimits:
+    """The limits of one run of a program."""
+
+    timeout_s: float = 20.0  # wall-clock time, kernels included
+    memory_bytes: int = 1 << 30  # address space of the host's code
+    device_bytes: int = 256 << 20  # device, managed and pinned memory; also the size of a file
+    output_bytes: int = 1 << 20  # standard output and standard error, each
+    disk_bytes: int = 64 << 20  # all files in the working folder
 
 
 @dataclass(frozen=True)
