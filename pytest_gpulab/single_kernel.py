@@ -97,17 +97,7 @@ def single_kernel(
     made = _SingleKernel(kernel, inputs, output, reference, tolerance, dimensions, values)
     if found := [*_problems(made, speed, uses), *_of_patterns(values, patterns), *_of_tunables(made, more)]:
         raise ExerciseError("\n".join(f"single_kernel: {problem}" for problem in found))
-    own = values if isinstance(values, Mapping) else ("random",)
-    tried = tuple(own if values is not None else patterns or ("random", "needle"))
-    defaults: dict[str, Any] = {
-        "cases": _cases(dimensions, _left(speed, uses), tried),
-        "safe": SAFE,
-        "uses": tuple(uses),
-        "speed": _tiers(speed, dimensions),
-        "tunables": tuple(Tunable(name, EDGES[dimensions - 1]) for name in made.tunables),
-        "min_bytes": made.least_bytes,
-        "mixable": values is None,
-    }
+    defaults = _defaults(made, speed, uses, patterns)
     return Exercise(title, made.plan, made.contents, made.expected, **{**defaults, **more})
 
 
@@ -163,6 +153,22 @@ class _SingleKernel:
     def least_bytes(self, problem: Problem) -> int:
         """Return the bytes of all arrays."""
         return sum(buffer.nbytes for buffer in self.plan(problem).buffers)
+
+
+def _defaults(
+    made: _SingleKernel, speed: Mapping[float, float], uses: Sequence[UsesCheck], patterns: Sequence[str] | None
+) -> dict[str, Any]:
+    own = made.values if isinstance(made.values, Mapping) else ("random",)
+    tried = tuple(own if made.values is not None else patterns or ("random", "needle"))
+    return {
+        "cases": _cases(made.dimensions, _left(speed, uses), tried),
+        "safe": SAFE,
+        "uses": tuple(uses),
+        "speed": _tiers(speed, made.dimensions),
+        "tunables": tuple(Tunable(name, EDGES[made.dimensions - 1]) for name in made.tunables),
+        "min_bytes": made.least_bytes,
+        "mixable": made.values is None,
+    }
 
 
 @contextmanager

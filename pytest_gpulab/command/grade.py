@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
+
+from pytest_gpulab.deployment.platforms import PLATFORMS
 
 from . import CommandError
 from .check import exercises_in
 
-PLATFORMS = ("gradescope", "classroom50", "prairielearn", "github")
 LIMIT_S = 540.0  # of the ten minutes that platforms allow by default
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     parser.add_argument("submission", nargs="+", type=Path, metavar="FILE", help="the student's files, or a folder")
-    names = ", ".join(PLATFORMS)
+    platforms = f"the platform: {', '.join(PLATFORMS)}"
     parser.add_argument(
-        "--for", dest="platform", choices=PLATFORMS, required=True, metavar="PLATFORM", help=f"the platform: {names}"
+        "--for",
+        dest="platform",
+        choices=tuple(PLATFORMS),
+        required=True,
+        metavar="PLATFORM",
+        help=platforms,
     )
     parser.add_argument("--exercises", type=Path, required=True, metavar="DIR", help="an exercise, or a folder of them")
     parser.add_argument("--result", type=Path, metavar="FILE", help="the result file (default: where it is expected)")
@@ -36,17 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Grade, print the points or the reason why there are none, and return the platform's exit code."""
-    import os
-
     from pytest_gpulab.deployment.autograder import Request, grade
-    from pytest_gpulab.deployment.platforms import PLATFORMS as KNOWN
     from pytest_gpulab.reports.context import ReportError
 
     _forget_submission(arguments.submission)
     if not arguments.timeout > 0:
         raise CommandError("--timeout is a number of seconds greater than 0")
     folders = exercises_in([arguments.exercises])
-    result = (arguments.result or KNOWN[arguments.platform].result).absolute()
+    result = (arguments.result or PLATFORMS[arguments.platform].result).absolute()
     if arguments.platform != "github" and result.suffix != ".json":
         raise CommandError("--result is the file of one student and ends in .json")
     request = Request(

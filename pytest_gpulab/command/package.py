@@ -7,20 +7,17 @@ import sys
 from pathlib import Path
 
 from pytest_gpulab import __version__
-from pytest_gpulab.deployment.package import write_package
+from pytest_gpulab.deployment.package import LAYOUTS, write_package
 from pytest_gpulab.grading.catalogue import BrokenExercise
 
 from . import CommandError, writing
 from .check import exercises_in
 
-PLATFORMS = ("gradescope", "prairielearn", "classroom50", "github", "docker")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    names = ", ".join(PLATFORMS)
-    help_ = f"the platform, or docker for a student's container: {names}"
-    parser.add_argument("platform", choices=PLATFORMS, metavar="PLATFORM", help=help_)
+    help_ = f"the platform, or docker for a student's container: {', '.join(LAYOUTS)}"
+    parser.add_argument("platform", choices=tuple(LAYOUTS), metavar="PLATFORM", help=help_)
     parser.add_argument(
         "--exercises", nargs="+", type=Path, required=True, metavar="DIR", help="the exercises' folders"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -191,27 +191,34 @@ def _cut(line: str) -> str:
     return line if len(line) <= MAX_QUOTED else f"{line[: MAX_QUOTED - 3]}..."
 
 
+def _at(
+    site: CallSite, sources: Sources, code: str, what: str, evidence: Iterable[str] = (), hint: str | None = None
+) -> Finding:
+    """Return a finding at a call, with the source line."""
+    made = finding(code, what, sources.at(site), evidence, HINTS[code] if hint is None else hint)
+    return _quoted(made, sources.lines.get(site.address), sources)
+
+
+def _in_brackets(site: CallSite, sources: Sources, before: str = "") -> str:
+    return f" ({before}{sources.at(site)})" if sources.at(site) else ""
+
+
 def _of_call(failed: FailedCall, count: int, sources: Sources) -> Finding:
     name, text = sources.errors.get(failed.error, (f"error {failed.error}", "unknown"))
     why = f": {failed.why}" if failed.why else ""
     times = f" ({count} times)" if count > 1 else ""
     what = f"{failed.site.function} returned {name} ({text}){times}{why}"
-    return _quoted(
-        finding("api-error", what, sources.at(failed.site), hint=HINTS["api-error"]),
-        sources.lines.get(failed.site.address),
-        sources,
-    )
+    return _at(failed.site, sources, "api-error", what)
 
 
 def _of_early(access: EarlyAccess, sources: Sources) -> Finding:
     what = f"kernel `{access.kernel}`" if access.kernel else access.work.function
     does, may = ("writes", "use") if access.is_write else ("reads", "write")
-    begun = f" (begun at {sources.at(access.work)})" if sources.at(access.work) else ""
+    begun = _in_brackets(access.work, sources, "begun at ")
     told = f"The host {does} memory that {what} may still {may}{begun}: it has not waited"
-    where = f" ({sources.at(access.memory)})" if sources.at(access.memory) else ""
-    evidence = f"memory of {MANAGED if access.memory.function == 'variable' else access.memory.function}{where}"
-    made = finding("host-race", told, sources.at(access.at), [evidence], HINTS["host-race"])
-    return _quoted(made, sources.lines.get(access.at.address), sources)
+    memory = MANAGED if access.memory.function == "variable" else access.memory.function
+    evidence = f"memory of {memory}{_in_brackets(access.memory, sources)}"
+    return _at(access.at, sources, "host-race", told, [evidence])
 
 
 def _of_unwritten(copy: UnwrittenCopy, sources: Sources) -> Finding:
@@ -224,10 +231,8 @@ def _of_unwritten(copy: UnwrittenCopy, sources: Sources) -> Finding:
     else:
         what += " that nothing has written"
         evidence = [] if copy.launches else ["no kernel was launched before it"]
-    where = f" ({sources.at(copy.memory)})" if sources.at(copy.memory) else ""
-    evidence.append(f"memory of {copy.memory.function}{where}")
-    made = finding("uninitialised", what, sources.at(copy.at), evidence, hint)
-    return _quoted(made, sources.lines.get(copy.at.address), sources)
+    evidence.append(f"memory of {copy.memory.function}{_in_brackets(copy.memory, sources)}")
+    return _at(copy.at, sources, "uninitialised", what, evidence, hint)
 
 
 def _of_dynamic(kernel: str, site: CallSite, names: list[str], sources: Sources) -> Finding:
@@ -264,31 +269,27 @@ def _of_share(copy: ShareCopy, sources: Sources) -> Finding | None:
     if not _are_elements(copy.at, sources):
         return None
     what = f"{copy.at.function} copies {copy.nbytes:,} of {copy.total:,} bytes to the host; the others are never copied"
-    where = f" ({sources.at(copy.memory)})" if sources.at(copy.memory) else ""
-    made = finding("bytes", what, sources.at(copy.at), [f"memory of {copy.memory.function}{where}"], SHARE)
-    return _quoted(made, sources.lines.get(copy.at.address), sources)
+    evidence = f"memory of {copy.memory.function}{_in_brackets(copy.memory, sources)}"
+    return _at(copy.at, sources, "bytes", what, [evidence], SHARE)
 
 
 def _of_fill(call: CallSite, value: int, sources: Sources) -> Finding | None:
     """Return the finding of bytes that are set to a small number, if the line has the size of a number's type."""
     what = f"{call.function} sets each byte to {value}, so an int becomes {value * 0x01010101:,}"
-    made = finding("bytes", what, sources.at(call), hint=FILL)
-    quoted = _quoted(made, sources.lines.get(call.address), sources)
-    return quoted if _SIZE_OF_NUMBER.search(quoted.line) else None
+    made = _at(call, sources, "bytes", what, hint=FILL)
+    return made if _SIZE_OF_NUMBER.search(made.line) else None
 
 
 def _of_leak(leak: Leak, sources: Sources) -> Finding:
     what = f"{counted(leak.count, 'allocation')} of {leak.site.function}, {leak.nbytes:,} bytes, never freed"
-    made = finding("leak", what, sources.at(leak.site), hint=HINTS["leak"])
-    return _quoted(made, sources.lines.get(leak.site.address), sources)
+    return _at(leak.site, sources, "leak", what)
 
 
 def _of_end(outcome: Outcome, sources: Sources) -> Iterator[Finding]:
     """Yield the finding of an abnormal end, and of output that a GPU would have lost."""
     if (missing := outcome.missing) is not None:
         what = f"{missing.function} is not available with no GPU: the program was ended"
-        made = finding("missing-function", what, sources.at(missing), hint=HINTS["missing-function"])
-        yield _quoted(made, sources.lines.get(missing.address), sources)
+        yield _at(missing, sources, "missing-function", what)
     if outcome.returncode < 0 and not (outcome.timed_out or outcome.interrupted):
         yield _of_crash(outcome, sources)
     is_seen = outcome.has_seen_results or outcome.used_events or outcome.returncode or outcome.failures
@@ -305,9 +306,7 @@ def _of_crash(outcome: Outcome, sources: Sources) -> Finding:
     name, fault = signal.Signals(-outcome.returncode).name, outcome.host_fault
     if fault is None:
         return finding("crash", f"The program was ended by {name}", hint="")
-    made = finding("crash", f"The host's code was ended by {name}: an invalid access", sources.at(fault.at), hint="")
-    if fault.site is not None:
-        line = f" ({sources.at(fault.site)})" if sources.at(fault.site) else ""
-        what = f"The host accessed {fault.what}: see {fault.site.function}{line}"
-        made = finding("host-access", what, sources.at(fault.at), hint=HINTS["host-access"])
-    return _quoted(made, sources.lines.get(fault.at.address), sources)
+    if fault.site is None:
+        return _at(fault.at, sources, "crash", f"The host's code was ended by {name}: an invalid access", hint="")
+    what = f"The host accessed {fault.what}: see {fault.site.function}{_in_brackets(fault.site, sources)}"
+    return _at(fault.at, sources, "host-access", what)

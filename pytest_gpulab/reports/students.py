@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from pytest_gpulab.grading.grade import NEEDS_A_GPU, Adjustment, CheckResult, Finding, Grade, Student
@@ -179,21 +179,20 @@ def _without_a_grade(gradebook: Gradebook, student: str, graded: Collection[str]
 
 def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:
     """Return one grade per exercise: of several submissions the one with the most points."""
-    best: dict[str, Grade] = {}
-    for grade in grades:
-        if grade.exercise not in best or grade.points > best[grade.exercise].points:
-            best[grade.exercise] = grade
-    return tuple(best[exercise] for exercise in sorted(best))
+    return tuple(sorted(_best(grades, lambda grade: grade.exercise), key=lambda grade: grade.exercise))
 
 
 def counting_grades(gradebook: Gradebook) -> tuple[Grade, ...]:
     """Return the grades that count: each student's best per exercise, and all grades without a known student."""
-    best: dict[tuple[str, str], Grade] = {}
-    for grade in gradebook.grades:
-        key = (grade.student or grade.submission, grade.exercise)
-        if key not in best or grade.points > best[key].points:
-            best[key] = grade
-    return tuple(best.values())
+    return tuple(_best(gradebook.grades, lambda grade: (grade.student or grade.submission, grade.exercise)))
+
+
+def _best(grades: Iterable[Grade], key: Callable[[Grade], Hashable]) -> Iterable[Grade]:
+    """Return the grade with the most points of each key; of equal ones the first."""
+    best: dict[Hashable, Grade] = {}
+    for grade in grades:
+        best[key(grade)] = max(best.get(key(grade), grade), grade, key=lambda each: each.points)
+    return best.values()
 
 
 def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
@@ -263,6 +262,12 @@ def shown_checks(row: Row) -> list[tuple[str, CheckResult]]:
         for grade in map(for_student, row.grades)
         for check in grade.checks
     ]
+
+
+def earned_text(grade: Grade) -> str:
+    """Return the points of a grade as text; empty if too little could be graded for a score."""
+    points = Points.of_grade(grade)
+    return points_text(points.earned) if points.graded and not unscored([grade]) else ""
 
 
 def weights_text(weights: Mapping[str, float]) -> str:

@@ -28,8 +28,8 @@ from test_planted import MARK, PLANTS
 
 from pytest_gpulab.authoring.scaffold import shipped
 from pytest_gpulab.command.main import main
-from pytest_gpulab.command.package import PLATFORMS
 from pytest_gpulab.deployment import package, wheel
+from pytest_gpulab.deployment.package import LAYOUTS
 from pytest_gpulab.deployment.weights import WeightError, parsed, weights_of_course
 
 pytestmark = pytest.mark.e2e
@@ -69,7 +69,7 @@ def plant(folder: Path) -> None:
         write(folder / name, text)
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", LAYOUTS)
 def test_a_package_says_what_to_do_with_it(course: Path, platform: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert packaged(platform) == 0
     *files, last = capsys.readouterr().out.splitlines()
@@ -357,7 +357,7 @@ def test_a_file_without_settings_hides_those_after_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), CONFIGURATIONS, ids=[name for name, _ in CONFIGURATIONS])
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", LAYOUTS)
 def test_a_package_carries_the_weights_of_its_exercises(course: Path, platform: str, name: str, text: str) -> None:
     write(course / name, text)
     assert packaged(platform) == 0

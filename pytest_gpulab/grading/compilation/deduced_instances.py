@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import numpy as np
-
 from pytest_gpulab.devices.source.declarations import Declaration
 from pytest_gpulab.devices.source.host_code import kernel_templates
 from pytest_gpulab.devices.source.tokens import Head, Token, after_angles, closing, parameters_of, tokens
 from pytest_gpulab.exercise import Launch, Plan
 
-from .parameter_types import C_NAMES
+from .parameter_types import c_name
 
 
 def with_instances(
@@ -39,10 +37,10 @@ def with_instances(
 
 def _arguments(plan: Plan, launch: Launch) -> list[str]:
     """Return an expression for each argument; the names of types without one are left to the compiler."""
-    dtypes = [np.dtype(plan.buffer(each).dtype if isinstance(each, str) else each.dtype) for each in launch.args]
-    names = [C_NAMES.get(dtype.name, dtype.name) for dtype in dtypes]
-    passed = zip(names, launch.args, strict=True)
-    return [f"({name} *)nullptr" if isinstance(each, str) else f"({name})0" for name, each in passed]
+    return [
+        f"({c_name(plan.buffer(each).dtype)} *)nullptr" if isinstance(each, str) else f"({c_name(each.dtype)})0"
+        for each in launch.args
+    ]
 
 
 def _deduced(source: str, template: Declaration, arguments: list[str], function: str) -> Iterator[str]:

@@ -74,7 +74,7 @@ def _uses(error: re.Match[str], code: DeviceText, source: str, filename: str) ->
 
 
 def _is_host(name: str, code: DeviceText) -> bool:
-    return name in code.host_names or name.startswith("std::") or _LIBRARY.fullmatch(name) is not None
+    return name in code.host_names or _is_library(name)
 
 
 def _listed(uses: Iterable[_Use]) -> str:

@@ -112,12 +112,13 @@ def _label(at: int, names: tuple[str, ...]) -> str:
 
 def _passed_type(plan: Plan, argument: str | np.generic) -> str:
     if not isinstance(argument, str):
-        return f"`{_c_name(argument.dtype)}`"
+        return f"`{c_name(argument.dtype)}`"
     buffer = plan.buffer(argument)
-    return f"`{'const ' if buffer.role == 'input' else ''}{_c_name(buffer.dtype)} *` (`{argument}`)"
+    return f"`{'const ' if buffer.role == 'input' else ''}{c_name(buffer.dtype)} *` (`{argument}`)"
 
 
-def _c_name(dtype: npt.DTypeLike) -> str:
+def c_name(dtype: npt.DTypeLike) -> str:
+    """Return the C name of a dtype; NumPy's own if there is none."""
     name = str(np.dtype(dtype).name)
     return C_NAMES.get(name, name)
 
@@ -147,8 +148,7 @@ def is_element_of(element: str, buffer: Buffer) -> bool:
 
 def element_name(buffer: Buffer) -> str:
     """Return the C type of a row of a buffer, such as `float2`, or of an element."""
-    dtype = np.dtype(buffer.dtype)
-    name = C_NAMES.get(dtype.name, dtype.name)
+    name = c_name(buffer.dtype)
     vector = f"{name}{buffer.shape[-1]}" if len(buffer.shape) == 2 else ""
     return vector if _VECTOR.fullmatch(vector) else name
 
@@ -163,7 +163,7 @@ def _layout(element: str) -> str | None:
 
 
 def _type_name(argument: str | np.generic) -> str:
-    return "a pointer" if isinstance(argument, str) else C_NAMES.get(argument.dtype.name, argument.dtype.name)
+    return "a pointer" if isinstance(argument, str) else c_name(argument.dtype)
 
 
 def declaration(plan: Plan, launch: Launch) -> str:

@@ -12,13 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from pytest_gpulab.devices.protocol import LaunchLimits, Module
 from pytest_gpulab.devices.source.host_code import DeviceText, file_constants
 from pytest_gpulab.devices.source.tokens import Token, closing, tokens
 from pytest_gpulab.exercise import Buffer, Launch, Plan, Tunable
-from pytest_gpulab.grading.compilation.parameter_types import C_NAMES, declaration, parameter_finding, type_finding
+from pytest_gpulab.grading.compilation.parameter_types import c_name, declaration, parameter_finding, type_finding
 from pytest_gpulab.grading.findings import Problem, finding
 from pytest_gpulab.grading.grade import Finding
 
@@ -269,8 +267,7 @@ def check_limits(module: Module, plans: Sequence[Plan]) -> None:
 
 
 def _constant_problem(module: Module, symbol: str, buffer: Buffer) -> Problem | None:
-    dtype = np.dtype(buffer.dtype).name
-    declaration = f"`__constant__ {C_NAMES.get(dtype, dtype)} {symbol}[...]` of {buffer.nbytes} bytes"
+    declaration = f"`__constant__ {c_name(buffer.dtype)} {symbol}[...]` of {buffer.nbytes} bytes"
     if symbol not in module.symbols:
         what = f"There is no array called `{symbol}` at file scope: the grader copies the input into it."
         own = [name for name in module.symbols if not name.startswith("gpulab_")]

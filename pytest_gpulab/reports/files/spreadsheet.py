@@ -25,6 +25,7 @@ from pytest_gpulab.reports.students import (
     ONLY_SOME_CHECKS,
     Points,
     Row,
+    earned_text,
     graded_points,
     points_text,
     rows,
@@ -108,8 +109,7 @@ def _check_cells(check: CheckResult) -> Cells:
 def _exercise_cell(grade: Grade | None, adjusted: Adjustment | None) -> str:
     if grade is None:
         return "" if adjusted is None else points_text(max(0.0, adjusted.points))
-    points = Points.of_grade(grade)
-    return points_text(points.earned) if points.graded and not unscored([grade]) else ""
+    return earned_text(grade)
 
 
 def _notes_of_run(row: Row, interrupted: bool) -> Iterator[str]:

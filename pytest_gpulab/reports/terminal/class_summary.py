@@ -13,12 +13,11 @@ from pytest_gpulab.reports.class_statistics import check_rates, commonest, harde
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair, natural_sort_key
 from pytest_gpulab.reports.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.students import (
-    Points,
     Row,
     counting_grades,
+    earned_text,
     graded_points,
     points_text,
-    unscored,
     weights_text,
 )
 
@@ -76,15 +75,10 @@ def _students(everyone: Sequence[Standing], exercises: Sequence[str]) -> list[st
 
 def _student_row(standing: Standing, exercises: Sequence[str]) -> tuple[str, ...]:
     row = standing.row
-    points = {grade.exercise: _points(grade) for grade in row.grades}
+    points = {grade.exercise: earned_text(grade) or "n/a" for grade in row.grades}
     points |= {exercise: points_text(max(0.0, each.points)) for exercise, each in row.adjusted.items()}
     cells = (points.get(exercise, "-") for exercise in exercises)
     return _name(row.student.id, row.student.name), _verdict(row), *cells, _total(standing)
-
-
-def _points(grade: Grade) -> str:
-    points = Points.of_grade(grade)
-    return points_text(points.earned) if points.graded and not unscored([grade]) else "n/a"
 
 
 def _verdict(row: Row) -> str:

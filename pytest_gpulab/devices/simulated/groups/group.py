@@ -254,9 +254,7 @@ class StalledGroups:
 
     def __init__(self, in_turn: bool = True) -> None:
         self.groups: list[tuple[Group, int]] = []
-        self.is_endless = self.is_alone = False
-        self._endless = self._wakes = 0
-        self._is_released = False
+        self.begin()
         self._woken = Counter[int]()  # lanes per basic block
         # wakes in a row of which one lane went on each, how many there must be, whether the last one was for one lane
         self._turns, self._needed_turns, self._is_turn = 0, FIRST_TURNS if in_turn else NEVER, False
