@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ from doubling import Bench
 from remote_class import Class, made_hostile
 
 from pytest_gpulab.devices.system.processes import LOCKS
+from pytest_gpulab.grading.isolation import worker_process
 
 
 @pytest.fixture
@@ -29,3 +31,15 @@ def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Class:
     return made_hostile(Class(tmp_path), monkeypatch)
+
+
+@pytest.fixture
+def lucky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Class:
+    """A class with a fake GPU, on which wrong kernels pass by luck."""
+    worker = "from pytest_gpulab.grading.isolation.worker import main"
+    program = worker_process.PROGRAM.replace(worker, "from lucky_device import main")
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", program))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    made = Class(tmp_path)
+    made.on_a_gpu()
+    return made

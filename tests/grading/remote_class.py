@@ -25,6 +25,7 @@ from pytest_gpulab.grading.isolation.remote import RemoteGrader
 HOSTILE = process.PROGRAM.replace(
     "from pytest_gpulab.grading.isolation.worker import main", "from hostile_device import main"
 )
+READS_BEYOND = KERNEL.replace("if (i < n)", "int next = in[i + 1];\n    if (i < n && next != 1 << 30)")
 
 
 class Class:

@@ -17,7 +17,7 @@ from pytest_gpulab.command import main
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.errors import HazardKind
 from pytest_gpulab.devices.protocol import Device, Hazard, SourceLine
-from pytest_gpulab.exercise import Case, Exercise, Expected, Problem, SafeCheck
+from pytest_gpulab.exercise import Case, Exercise, Problem
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import shrinking, trials
@@ -30,7 +30,6 @@ from pytest_gpulab.grading.grade import CheckResult, SmallestInput
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.plans.prepare import Prepared
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
-from pytest_gpulab.reports.visibility import for_student
 from pytest_gpulab.single_kernel import single_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,64 +199,12 @@ def test_the_same_seed_gives_the_same_input(device: Device) -> None:
     assert smallest(device, path, 7) == SmallestInput(what, rule, command)
 
 
-RACE = block_sums.changed(
-    block_sums.TREE, "GPULAB_T(0);\n    __syncthreads();", "GPULAB_T(0);"
-)  # the result is right in lockstep
-SAFE = (SafeCheck("memory", 5), SafeCheck("race", 5))
-
-
-def test_a_race_has_the_smallest_input_that_shows_it(device: Device, tmp_path: Path) -> None:
-    found = block_sums.graded(tmp_path, device, RACE, replace(block_sums.EXERCISE, safe=SAFE))
-    (finding,) = found["safe[race]"].findings
-    assert finding.smallest is not None
-    assert finding.smallest.what == "n = 1, in = [1], weight = [4]"
-    assert "--weight 4" in finding.smallest.command
-
-
 def test_nothing_is_searched_for_a_right_kernel(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shrinking, "_Search", None)
     found = block_sums.graded(tmp_path, device, block_sums.TREE)
     assert {result.verdict for name, result in found.items() if "speedup" not in name} == {"passed"}
-
-
-WRONG_SUM = block_sums.changed(block_sums.TREE, "s > 0", "s > 1")
-
-
-def test_hidden_cases_are_not_shrunk(device: Device, tmp_path: Path) -> None:
-    first, *others = block_sums.EXERCISE.cases
-    hidden = (first, *(replace(case, hidden=True) for case in others))
-    found = block_sums.graded(tmp_path, device, WRONG_SUM, replace(block_sums.EXERCISE, cases=hidden))
-    assert {name for name, result in found.items() if result.verdict == "failed"} > {"correct[n=block]"}
-    assert {finding.smallest for result in found.values() for finding in result.findings} == {None}
-
-
-def test_a_hidden_case_does_not_get_the_input_of_a_visible_one(device: Device, tmp_path: Path) -> None:
-    first, second, third = block_sums.EXERCISE.cases
-    cases = (first, second, replace(third, hidden=True))
-    found = block_sums.graded(tmp_path, device, WRONG_SUM, replace(block_sums.EXERCISE, cases=cases))
-    smallest = {
-        name: result.findings[0].smallest
-        for name, result in found.items()
-        if name.startswith("correct[n=") and result.findings
-    }
-    assert smallest["correct[n=block]"] is not None and smallest["correct[n=300]"] is None
-
-
-def test_each_kind_of_failure_is_searched_once(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[str] = []
-    search = shrinking.Shrinker._search
-
-    def noted(self: Any, case: Case, *more: Any) -> Any:
-        searched.append(case.name)
-        return search(self, case, *more)
-
-    monkeypatch.setattr(shrinking.Shrinker, "_search", noted)
-    found = block_sums.graded(tmp_path, device, WRONG_SUM)
-    assert searched == ["n=block"]
-    same, other = (found[name].findings[0].smallest for name in ("correct[n=block]", "correct[n=300]"))
-    assert same is not None and other is None  # that of another variant
 
 
 HEAD = "#include <gpulab.cuh>\n"
@@ -332,22 +279,6 @@ def test_each_kernel_has_its_smallest_input(device: Device, tmp_path: Path) -> N
     assert {shlex.split(each.command)[4].partition(" ")[0] for each in found} == {"two-way", "eight-way"}
 
 
-def test_values_that_depend_on_each_other_are_not_replaced(device: Device, tmp_path: Path) -> None:
-    found = block_sums.graded(tmp_path, device, WRONG_SUM, replace(block_sums.EXERCISE, mixable=False))
-    smallest = found["correct[n=block]"].findings[0].smallest
-    assert smallest is not None and smallest.command.endswith("--in 3,3 --weight 2")
-
-
-def test_a_search_is_bounded_by_its_number_of_trials(
-    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trials: list[Any] = []
-    run = shrinking.Trials.run
-    monkeypatch.setattr(shrinking.Trials, "run", lambda *words: trials.append(words) or run(*words))
-    block_sums.graded(tmp_path, device, WRONG_SUM)
-    assert 10 < len(trials) <= sum(shrinking.MAX_WORK.values()) + shrinking.MAX_SHARE
-
-
 TRANSPOSE = """#include <gpulab.cuh>
 GPULAB_TUNABLE(TILE_X, 8)
 GPULAB_TUNABLE(TILE_Y, 4)
@@ -380,26 +311,3 @@ def test_an_exercise_of_one_kernel_with_two_inputs_and_two_extents(device: Devic
     assert found.smallest.what == (
         "width = 2, height = 1, in = [[0 0]], more = [[0 1]]: out should be [[0 1]], is [[0 0]]"
     )
-
-
-def test_an_exercise_that_refuses_other_sizes_and_values_keeps_its_case(device: Device, tmp_path: Path) -> None:
-    def reference(problem: Any, inputs: Any) -> Expected:
-        if problem.size != 300 or inputs["in"].max() < 2:
-            raise ValueError("no such input")
-        return block_sums.reference(problem, inputs)
-
-    cases = (Case("n=1", 1, 10, variant=block_sums.INTS), Case("n=300", 300, 40, variant=block_sums.INTS))
-    exercise = replace(block_sums.EXERCISE, cases=cases, reference=reference)
-    found = block_sums.graded(tmp_path, device, WRONG_SUM, exercise)
-    smallest = found["correct[n=300]"].findings[0].smallest
-    assert smallest is not None and smallest.command.endswith("--in random --weight 3 --seed 3")
-
-
-def test_students_see_no_input_of_a_hidden_case(device: Device) -> None:
-    shown = SmallestInput("n = 3", "", "gpulab explain")
-    result = CheckResult("correct[a]", "correct", "failed", 0.0, 1.0, hidden=True)
-    from pytest_gpulab.grading.grade import Finding, Grade, Provenance
-
-    finding = Finding("wrong-result", "wrong", smallest=shown)
-    grade = Grade("a.cu", "x", (replace(result, findings=(finding,)),), Provenance("", "", "", "", 1, "", "", ""))
-    assert for_student(grade).checks[0].findings[0].smallest is None
