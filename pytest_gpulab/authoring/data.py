@@ -188,10 +188,8 @@ def _without_one(values: Array) -> Array:
 
 def _passes(plan: Plan, expected: Expected, results: Mapping[str, Array]) -> bool:
     """Return True if results of the output's dtype keep the tolerance everywhere."""
-    for name, values in expected.values.items():
-        given = np.asarray(results[name]).astype(plan.buffer(name).dtype)
-        with np.errstate(invalid="ignore"):
-            error = np.abs(given.astype(np.longdouble) - np.asarray(values).astype(np.longdouble))
-        if not np.all(error <= expected.tolerance.get(name, 0)):  # NaN, as of infinite values, is not kept either
-            return False
-    return True
+    given = {name: np.asarray(values).astype(plan.buffer(name).dtype) for name, values in results.items()}
+    return not any(
+        mismatches(given[name], np.asarray(values), expected.tolerance.get(name, 0)).any()
+        for name, values in expected.values.items()
+    )

@@ -53,7 +53,7 @@ def watch_that_tells(done):
 
 def copy_to(address, nbytes):
     target = object.__new__(CudaMemory)
-    target.address, target._shape, target._dtype = address, (nbytes,), np.dtype(np.uint8)
+    target.address, target.shape, target.dtype = address, (nbytes,), np.dtype(np.uint8)
     return Copy(target, target)
 
 

@@ -93,7 +93,7 @@ class CudaMemory:
 
     def __init__(self, blocks: Blocks, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         self._blocks, self._context = blocks, blocks.context
-        self._dtype, self._shape = np.dtype(dtype), shape
+        self.dtype, self.shape = np.dtype(dtype), shape
         with self._context.current():
             self._allocation: Any = blocks.take(self._taken_bytes)
             self._context.users.add(self)
@@ -101,20 +101,10 @@ class CudaMemory:
             self._is_guarded = False
         self._read: tuple[int, Array, Array] | None = None
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The element type."""
-        return self._dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The extents."""
-        return self._shape
-
     @cached_property
     def nbytes(self) -> int:
         """The size in bytes, without the guard zones."""
-        return prod(map(int, self._shape)) * self._dtype.itemsize
+        return prod(map(int, self.shape)) * self.dtype.itemsize
 
     @property
     def _taken_bytes(self) -> int:
@@ -124,13 +114,13 @@ class CudaMemory:
         """Return a copy in host memory."""
         self._refuse_freed()
         contents = self._read_whole() if self._is_guarded else self._copied(self.address, self.nbytes)
-        return contents.view(self._dtype).reshape(self._shape)
+        return contents.view(self.dtype).reshape(self.shape)
 
     def set(self, values: npt.ArrayLike) -> None:
         """Overwrite the contents; raise ValueError if `values` has another shape."""
-        contents = np.ascontiguousarray(values, self._dtype)
-        if np.shape(values) != self._shape:
-            raise ValueError(f"the array has shape {self._shape}, the values have {np.shape(values)}")
+        contents = np.ascontiguousarray(values, self.dtype)
+        if np.shape(values) != self.shape:
+            raise ValueError(f"the array has shape {self.shape}, the values have {np.shape(values)}")
         self._refuse_freed()
         with self._context.current() if contents.nbytes >= COPIED_BESIDE_BYTES else self._context.at_work():
             if contents.nbytes:
@@ -158,7 +148,7 @@ class CudaMemory:
             before, after = (self._copied(address, GUARD_BYTES) for address in self._zones())
         else:
             _, before, after = self._read
-        return describe_damage(before, after, self._dtype.itemsize, self.nbytes, name)
+        return describe_damage(before, after, self.dtype.itemsize, self.nbytes, name)
 
     def free(self) -> None:
         """Free the memory; only the end of the process frees that of a broken context."""
@@ -203,7 +193,7 @@ class CudaPart(CudaMemory):
 
     def __init__(self, whole: CudaMemory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         self._context, self._whole = whole._context, whole
-        self._dtype, self._shape = np.dtype(dtype), shape
+        self.dtype, self.shape = np.dtype(dtype), shape
         if not 0 <= offset_bytes <= whole.nbytes - self.nbytes:
             raise ValueError(f"{self.nbytes} bytes from byte {offset_bytes} on are not inside {whole.nbytes} bytes")
         self.address = whole.address + offset_bytes

@@ -87,6 +87,8 @@ class SimulatedModule:
         self.kernels = tuple(self._entries)
         """The `__global__` functions by their unmangled names."""
         self._variables = Variables(self._module, device.arena, source[1] if source else "kernel.cu")
+        self.symbols = self._variables.names
+        """The `__device__` and `__constant__` variables by their names."""
         for allocation in self._variables.allocations:  # they live as long as the module
             weakref.finalize(self, device.arena.retire, allocation)
         self._programs: dict[str, Program] = {}
@@ -112,11 +114,6 @@ class SimulatedModule:
     def reset_variables(self) -> None:
         """Give every variable the contents that it has by the source."""
         self._variables.reset()
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The `__device__` and `__constant__` variables by their names."""
-        return self._variables.names
 
     def read_symbol(self, name: str) -> bytes:
         """Return a variable's present contents; see `protocol.Module.read_symbol`."""

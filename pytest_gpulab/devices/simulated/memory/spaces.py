@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import SystemRandom
 from typing import Any, NoReturn, Protocol
 
@@ -114,7 +114,7 @@ class Arena:
 
     def __init__(self) -> None:
         self._bases: list[int] = []
-        self._allocations: list[Allocation] = []
+        self.allocations: list[Allocation] = []  # sorted by address
         self._retired: deque[Allocation] = deque()
         self._next = ARENA_BASE
 
@@ -129,12 +129,12 @@ class Arena:
     def _insert(self, allocation: Allocation) -> None:
         index = bisect_left(self._bases, allocation.base)
         self._bases.insert(index, allocation.base)
-        self._allocations.insert(index, allocation)
+        self.allocations.insert(index, allocation)
 
     def free(self, allocation: Allocation) -> None:
         """Remove an allocation: its addresses become invalid."""
         index = bisect_left(self._bases, allocation.base)
-        del self._allocations[index], self._bases[index]
+        del self.allocations[index], self._bases[index]
 
     def retire(self, allocation: Allocation) -> None:
         """Free an allocation later, when no access is in progress: garbage collection may happen at any time."""
@@ -144,11 +144,6 @@ class Arena:
         while self._retired:
             self.free(self._retired.popleft())
 
-    @property
-    def allocations(self) -> Sequence[Allocation]:
-        """The allocations, sorted by address."""
-        return self._allocations
-
     def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Yield the bytes of every allocation."""
         self._free_retired()
@@ -157,9 +152,9 @@ class Arena:
     def find(self, address: int) -> Allocation | None:
         """Return the allocation that contains an address, or None."""
         index = bisect_right(self._bases, address) - 1
-        if index < 0 or address >= self._bases[index] + max(self._allocations[index].nbytes, 1):
+        if index < 0 or address >= self._bases[index] + max(self.allocations[index].nbytes, 1):
             return None
-        return self._allocations[index]
+        return self.allocations[index]
 
     def locate(
         self, lanes: Lanes, site: Site, address: Value
@@ -189,7 +184,7 @@ class Arena:
     ) -> Iterator[tuple[Subset | None, Allocation, npt.NDArray[np.uint64]]]:
         full = np.broadcast_to(address, lanes.shape)
         bases = np.array(self._bases, np.uint64)
-        sizes = np.array([allocation.nbytes for allocation in self._allocations], np.int64)
+        sizes = np.array([allocation.nbytes for allocation in self.allocations], np.int64)
         owner = np.searchsorted(bases, full, side="right") - 1
         if len(bases):
             mine = np.maximum(owner, 0)
@@ -204,7 +199,7 @@ class Arena:
         for which in np.unique(owner):
             subset = lanes.subset(owner == which)
             inner = subset.take(np.ascontiguousarray(offset)).view(np.uint64)
-            allocation = self._allocations[which]
+            allocation = self.allocations[which]
             allocation.admit(subset.lanes, site, inner)
             yield subset, allocation, inner
 
