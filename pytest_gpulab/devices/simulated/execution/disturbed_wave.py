@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,12 @@ import numpy.typing as npt
 from pytest_gpulab.devices.launch import MAX_RECORDED_BYTES
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies, AsyncCopy
+from pytest_gpulab.devices.simulated.memory.atomics import Operation
 from pytest_gpulab.devices.simulated.memory.spaces import Banked
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .launch_state import LaunchState
 from .wave import Dtype, Wave
-
-if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.memory.atomics import Operation
 
 WORD = 4  # bytes
 ATOMIC = -1  # in place of a read's number in `RecordedReads`: the atomics of a wave are counted together

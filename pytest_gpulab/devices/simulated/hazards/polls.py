@@ -20,7 +20,6 @@ of them. So a lock that n threads wait for costs a record per owner, not n.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +29,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.translation.sites import SHARED_WINDOW
 
 from .accesses import Mask, MemoryAccess, restricted
-
-if TYPE_CHECKING:
-    from .fences import Fences
+from .fences import Fences
 
 MAX_WRITES = 64  # since the repeated access; with more, an access counts as new
 
