@@ -31,7 +31,6 @@ from pytest_gpulab.exercise import (
 )
 
 ROUNDS = 64
-FRACTION = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
 SMALLEST, LARGEST = 0.25, 4.0
 
 # The steps of paths.cuh, operation by operation, on float32 arrays.
@@ -99,14 +98,11 @@ def reference_at(problem: Problem, arrays: Mapping[str, Array], places: Mapping[
 
 
 def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
-    """Return the results of every path for all elements, and of their own paths for whole numbers."""
+    """Return the results of every path for all elements."""
     start, ways = arrays["in"], problem.variant.facts["ways"]
     taken = "Usual cause: the condition or the table that chooses the path. Which path belongs to the element's index?"
     with np.errstate(all="ignore"):  # a path may not lead far from 0
-        paths = [KnownMistake(f"the result of path {k}", {"out": follow(k, start)}, taken) for k in range(ways)]
-        whole = reference(problem, {"in": np.trunc(start)}).values
-    cut = KnownMistake("the result of its path from a whole number: the input lost its fraction", whole, FRACTION)
-    return (*paths, cut)
+        return tuple(KnownMistake(f"the result of path {k}", {"out": follow(k, start)}, taken) for k in range(ways))
 
 
 def follow(which: int, start: Array) -> Array:

@@ -143,7 +143,7 @@ OWN = np.arange(X.size) // 32
     [
         (
             SUMS - (np.cumsum(OF_WARP) - OF_WARP)[OWN] + (np.cumsum(OF_WARP) - OF_WARP)[OWN // 4 * 4],
-            "each of them lacks all of `in` that lies in the warps before its own in its block",
+            "each of them lacks all elements of `in` in the warps before its own in its block",
             "the sum of the earlier warps is never added",
         ),
         (
@@ -173,7 +173,7 @@ IN_BLOCK = FOUR_BEFORE[OF_THREAD] - np.concatenate(([0], np.cumsum(X)))[np.arang
 @pytest.mark.parametrize(
     ("got", "words", "cause"),
     [
-        (SUMS - IN_BLOCK, "lacks all of `in` that lies in the threads before its own in its block", "earlier threads"),
+        (SUMS - IN_BLOCK, "lacks all elements of `in` in the threads before its own in its block", "earlier threads"),
         (
             SUMS + np.add.reduceat(X, np.arange(0, X.size, 4))[OF_THREAD] * (OF_THREAD % 128 > 0),
             "is the expected value plus the sum of its own thread's part of `in`",

@@ -141,7 +141,7 @@ VALUES = [
     (
         "scan/last_block_left_alone",
         "n=1023",
-        "each of them lacks all of `in` that lies in the blocks before its own",
+        "each of them lacks all elements of `in` in the blocks before its own",
         scan_patterns.CARRY.format("block"),
     ),
     (
@@ -184,7 +184,7 @@ VALUES = [
     ),
     (
         "histogram/one_per_block",
-        "n=4099",
+        "n=100003",
         "each counter is the number of blocks with that value in `in`, not of elements",
         counter_patterns.ONCE_PER_BLOCK,
     ),
@@ -212,7 +212,7 @@ OMISSIONS = [
     (
         "reduction/first_warp_only",
         "n=block",
-        "it is the result for `in` without the elements of all warps but the first of each block",
+        "it is the result for `in` without the elements of each block after its first warp",
         causes.OTHER_WARPS,
     ),
     (

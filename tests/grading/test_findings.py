@@ -67,6 +67,13 @@ TOLD = [
         ]
     ),
     (
+        "matrix_sum/first_term_as_int",
+        "correct[37x1]",
+        "`out`: all 37 elements are wrong",
+        "each of them is the result for `a` without the fractions",
+        "an intermediate `int`",
+    ),
+    (
         "reduction/shared_size_left_to_the_launch",
         "correct[n=33]",
         "`part[0]` written, but the kernel is launched without dynamic shared memory",
@@ -205,7 +212,7 @@ TOLD = [
         "divergence/input_as_int",
         "correct[two-way n=1024]",
         "",
-        "from a whole number: the input lost",
+        "the result for `in` without the fractions",
         "an intermediate `int`",
     ),
     (

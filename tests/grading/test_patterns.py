@@ -32,7 +32,7 @@ PAST = {
     for back in (15, 16, 64, 65)
 }
 """For each element, the sum of those of its block of 128 elements that lie this number of elements back, or more."""
-LACKS = "each of them lacks what lies {} or more elements of `in` back in its block"
+LACKS = "each of them lacks the elements of `in` that are {} or more before it in its block"
 
 
 WARPS_BACK = np.append(SUMS[31::32], SUMS[-1])[INDEX // 32] - BEFORE + INDEX // 32
@@ -135,7 +135,7 @@ def test_patterns_of_wrong_values(actual: Any, expected: Any, words: str) -> Non
         (
             SUMS - (SUMS - F)[INDEX // 128 * 128],
             SUMS,
-            "each of them lacks all of `in` that lies in the blocks before its own",
+            "each of them lacks all elements of `in` in the blocks before its own",
         ),
         (
             np.where(INDEX < 128, SUMS, SUMS[INDEX // 128 * 128 - 1]),

@@ -270,7 +270,7 @@ def _repeated(at: Mask, period: int, noun: str) -> str:
         (right,) = set(range(period)) - set(at.tolist())
         return f"all but every {ordinal(period)} {noun} (index % {period} == {right})"
     if stop - start == at.size:
-        return f"of every {period} {noun}s those from number {start} to {stop - 1}"
+        return f"{noun}s {start} to {stop - 1} of every {period}"
     if at.size <= MAX_NAMED + 1:
         return f"{noun}s with index % {period} == {listed(at.tolist(), 'or')}"
     return ""

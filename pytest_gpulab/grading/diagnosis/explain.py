@@ -21,6 +21,7 @@ from .coincidence import CERTAIN
 from .compare import WRONG_RESULTS
 
 MAX_HAZARDS = 3  # reported with a wrong result
+WORD_BYTES = 4
 SAME_RUN = "in the same run: "
 
 
@@ -103,8 +104,8 @@ def with_notes(
 ) -> tuple[Finding, ...]:
     """Add a note on the file that explains wrong results, and its hint, to them.
 
-    It is that an array of constants has another type, or that nothing reads a tunable, if the first launch leaves
-    elements unread: a kernel may use the tunable's value without a read of it.
+    It is that an array of constants has another type, or that nothing reads a tunable. A kernel may use the tunable's
+    value without a read of it: threads of the first launch then take more than one word, or leave none unread.
     """
     is_unread = any(_leaves_unread(plan.launches[0], plan, profile) for run in runs for profile in run.profiles[:1])
     codes = ("constant-type", "tunable-unread") if is_unread else ("constant-type",)
@@ -120,11 +121,12 @@ def with_notes(
 
 
 def _leaves_unread(launch: Launch, plan: Plan, profile: LaunchProfile) -> bool:
-    """Return True if the threads of a launch together read less than one of the arrays that they read."""
+    """Return True if the threads of a launch read one word each, and together less than the array."""
     threads = prod((*launch.grid, *launch.block))
     arrays = ((plan.buffer(name), read) for at, read in profile.read_per_thread.items()
               if isinstance(name := launch.args[at], str))  # fmt: skip
-    return any(read * threads < prod(array.shape) * np.dtype(array.dtype).itemsize for array, read in arrays)
+    sizes = [(read, prod(array.shape) * np.dtype(array.dtype).itemsize) for array, read in arrays]
+    return any(WORD_BYTES <= read < 2 * WORD_BYTES and read * threads < nbytes for read, nbytes in sizes)
 
 
 def explains_wrong_results(hazard: Hazard) -> bool:

@@ -292,7 +292,7 @@ def candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterato
             index >= start, f"the last block's elements (block {blocks - 1}, {start} to {size - 1})", LAST_BLOCK_LOST
         )
         yield Terms(index < tile, f"the first block's elements (0 to {tile - 1})", causes.FIRST_BLOCK)
-        yield Terms(index >= tile, f"all elements but the first block's ({tile} to {size - 1})", NO_OTHER_BLOCK)
+        yield Terms(index >= tile, f"the elements after the first block ({tile} to {size - 1})", NO_OTHER_BLOCK)
     for unit in (2, 4, 8, 16, WARP, threads or WARP):
         rest = size % unit
         if rest > 1:
@@ -301,9 +301,7 @@ def candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterato
             yield Terms(index >= size - rest, f"the last {rest} elements (from index {size - rest} on)", cause)
     position = index % (tile or size)
     if threads and threads > WARP:
-        yield Terms(
-            position % threads >= WARP, "the elements of all warps but the first of each block", causes.OTHER_WARPS
-        )
+        yield Terms(position % threads >= WARP, "the elements of each block after its first warp", causes.OTHER_WARPS)
         yield Terms(position >= threads, "the elements of each thread after its first", causes.IN_EACH_BLOCK)
     apart = (threads if tile else context.first_threads) or size  # of the items of a thread, in each block or in a loop
     has_next = (position + apart < (tile or size)) & (index + apart < size)

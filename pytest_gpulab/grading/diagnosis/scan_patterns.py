@@ -56,7 +56,7 @@ def block_sums(output: WrongValue) -> Pattern | None:
             before = np.cumsum(of_unit, dtype=values.dtype) - of_unit
             mine, first = output.at // unit, output.at // within * within // unit
             if output.is_explained_by(output.wanted - before[mine] + before[first]):
-                what = f"lacks all of `{name}` that lies in the {noun}s before its own"
+                what = f"lacks all elements of `{name}` in the {noun}s before its own"
                 return Pattern(f"{output.them} {what}{' in its block' * (noun != 'block')}", CARRY.format(noun))
             if output.is_explained_by(output.wanted + of_unit[mine]):
                 what = f"is the expected value plus the sum of its own {noun}'s part of `{name}`"
@@ -92,7 +92,8 @@ def step_left_out(output: WrongValue) -> Pattern | None:
     for name, values in output.like_output().items():
         sums = np.concatenate((values[:1] * 0, np.cumsum(values, dtype=values.dtype)))
         if output.is_explained_by(output.wanted - sums[output.at + 1 - step - is_exclusive] + sums[begin]):
-            return Pattern(f"{output.them} lacks what lies {step} or more elements of `{name}` back in its block", STEP)
+            what = f"lacks the elements of `{name}` that are {step} or more before it in its block"
+            return Pattern(f"{output.them} {what}", STEP)
     return None
 
 

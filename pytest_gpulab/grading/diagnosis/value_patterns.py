@@ -11,6 +11,8 @@ from math import log2
 
 import numpy as np
 
+from pytest_gpulab.grading.plans.prepare import FRACTION as FRACTION
+
 from .arithmetic_patterns import (
     PER_UNIT,
     block_offset,
@@ -59,7 +61,6 @@ REPEATED = "Usual cause: an index that leaves out the block's number."
 MIRRORED = "Usual cause: an index that counts from the wrong end."
 TRANSPOSED = "Usual cause: x and y, or width and height, are swapped in an index."
 PERMUTED = "Usual cause: the index of the store is not that of the load."
-FRACTION = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
 FEWER_BITS = "Usual cause: an intermediate value of a smaller type. What type has each of them?"
 INT_OR_HALF = "Usual cause: an intermediate value of a smaller type, `int` or `__half`. What type has each of them?"
 NEARLY_RIGHT = (

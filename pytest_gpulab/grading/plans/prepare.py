@@ -10,7 +10,7 @@ import hashlib
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,9 @@ class InstructorsMistake(Exception):
         self.finding = finding
 
 
+FRACTION = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
+
+
 @dataclass(frozen=True)
 class Prepared:
     """The input of a replay and of its verdict."""
@@ -60,9 +63,10 @@ def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng:
 def known_mistakes(
     exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]
 ) -> Sequence[KnownMistake]:
-    """Return the outputs of the exercise's known mistakes, or raise InstructorsMistake."""
+    """Return the outputs of the exercise's known mistakes and of cut inputs, or raise InstructorsMistake."""
+    cut = _without_fractions(exercise, problem, plan, inputs)
     if exercise.mistakes is None:
-        return ()
+        return cut
     with instructors_code("mistakes"):
         made = exercise.mistakes(problem, inputs)
         if not isinstance(made, Sequence) or not all(isinstance(known, KnownMistake) for known in made):
@@ -70,6 +74,20 @@ def known_mistakes(
         for name, values in ((name, values) for known in made for name, values in known.values.items()):
             if found := _unlike_buffer(plan, name, np.shape(values)):
                 raise ExerciseError(_at(exercise.mistakes, found))
+    return (*made, *cut)
+
+
+def _without_fractions(
+    exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]
+) -> list[KnownMistake]:
+    """Return the outputs for inputs that have lost their fractions, as in a variable of type `int`."""
+    names = [name for name, values in inputs.items() if values.dtype.kind == "f" and (values % 1).any()]
+    made = []
+    for cut in dict.fromkeys((*zip(names), tuple(names))) if names else ():
+        whole = {**inputs, **{name: np.trunc(inputs[name]) for name in cut}}
+        what = f"the result for {' and '.join(f'`{name}`' for name in cut)} without the fractions"
+        with suppress(InstructorsMistake), np.errstate(all="ignore"):
+            made.append(KnownMistake(what, expected_of(exercise, problem, plan, whole).values, FRACTION))
     return made
 
 
