@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_gpulab.course.intake.student_files import Unusable
 from pytest_gpulab.course.intake.submissions import Collection
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded
 from pytest_gpulab.grading.checks import checks_of
@@ -41,11 +42,12 @@ def gradebook(
     """
     data = _read(report, ended, limit_s)
     book, there = Gradebook(weights=weights_of_package(catalogue.folder)), {each.exercise for each in files.submissions}
+    unusable = {each.exercise: each for each in files.problems if each.exercise and each.verdict == "failed"}
     grades = list(map(Grade.from_dict, data["grades"]))
     if data["interrupted"]:
         grades = [_completed(grades, _loaded(catalogue, name, ended), limit_s) for name in exercises]
     for grade in grades:
-        of = grade if grade.exercise in there else _missing(grade)
+        of = grade if grade.exercise in there else _missing(grade, unusable.get(grade.exercise))
         for position, check in enumerate(of.checks):
             book.add(result_properties(replace(of, checks=(check,)), position, len(of.checks)))
     for record in data["ungraded"]:
@@ -56,7 +58,7 @@ def gradebook(
     book.problems = tuple(each.note for each in files.submissions if each.note)
     if data["interrupted"]:
         book.problems += (f"grading was stopped after {limit_s:g} s; checks without a result earn no points",)
-    for problem in files.problems:
+    for problem in (each for each in files.problems if each not in unusable.values()):
         _note(book, problem.label, problem.finding, exercises)
     if graded_points(row := the_only_row(book)) is None:
         raise NotGraded(_why_no_score(row), ended.log)
@@ -111,10 +113,12 @@ def _why_no_score(row: Row) -> str:
     return f"{of_all} could not be graded. {first.what.rstrip('.')}. {first.hint}"
 
 
-def _missing(grade: Grade) -> Grade:
-    """Return the grade of an empty file as that of an exercise without a file."""
+def _missing(grade: Grade, unusable: Unusable | None) -> Grade:
+    """Return the grade of an empty file as that of an exercise without a file, or with one that cannot be used."""
     name = f"{grade.exercise}.cu"
     found = Finding(MISSING, f"There is no file {name}.", hint=f"Hand in {name}.")
+    if unusable is not None:
+        found = replace(unusable.finding, what=f"{unusable.label}: {unusable.finding.what}")
     first, *others = (replace(check, findings=(found,), verdict="failed", points=0.0) for check in grade.checks)
     because = (replace(found, because=first.name),)
     return replace(grade, checks=(first, *(replace(check, findings=because) for check in others)))

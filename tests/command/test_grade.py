@@ -307,6 +307,22 @@ def graders_in(folder: Path) -> list[str]:
     return [line for line in lines if str(folder) in line]
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_file_that_cannot_be_used_is_named_with_the_reason(course: Path, is_packed: bool) -> None:
+    secret, inside = "/etc/passwd", zipfile.ZipInfo("twice.cu")
+    inside.external_attr = 0o120777 << 16
+    if is_packed:
+        with zipfile.ZipFile(course / "handed_in/hw.zip", "w") as packed:
+            packed.writestr(inside, secret)
+    else:
+        (course / "handed_in/twice.cu").symlink_to(secret)
+    assert grade("gradescope") == 0
+    first, *_ = result("gradescope")["tests"]
+    name = "hw.zip/twice.cu" if is_packed else "twice.cu"
+    assert f"link: submission/{name}: It is a link, and links are not followed." in first["output"]
+    assert "There is no file" not in told("gradescope")
+
+
 def test_each_exercise_counts_also_without_a_file(course: Path) -> None:
     write(course / "exercises/other/exercise.py", EXERCISE)
     write(course / "exercises/other/naive.cu", NAIVE)
