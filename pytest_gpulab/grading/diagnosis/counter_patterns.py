@@ -46,7 +46,7 @@ def _is(output: WrongValue, counts: Array) -> bool:
 
 def _once_per_block(output: WrongValue, name: str, values: Array) -> Pattern | None:
     (tile,) = output.context.tiling(name, values, first=True)
-    if not tile or is_likely(bits := value_bits(output), 1):
+    if not tile or output.actual.max() > -(-values.size // tile) or is_likely(bits := value_bits(output), 1):
         return None
     blocks = (np.unique(values[begin : begin + tile]) for begin in range(0, values.size, tile))
     if not _is(output, _counts(output, np.concatenate(list(blocks)))):
