@@ -57,6 +57,7 @@ _SIZE_OF_NUMBER = re.compile(
 FILL = "A set changes each byte. Use it for numbers that are 0, and a kernel or a copy from the host for others."
 SHARE = "The size is in bytes. If all elements are meant, multiply their number by the size of one, with sizeof."
 THIRD = "A launch needs the bytes of `extern __shared__` arrays as its third argument: <<<grid, block, bytes>>>."
+SYMBOL = "Pass the variable itself, without & and without quotes. It must be a `__constant__` or `__device__` variable."
 NO_THREAD = KERNEL_HINTS["not-written"]
 
 Errors = Mapping[int, tuple[str, str]]
@@ -208,7 +209,7 @@ def _of_call(failed: FailedCall, count: int, sources: Sources) -> Finding:
     why = f": {failed.why}" if failed.why else ""
     times = f" ({count} times)" if count > 1 else ""
     what = f"{failed.site.function} returned {name} ({text}){times}{why}"
-    return _at(failed.site, sources, "api-error", what)
+    return _at(failed.site, sources, "api-error", what, hint=SYMBOL if "Symbol" in name else None)
 
 
 def _of_early(access: EarlyAccess, sources: Sources) -> Finding:
@@ -224,7 +225,7 @@ def _of_early(access: EarlyAccess, sources: Sources) -> Finding:
 def _of_unwritten(copy: UnwrittenCopy, sources: Sources) -> Finding:
     what, hint = f"{copy.at.function} copies {counted(copy.nbytes, 'byte')} to the host", HINTS["never-written"]
     if copy.written:
-        what += f"; nothing has written the last {copy.nbytes - copy.written:,} of them"
+        what += f"; nothing has written {copy.nbytes - copy.written:,} of them"
         size = counted(copy.written // copy.threads, "byte")
         evidence = [f"the others are {size} for each of the {copy.threads:,} threads of a launch of `{copy.kernel}`"]
         hint = NO_THREAD

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wrong_values import INDEX, SUMS, WITHOUT, F, N, X, mistake, omission, omitted, plan
+from wrong_values import INDEX, SUMS, WITHOUT, F, N, X, mistake, omission, omitted, plan, said
 
-from pytest_gpulab.exercise import Buffer, Launch, Plan
+from pytest_gpulab.exercise import Buffer, KnownMistake, Launch, Plan
 from pytest_gpulab.grading.diagnosis import missing_terms, patterns, value_patterns
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
 from pytest_gpulab.grading.diagnosis.patterns import tiling_of
@@ -73,6 +73,8 @@ def test_a_small_product_is_no_result_of_other_factors_within_the_tolerance_of_a
     whole = float(np.multiply.reduce(factors, dtype=np.float64))
     assert whole > 1e4
     assert omitted(3.1, whole, factors, whole * 1.7e-5) == ""
+    cut = KnownMistake("the result without fractions", {"out": np.zeros(1)}, "int")
+    assert said(np.array([3.1]), np.array([whole]), whole * 1.7e-5, known=lambda: [cut], inputs={"in": factors}) == ""
 
 
 def test_a_term_counted_twice_is_named() -> None:

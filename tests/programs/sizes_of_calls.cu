@@ -12,6 +12,12 @@ __global__ void weigh(const float *in, float *out, int columns)
         out[row * columns + threadIdx.x] = weights[row] * halves[row] * in[row * columns + threadIdx.x];
 }
 
+__global__ void weigh_first(const float *in, float *out, int columns)
+{
+    int i = blockIdx.x * columns + threadIdx.x;
+    out[i] = weights[blockIdx.x] * halves[blockIdx.x] * in[i];
+}
+
 __global__ void weigh_shared(const float *in, float *out, int columns)
 {
     extern __shared__ float tile[];
@@ -34,11 +40,16 @@ int main(int argc, char **argv)
     cudaMemcpy(in, host, n * sizeof(float), cudaMemcpyHostToDevice);
     if (mistake == "part of the constants")
         cudaMemcpyToSymbol(weights, factors, 4);
+    else if (mistake == "address of the constants")
+        cudaMemcpyToSymbol(&weights, factors, sizeof(factors));
     else if (mistake != "no constants")
         cudaMemcpyToSymbol(weights, factors, sizeof(factors));
     if (mistake == "two arrays")
         weigh_shared<<<1, columns, 2 * row>>>(in, out, columns);
-    weigh<<<1, columns>>>(in, out, columns);
+    if (mistake == "half of the columns")
+        weigh_first<<<4, columns / 2>>>(in, out, columns);
+    else
+        weigh<<<1, columns>>>(in, out, columns);
     if (mistake == "size of a pointer")
         cudaMemcpy(host, out, sizeof(host), cudaMemcpyDeviceToHost);
     else if (mistake == "elements")

@@ -96,7 +96,7 @@ def test_free_of_device_memory_is_named_with_its_allocation() -> None:
         (
             "rounded down",
             (
-                "uninitialised: cudaMemcpy copies 4,000 bytes to the host; nothing has written the last 928 of them",
+                "uninitialised: cudaMemcpy copies 4,000 bytes to the host; nothing has written 928 of them",
                 "at wrong_calls.cu:33",
                 "the others are 4 bytes for each of the 768 threads of a launch of `twice`",
                 "hint: Is there a thread for every element?",
@@ -136,17 +136,24 @@ def test_bytes_that_are_meant_as_numbers_are_found(mistake: str, out: str, told:
     [
         ("no constants", ("uninitialised: Uninitialized __constant__ memory read", "`weights[0]` was never written",
                           "hint: Constant memory is 0 until the host sets it")),
+        ("half of the columns", ("cudaMemcpy copies 256 bytes to the host; nothing has written 128 of them",
+                                 "4 bytes for each of the 32 threads of a launch of `weigh_first`")),
         ("part of the constants", ("`weights[1]` was never written at sizes_of_calls.cu:12",)),
         ("size of a pointer", ("bytes: cudaMemcpy takes 8 bytes: `sizeof(host)` is the size of a pointer, not of the",
-                               "at sizes_of_calls.cu:43")),
-        ("elements", ("bytes: cudaMemcpy copies 64 of 256 bytes to the host", "at sizes_of_calls.cu:4")),
+                               "at sizes_of_calls.cu:54")),
+        ("elements", ("bytes: cudaMemcpy copies 64 of 256 bytes to the host", "at sizes_of_calls.cu:56")),
         ("two arrays", ("shared-arrays: `factors` and `tile` of kernel `weigh_shared` are the same memory",
-                        "at sizes_of_calls.cu:40", "hint: All `extern __shared__` arrays")),
+                        "at sizes_of_calls.cu:48", "hint: All `extern __shared__` arrays")),
     ],
 )  # fmt: skip
 def test_a_wrong_size_or_a_missing_copy_of_constants_is_found(mistake: str, told: tuple[str, ...]) -> None:
     ran = run("sizes_of_calls", mistake)
     assert "; 1 finding\n" in ran.report and all(words in ran.said for words in told), ran.said
+
+
+def test_a_symbol_is_passed_by_its_name() -> None:
+    said = run("sizes_of_calls", "address of the constants").said
+    assert "returned cudaErrorInvalidSymbol" in said and "hint: Pass the variable itself, without &" in said
 
 
 @pytest.mark.parametrize("argument", ["none", "first row"])

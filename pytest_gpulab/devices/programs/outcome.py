@@ -114,7 +114,7 @@ class EarlyAccess:
 
 @dataclass(frozen=True)
 class UnwrittenCopy:
-    """A copy to the host of memory of which nothing has written the last bytes, or any."""
+    """A copy to the host of memory of which nothing has written some bytes, or any."""
 
     at: CallSite  # the copy
     memory: CallSite  # the call that has allocated the memory

@@ -24,7 +24,6 @@ from .value_patterns import FRACTION
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}
 TRIED_COUNTS, TRIED_OTHERS, TRIED_PARTS = 2, 6, 24  # other results, and parts of an input, each a try
 SMALL_INDEXES = (np.int16, np.uint16, np.int8, np.uint8)
-NEAR = 1e-3  # relative; the check's tolerance does not hold for another operation
 MAX_ELEMENTS = 1 << 22  # a search among more would take longer than the rest of the check
 OTHER_OPERATION = "Usual cause: another operation, or a start value beyond every element."
 SAME_ELEMENT = "Usual cause: all threads of a block read the same element. Does the index contain threadIdx?"
@@ -182,7 +181,7 @@ def _index_factors(output: WrongValue, name: str, values: Array) -> Pattern | No
         if not _is_expected(output, operation, values) or output.got[0] in (0, operation.identity):
             continue
         for factors in index_factors(launches[0], values.size, output.context.tunables):
-            if _is_result(output, _of_blocks(operation, values.astype(output.wanted.dtype), factors, blocks)):
+            if output.is_explained_by(_of_blocks(operation, values.astype(output.wanted.dtype), factors, blocks)):
                 return Pattern(f"it is the result if {factors.words(blocks[0])}", FACTORS)
     return None
 
@@ -270,14 +269,7 @@ def _is(output: WrongValue, operation: Any, *parts: Array) -> bool:
     if values.size == 0 or (len(parts) > 1 and parts[1].size == parts[0].size):
         return False
     with np.errstate(all="ignore"):
-        return _is_result(output, operation.reduce(values, dtype=kind, keepdims=True))
-
-
-def _is_result(output: WrongValue, result: Array) -> bool:
-    """Return True if the output is this result, shape (1,); the tolerance is too wide for a much smaller one."""
-    with np.errstate(all="ignore"):
-        is_near = output.is_exact or np.abs(output.got - result) <= NEAR * np.abs(result)
-    return bool(np.all(is_near)) and output.is_explained_by(result)
+        return output.is_explained_by(operation.reduce(values, dtype=kind, keepdims=True))
 
 
 def candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterator[Terms]:

@@ -147,7 +147,7 @@ def _copy_written(target: Box, into: Allocation, source: Box, out_of: Allocation
 
 
 def _note_result(call: Call, box: Box, source: Allocation) -> None:
-    """Note a copy to the host, and whether a kernel should have written more: all bytes, or those behind its threads'.
+    """Note a copy to the host, and whether a kernel should have written more: nothing, or one element per thread.
 
     Other arrays may be partly filled on purpose, such as those with the elements that fulfil a condition.
     """
@@ -163,7 +163,7 @@ def _note_result(call: Call, box: Box, source: Allocation) -> None:
         outcome.shares[source.base] = (
             share if box.nbytes >= _LEAST_SHARE and source.base not in outcome.shares else None
         )
-    if count == written.size or (count and written[count:].any()):
+    if count == written.size:
         return
     sizes = ((group.kernel, math.prod(group.grid + group.block)) for group in outcome.launches.values())
     kernel, threads = next((size for size in sizes if count in (size[1] * each for each in _ELEMENT_BYTES)), ("", 0))
