@@ -55,6 +55,14 @@ class Shape:
         return Lanes(self, np.arange(self.threads), np.arange(self.columns), False)
 
 
+def _thread_index(axis: int) -> cached_property[Value]:
+    return cached_property(lambda lanes: lanes.wave.thread_indices[axis][lanes.threads].reshape(-1, 1))
+
+
+def _block_index(axis: int) -> cached_property[Value]:
+    return cached_property(lambda lanes: lanes._of_blocks(lanes.wave.block_indices[axis]))
+
+
 class Lanes:
     """An immutable set of lanes: a rectangle `threads` x `columns`, or flat pairs of both."""
 
@@ -73,35 +81,8 @@ class Lanes:
 
     # the special registers of PTX, by their names there; uint32
 
-    @cached_property
-    def tid_x(self) -> Value:
-        """Thread index in x."""
-        return self.wave.thread_indices[0][self.threads].reshape(-1, 1)
-
-    @cached_property
-    def tid_y(self) -> Value:
-        """Thread index in y."""
-        return self.wave.thread_indices[1][self.threads].reshape(-1, 1)
-
-    @cached_property
-    def tid_z(self) -> Value:
-        """Thread index in z."""
-        return self.wave.thread_indices[2][self.threads].reshape(-1, 1)
-
-    @cached_property
-    def ctaid_x(self) -> Value:
-        """Block index in x."""
-        return self._of_blocks(self.wave.block_indices[0])
-
-    @cached_property
-    def ctaid_y(self) -> Value:
-        """Block index in y."""
-        return self._of_blocks(self.wave.block_indices[1])
-
-    @cached_property
-    def ctaid_z(self) -> Value:
-        """Block index in z."""
-        return self._of_blocks(self.wave.block_indices[2])
+    tid_x, tid_y, tid_z = (_thread_index(axis) for axis in range(3))
+    ctaid_x, ctaid_y, ctaid_z = (_block_index(axis) for axis in range(3))
 
     @cached_property
     def block(self) -> Value:
