@@ -217,9 +217,7 @@ def _blameless(job: Job) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise MemoryError(str(error)) from None  # NumPy's own MemoryError cannot be pickled
-    except BrokenExercise as error:
-        raise NotGraded(str(error)) from None
-    except DeviceUnavailable as error:
+    except (BrokenExercise, DeviceUnavailable) as error:
         raise NotGraded(str(error)) from None
     except Exception as error:
         what = "".join(traceback.format_exception_only(error)).strip()
