@@ -3,11 +3,11 @@
 Run it on a machine with an NVIDIA GPU, nvcc, PyCUDA and ncu, with the package importable:
 
     python tests/h200/record_counters.py FOLDER
-    python tests/h200/record_counters.py FOLDER atomic|student|retry|lab
+    python tests/h200/record_counters.py FOLDER atomic|student|retry|lab|tutorial
 
 `FOLDER/counters.json` is the record; `counters_source.csv` (the same by machine instruction) and `kernels.cubin` are
 for looking into a difference. The second form records the small launches of the module with that name, such as
-atomic_launches.py; of the last three, the record holds the compared counters that are not 0.
+atomic_launches.py; of the last four, the record holds the compared counters that are not 0.
 """
 
 import csv
@@ -23,11 +23,18 @@ import lab_launches
 import numpy as np
 import retry_launches
 import student_launches
+import tutorial_launches
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 
-SMALL = {"atomic": atomic_launches, "student": student_launches, "retry": retry_launches, "lab": lab_launches}
+SMALL = {
+    "atomic": atomic_launches,
+    "student": student_launches,
+    "retry": retry_launches,
+    "lab": lab_launches,
+    "tutorial": tutorial_launches,
+}
 WHICH = next((which for which in SMALL if which in sys.argv), "counter")
 SOURCE = Path(__file__).parent / f"{WHICH}_kernels.cu"
 # named in measured.json, so they exist; the others are asked for if this ncu knows them

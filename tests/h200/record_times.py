@@ -2,7 +2,7 @@
 
 Run it on a machine with an NVIDIA GPU, nvcc and PyCUDA, with the package importable:
 
-    python tests/h200/record_times.py OUTPUT.json more|atomic|waiting|student|retry|lab [SAMPLES]
+    python tests/h200/record_times.py OUTPUT.json more|atomic|waiting|student|retry|lab|tutorial [SAMPLES]
 
 It times the launches of the module with this name, such as more_launches.py; of two sizes, the large ones.
 """
@@ -17,6 +17,7 @@ import more_launches
 import numpy as np
 import retry_launches
 import student_launches
+import tutorial_launches
 import waiting_launches
 
 from pytest_gpulab.devices import open_device
@@ -28,7 +29,8 @@ def record(output, which, samples):
     device, _ = open_device("cuda", 60.0)
     about = {"device": device.info.name, "compiler": device.info.compiler, **device.info.details}
     module = device.compile((Path(__file__).parent / f"{which}_kernels.cu").read_text(), f"{which}_kernels.cu")
-    modules = more_launches, atomic_launches, waiting_launches, student_launches, retry_launches, lab_launches
+    modules = (more_launches, atomic_launches, waiting_launches, student_launches, retry_launches, lab_launches,
+               tutorial_launches)  # fmt: skip
     launches = next(module.launches for module in modules if module.__name__ == f"{which}_launches")
     times = {}
     with device.stopwatch() as watch:
