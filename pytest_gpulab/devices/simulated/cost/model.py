@@ -6,15 +6,15 @@ less. Norms of their times model this:
     busy = (sum over pipes and memories of t^8)^(1/8)
     time = launch + (busy^3 + sum over all waits of t^3)^(1/3) + fences + last block
 
-One unit alone costs its own time. A wait as long as the work adds a quarter. At fences, everything stops. Waiting for
-other blocks overlaps with nothing in the first round of blocks, see `_with_chain`.
+One unit alone costs its own time. A wait as long as the work adds a quarter. While blocks are in step, the exponent of
+waits is 1.4, see `_overlapped`. At fences, everything stops.
 docs/cost-model.md has the formula of each unit, gpus.toml the constants with their sources. Every result is an estimate
 and is reported as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -25,7 +25,8 @@ from pytest_gpulab.devices.simulated.gpus import Gpu
 from .demands import Demands
 from .pipes import BLOCK_FENCE, DOUBLE, FLOAT, JUMP, MULTIPLY, SHUFFLE, SPECIAL, TABLE_JUMP
 
-BUSY_OVERLAP, OVERLAP = 8.0, 3.0
+BUSY_OVERLAP, OVERLAP, IN_STEP_OVERLAP = 8.0, 3.0, 1.4
+IN_STEP_CYCLES = 10000  # of a block's critical path, after which its warps and other blocks have drifted apart
 PIPE = "smsp__inst_executed_pipe_{}.sum"
 SWAP_TRIPS = 2  # to L2 and back, between two updates of a word by compare-and-swap: the first one fails
 SCHEDULERS = 4  # per SM; each issues one warp instruction per cycle
@@ -87,9 +88,11 @@ def estimate(
     fences_s = _fences(gpu, needs, blocks, max(resident, 1))
     chain_s = needs.chain.cycles(gpu.sms * max(resident, 1)) * 1e-9 / gpu.clock_ghz
     chain_s += max(needs.updates_in_turn * SWAP_TRIPS * gpu.l2_latency * 1e-9 / gpu.clock_ghz - waits["atomics"], 0.0)
-    without_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP)
     last_s = needs.last_block_cycles * 1e-9 / gpu.clock_ghz
-    total_s = _with_chain(without_s, chain_s, blocks / (gpu.sms * max(resident, 1))) + fences_s + last_s
+    rounds = max(blocks / (gpu.sms * max(resident, 1)), 1.0)
+    in_step = min(IN_STEP_CYCLES / max(needs.block_cycles, 1.0), 1.0) / rounds
+    without_s = _overlapped(max(_norm(busy.values(), BUSY_OVERLAP) - block_s, 0.0), waits.values(), in_step)
+    total_s = _with_chain(without_s, chain_s, rounds) + fences_s + last_s
     waits |= {"waiting for other blocks": chain_s, "memory fences": fences_s, "last block": last_s}
     parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
     return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share, min(blocks / gpu.sms, 1.0))
@@ -99,13 +102,23 @@ def _norm(values: object, power: float) -> float:
     return float(sum(value**power for value in values) ** (1 / power))  # type: ignore[attr-defined]
 
 
-def _with_chain(without_s: float, chain_s: float, rounds: float) -> float:
-    """Return the time with the waiting for other blocks.
+def _overlapped(busy_s: float, waits: Collection[float], in_step: float) -> float:
+    """Return the time of work and waits.
 
-    In the first round, all blocks load, wait and store in step, so nothing overlaps with the waiting.
+    At first, all blocks load, compute and store in step, so little overlaps.
+
+    Args:
+        busy_s: seconds of work, without that of one block per SM, which the latency holds.
+        waits: seconds of each wait.
+        in_step: share of the launch in which blocks are in step.
     """
-    in_step = 1 / max(rounds, 1.0)
-    return in_step * (without_s + chain_s) + (1 - in_step) * _norm([without_s, chain_s], OVERLAP)
+    each = [busy_s, *waits]
+    return in_step * _norm(each, IN_STEP_OVERLAP) + (1 - in_step) * _norm(each, OVERLAP)
+
+
+def _with_chain(without_s: float, chain_s: float, rounds: float) -> float:
+    """Return the time with the waiting for other blocks; it overlaps with nothing in the first round of blocks."""
+    return (without_s + chain_s) / rounds + (1 - 1 / rounds) * _norm([without_s, chain_s], OVERLAP)
 
 
 def _pipes(gpu: Gpu, counters: Mapping[str, float], needs: Demands, blocks: int) -> dict[str, float]:
