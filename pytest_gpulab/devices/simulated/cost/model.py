@@ -7,14 +7,14 @@ less. Norms of their times model this:
     time = launch + (busy^3 + sum over all waits of t^3)^(1/3) + fences + last block
 
 One unit alone costs its own time. A wait as long as the work adds a quarter. While blocks are in step, the exponent of
-waits is 1.4, see `_overlapped`. At fences, everything stops.
+waits is 1.4, see `_share_in_step`. At fences, everything stops.
 docs/cost-model.md has the formula of each unit, gpus.toml the constants with their sources. Every result is an estimate
 and is reported as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -89,9 +89,10 @@ def estimate(
     chain_s = needs.chain.cycles(gpu.sms * max(resident, 1)) * 1e-9 / gpu.clock_ghz
     chain_s += max(needs.updates_in_turn * SWAP_TRIPS * gpu.l2_latency * 1e-9 / gpu.clock_ghz - waits["atomics"], 0.0)
     last_s = needs.last_block_cycles * 1e-9 / gpu.clock_ghz
-    rounds = max(blocks / (gpu.sms * max(resident, 1)), 1.0)
-    in_step = min(IN_STEP_CYCLES / max(needs.block_cycles, 1.0), 1.0) / rounds
-    without_s = _overlapped(max(_norm(busy.values(), BUSY_OVERLAP) - block_s, 0.0), waits.values(), in_step)
+    busy_s, rounds = _norm(busy.values(), BUSY_OVERLAP), max(blocks / (gpu.sms * max(resident, 1)), 1.0)
+    in_step_s = _norm([busy_s, *_waits(gpu, needs, blocks, max(resident, 1), 0.0).values()], IN_STEP_OVERLAP)
+    in_step = _share_in_step(gpu, needs, blocks, rounds)
+    without_s = in_step * in_step_s + (1 - in_step) * _norm([busy_s, *waits.values()], OVERLAP)
     total_s = _with_chain(without_s, chain_s, rounds) + fences_s + last_s
     waits |= {"waiting for other blocks": chain_s, "memory fences": fences_s, "last block": last_s}
     parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
@@ -102,18 +103,12 @@ def _norm(values: object, power: float) -> float:
     return float(sum(value**power for value in values) ** (1 / power))  # type: ignore[attr-defined]
 
 
-def _overlapped(busy_s: float, waits: Collection[float], in_step: float) -> float:
-    """Return the time of work and waits.
+def _share_in_step(gpu: Gpu, needs: Demands, blocks: int, rounds: float) -> float:
+    """Return the share of a launch in which blocks load, compute and store in step, so that little overlaps.
 
-    At first, all blocks load, compute and store in step, so little overlaps.
-
-    Args:
-        busy_s: seconds of work, without that of one block per SM, which the latency holds.
-        waits: seconds of each wait.
-        in_step: share of the launch in which blocks are in step.
+    They do so in their first round, and alone on an SM. In a long path, warps and blocks drift apart.
     """
-    each = [busy_s, *waits]
-    return in_step * _norm(each, IN_STEP_OVERLAP) + (1 - in_step) * _norm(each, OVERLAP)
+    return 1.0 if blocks <= gpu.sms else min(IN_STEP_CYCLES / max(needs.block_cycles, 1.0), 1.0) / rounds
 
 
 def _with_chain(without_s: float, chain_s: float, rounds: float) -> float:
