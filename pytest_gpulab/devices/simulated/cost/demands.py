@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,35 +106,29 @@ def demands(
     """Return the demands of a launch, scaled from the blocks that ran to all of its blocks.
 
     Args:
-        counters, workload: counts of the blocks that ran.
+        counters, workload, blocks: counts of the blocks that ran, and the number of blocks of their launch.
         arena, gpu: global memory, and the modelled GPU.
-        blocks: the number of blocks of the launch that ran.
         resident: memory of an SM's blocks. Without local memory, the assembler keeps the arrays in registers.
         estimated: the launch to estimate.
         machine: the machine code and its executions, if it can be read.
     """
     growth = estimated.blocks / blocks
-    grown = growth * estimated.block_work
-    scale = grown * blocks / workload.blocks
-    local = workload.local_traffic if resident.local_bytes else LocalTraffic()
-    stored = max(local.stored_lines, local.stored_sectors * gpu.local_sector_cycles / gpu.store_cycles)
-    local_missed, local_moved = _of_local(local, resident, gpu, scale)
-    missed, fetched, written = _of_arrays(workload.footprint.touched(arena), scale, grown, gpu)
-    missed = max(missed, workload.uncached_sectors * scale)  # most of them are first reads, too
+    scale = growth * estimated.block_work * blocks / workload.blocks
+    local_passes, local_runs, local_missed, local_moved = _of_local(workload.local_traffic, resident, gpu, scale)
+    missed, fetched, written = _of_arrays(workload, arena, scale, growth * estimated.block_work, gpu)
     waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched, machine)
-    hot, passes = _atomics(workload, arena, gpu, scale)
-    updates, of_many = workload.most_updates()
+    hot, passes, updates = _atomics(workload, arena, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
-        global_passes=(workload.passes + local.passes) * scale,
-        stored_runs=(workload.stored_runs + stored) * scale,
-        local_accesses=(local.passes + stored) * scale,
+        global_passes=workload.passes * scale + local_passes,
+        stored_runs=workload.stored_runs * scale + local_runs,
+        local_accesses=local_passes + local_runs,
         l2_bytes=(local_missed + missed + workload.written_sectors * scale) * SECTOR_BYTES,
         local_l2_bytes=local_missed * SECTOR_BYTES,
         memory_bytes=local_moved + fetched + written,
         hot_atomics=hot,
         atomic_passes=passes,
-        updates_in_turn=updates * (scale if of_many else 1.0),
+        updates_in_turn=updates,
         loop_cycles=(workload.contention.loop_cycles + workload.retried_trips * gpu.swap_trip_cycles) * scale,
         missed_constants=workload.contention.missed_constants * scale,
         chain=waiting,
@@ -177,13 +171,14 @@ def _longest(average: float, longest: float, growth: float) -> float:
     return longest + max(longest - LONG * average, 0.0) * (growth - 1)
 
 
-def _of_arrays(arrays: Iterable[Touched], scale: float, grown: float, gpu: Gpu) -> tuple[float, float, float]:
+def _of_arrays(workload: Workload, arena: Arena, scale: float, grown: float, gpu: Gpu) -> tuple[float, float, float]:
     """Return sectors that miss L1, and bytes of memory read and written, for all arrays."""
     missed = read_bytes = written_bytes = 0.0
-    for touched in arrays:
+    for touched in workload.footprint.touched(arena):
         of_one = _of_array(touched, scale, grown, gpu)
         missed, read_bytes, written_bytes = missed + of_one[0], read_bytes + of_one[1], written_bytes + of_one[2]
-    return missed, read_bytes, written_bytes
+    # most sectors that bypass L1 are first reads, too
+    return max(missed, workload.uncached_sectors * scale), read_bytes, written_bytes
 
 
 def _of_array(touched: Touched, scale: float, grown: float, gpu: Gpu) -> tuple[float, float, float]:
@@ -201,12 +196,17 @@ def _of_array(touched: Touched, scale: float, grown: float, gpu: Gpu) -> tuple[f
     return missed, fetched, (1 - partly) * written + partly * 2 * touched.written_pairs * FETCH_BYTES * scale
 
 
-def _of_local(local: LocalTraffic, resident: Resident, gpu: Gpu, scale: float) -> tuple[float, float]:
-    """Return sectors of local memory that miss L1, and bytes of memory: what does not fit into a cache misses it."""
+def _of_local(local: LocalTraffic, resident: Resident, gpu: Gpu, scale: float) -> tuple[float, float, float, float]:
+    """Return passes of loads, runs of stores, sectors that miss L1, and bytes of memory.
+
+    What does not fit into a cache misses it.
+    """
     if not resident.local_bytes:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0, 0.0
+    runs = max(local.stored_lines, local.stored_sectors * gpu.local_sector_cycles / gpu.store_cycles) * scale
     missed = local.sectors * scale * _excess(resident.local_bytes, gpu.l1_bytes - resident.shared_bytes)
-    return missed, missed * SECTOR_BYTES * _excess(resident.local_bytes * gpu.sms, gpu.l2_bytes)
+    moved = missed * SECTOR_BYTES * _excess(resident.local_bytes * gpu.sms, gpu.l2_bytes)
+    return local.passes * scale, runs, missed, moved
 
 
 def _excess(nbytes: int, cache_bytes: int) -> float:
@@ -242,11 +242,13 @@ def _pipes(counters: Counters, scale: float) -> dict[str, float]:
     return result
 
 
-def _atomics(workload: Workload, arena: Arena, gpu: Gpu, scale: float) -> tuple[float, float]:
-    """Return the passes of atomics at the most contended place, and of all."""
+def _atomics(workload: Workload, arena: Arena, gpu: Gpu, scale: float) -> tuple[float, float, float]:
+    """Return the passes of atomics at the most contended place, and of all; and swaps of one word in turn."""
     sectors, passes, of_floats = workload.footprint.met_in(arena)
+    updates, by_many = workload.most_updates()
+    updates *= scale if by_many else 1.0
     if not len(sectors):
-        return 0.0, 0.0
+        return 0.0, 0.0, updates
     hot = float((passes + (gpu.float_atomic_passes - 1) * of_floats).max())
     for nbytes, share in ((256, gpu.atomic_share_256), (1024, gpu.atomic_share_1024)):
         pieces = sectors // np.uint64(nbytes // SECTOR_BYTES)
@@ -256,4 +258,4 @@ def _atomics(workload: Workload, arena: Arena, gpu: Gpu, scale: float) -> tuple[
     # if only atomics of one block contend, more blocks change nothing
     of_many = workload.blocks > 1 and together.max() > together.sum() / workload.blocks
     hot *= scale if of_many else 1.0
-    return hot, (float(passes.sum()) + (gpu.global_swap_passes - 1) * workload.global_swaps) * scale
+    return hot, (float(passes.sum()) + (gpu.global_swap_passes - 1) * workload.global_swaps) * scale, updates
