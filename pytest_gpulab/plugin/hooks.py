@@ -299,7 +299,7 @@ class GradingHooks:
         if not (self.is_worker or is_usage_error or self.config.getoption("collectonly")):
             # Otherwise nothing was graded, and the reports of the last run are kept.
             self.files.write(self.session, self.config.rootpath, interrupted, self._located(session.items))
-        session.exitstatus = self._exit_status(session.exitstatus)
+        session.exitstatus = self._exit_status(session)
         if interrupted:
             graded = {grade.submission for grade in self.gradebook.grades}
             labels = dict.fromkeys(item.parent.label for item in session.items if isinstance(item, CheckItem))
@@ -318,8 +318,11 @@ class GradingHooks:
 
         return located
 
-    def _exit_status(self, regular: int) -> int:
+    def _exit_status(self, session: pytest.Session) -> int:
         """Return the exit status: that of a class tells a student's failing work from other causes."""
+        regular = session.exitstatus
+        if regular == pytest.ExitCode.OK and not self.gradebook.grades and configuration.is_to_grade(session):
+            return pytest.ExitCode.NO_TESTS_COLLECTED
         if regular == pytest.ExitCode.INTERRUPTED:
             return regular
         is_class = self.class_run is not None

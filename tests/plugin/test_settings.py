@@ -192,6 +192,13 @@ def test_collect_only_needs_no_device(course: Course) -> None:
     result.stdout.fnmatch_lines(["gpulab: collecting only, no device opened", "gpulab: seed *", "*7 tests collected*"])
 
 
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only", "--collect-only"])
+def test_a_run_whose_configuration_grades_nothing_is_no_success(course: Course, option: str) -> None:
+    course.write("pytest.ini", f"[pytest]\naddopts = {option}\n")
+    course.write("twice.cu", RIGHT)
+    assert course.grade("twice.cu").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
 def test_the_device_may_come_from_the_ini_file(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     result = course.pytest("--gpulab", "-o", "gpulab_device=cuda:99", "twice.cu")
