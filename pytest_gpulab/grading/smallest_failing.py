@@ -17,7 +17,8 @@ from .grade import CheckResult, Finding
 from .grader import Grader
 from .time_limits import TIME_LIMIT, CaseLimits, TimeLimits
 
-SEARCHED = CaseLimits(TimeLimits(case_s=3.0, file_s=9.0, is_verdict=False), smallest="later", causes=False, ahead=True)
+TIME = TimeLimits(case_s=3.0, file_s=9.0, is_verdict=False, has_builds=False)
+SEARCHED = CaseLimits(TIME, smallest="later", causes=False, ahead=True)
 """Limits of `smallest_failing`: inputs of kernels that end take 0.3 s, and on a busy machine five times as long."""
 
 

@@ -51,6 +51,7 @@ class TimeLimits(NamedTuple):
     case_s: float = CASE_S
     file_s: float = FILE_S
     is_verdict: bool = True  # False for searches and figures: a kernel that reaches a limit may still pass a grading
+    has_builds: bool = True  # False if compilation takes nothing from the file's time, which is short
 
     @classmethod
     def within(cls, check_s: float) -> TimeLimits:
@@ -77,7 +78,9 @@ class CaseLimits(NamedTuple):
 
 
 USUAL = CaseLimits()
-BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
+BESIDE_A_GPU = CaseLimits(
+    TimeLimits(case_s=2.0, file_s=20.0, has_builds=False), 1 << 21, again=False, beside_a_gpu=True
+)
 """Limits to cases of a second or two on the simulated GPU; the real GPU runs everything again."""
 
 
@@ -94,6 +97,11 @@ class TimeBudget:
     def is_used_up(self) -> bool:
         """True if the file's time or work is used up."""
         return self._file_left_s <= 0 or (self._work is not None and self._work.left < 0)
+
+    @property
+    def ends_builds(self) -> bool:
+        """True if no further variant may be compiled."""
+        return self._limits.has_builds and self.is_used_up
 
     @property
     def used_up(self) -> str:
@@ -133,7 +141,8 @@ class TimeBudget:
             yield
         finally:
             processor_s = time.thread_time() + Helpers.processor_s - begin_cpu_s
-            self.charge(charged_s(time.perf_counter() - begin_s, processor_s), is_launch)
+            if is_launch or self._limits.has_builds:
+                self.charge(charged_s(time.perf_counter() - begin_s, processor_s), is_launch)
 
     def charge(self, took_s: float, is_launch: bool = True) -> None:
         """Subtract a time from the file's, and that of a launch from the case's."""

@@ -16,7 +16,6 @@ from pytest_gpulab.grading.compilation.builds import Build, Builds
 from pytest_gpulab.grading.correctness import shrinking
 from pytest_gpulab.grading.correctness.cases import CaseRuns
 from pytest_gpulab.grading.explanation import drawing
-from pytest_gpulab.grading.time_limits import CaseLimits, TimeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = ROOT / "solutions" / "reduction" / "08_shared_sequential.cu"
@@ -96,8 +95,8 @@ def test_a_hazard_of_a_right_result_is_a_mistake(capsys: pytest.CaptureFixture[s
 def test_a_file_that_reaches_a_time_limit_of_the_search_is_neither_right_nor_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    limits = TimeLimits(case_s=0.0, file_s=0.0, is_verdict=smallest_failing.SEARCHED.time.is_verdict)
-    monkeypatch.setattr(smallest_failing, "SEARCHED", CaseLimits(limits, smallest="later"))
+    limits = smallest_failing.SEARCHED.time._replace(case_s=0.0, file_s=0.0)
+    monkeypatch.setattr(smallest_failing, "SEARCHED", smallest_failing.SEARCHED._replace(time=limits))
     page = tmp_path / "page.html"
     assert main.main(["explain", str(RIGHT), "--output", str(page)]) == 1
     printed = " ".join(capsys.readouterr().out.split())

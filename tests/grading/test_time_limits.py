@@ -14,12 +14,14 @@ import pytest
 from doubling import EXERCISE, Bench, codes, kernel, program
 from fake_device import FakeDevice
 
+from pytest_gpulab.authoring import mutants
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, LaunchProfile, SourceLine
 from pytest_gpulab.devices.system.processes import Helpers
 from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading import figure_checks, time_limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.smallest_failing import SEARCHED
 from pytest_gpulab.grading.time_limits import BESIDE_A_GPU, CaseLimits, OwnCodeLimit, TimeBudget, TimeLimits, limited
 
 PLACE = SourceLine("student.cu", 7)
@@ -299,6 +301,24 @@ def test_variants_are_compiled_within_the_files_time(
     told = "compilation and kernels of this file have taken 30 s in total"
     assert all(told in results[name].findings[0].what for name in ("compile", "correct[n=4]"))
     assert "A usual file compiles in a second." in results["compile"].findings[0].hint
+
+
+@pytest.mark.parametrize(
+    "limits", [BESIDE_A_GPU.time, SEARCHED.time, mutants.LIMITS.time], ids=["GPU", "search", "mutant"]
+)
+def test_short_limits_are_those_of_kernels_only(limits: TimeLimits, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = iter(np.arange(9) * limits.file_s)
+    clock = SimpleNamespace(perf_counter=lambda: next(now_s), thread_time=lambda: next(now_s))
+    monkeypatch.setattr(time_limits, "time", clock)
+    budget, usual = TimeBudget(limits), TimeBudget(limits._replace(has_builds=True))
+    for each in (budget, usual):
+        with each.charging(is_launch=False):
+            pass
+    assert usual.ends_builds
+    budget.charge(0.9 * limits.file_s)
+    assert not budget.is_used_up
+    budget.charge(0.2 * limits.file_s)
+    assert budget.is_used_up and not budget.ends_builds
 
 
 def test_a_launch_that_reaches_a_limit_of_its_own_leaves_the_case_its_time() -> None:

@@ -218,7 +218,7 @@ class Builds:
     def _make(self, variant: Variant) -> Build:
         if isinstance(self._source, BuildFailed):
             raise self._source
-        if self._budget.is_used_up:
+        if self._budget.ends_builds:
             what = f"Time limit: {self._budget.used_up}"
             raise BuildFailed("failed", finding(TIME_LIMIT, what, hint=LONG))
         try:
