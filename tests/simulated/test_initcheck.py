@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from places import Run, marked
 
+from pytest_gpulab.devices.compiler.nvrtc import compile_ptx
 from pytest_gpulab.devices.protocol import Hazard, Lane, LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
@@ -240,6 +241,41 @@ __global__ void f(int *top, int *out) {
     out[threadIdx.x] = USE; // HERE
 }
 """
+
+
+PARTS = (
+    "__shared__ {kind} part[64]; if (i < n) part[t] = t;\n __syncthreads();\n"
+    " {kind} sum = 0; for (unsigned k = 0; k < 64; k++) {{\n {sum} }}\n out[i] = sum;"
+)
+SUM = "if (blockIdx.x * 64 + k {} n)\n sum += part[k];\n"
+DISCARDED = {
+    "integers": ("int", SUM, "<", "<="),
+    "floats": ("float", SUM, "<", "<="),
+    "otherwise": ("int", "sum ^= blockIdx.x * 64 + k {} n ? 3 : part[k];\n", ">=", ">"),
+}
+
+
+def selecting(body: str) -> str:
+    """Return a kernel in which the compiler has made a selection of a branch."""
+    source = KERNEL.format(body=body)
+    assert "selp" in compile_ptx(source, "kernel.cu", "compute_90", {}, {})[0]
+    return source
+
+
+@pytest.mark.parametrize(("kind", "text", "right", "wrong"), DISCARDED.values(), ids=DISCARDED.keys())
+def test_shared_memory_is_read_ahead_of_the_selection_that_discards_it(
+    run: Run, kind: str, text: str, right: str, wrong: str
+) -> None:
+    """All threads load, as the compiler has removed the branch; only the values of some are used."""
+    assert not uninitialised(check(run, selecting(PARTS.format(kind=kind, sum=text.format(right)))))
+    assert uninitialised(check(run, selecting(PARTS.format(kind=kind, sum=text.format(wrong)))))
+
+
+@pytest.mark.parametrize(("reader", "races"), [("==", []), (">=", ["race"])])
+def test_a_discarded_read_does_not_race(run: Run, reader: str, races: list[str]) -> None:
+    read = f"tile[t] = t; __syncthreads();\n int v = n;\n if (t {reader} n + 35) v += tile[3];"
+    source = selecting(f"{read}\n out[i] = v;\n if (t == 40) tile[3] = v;")
+    assert [hazard.kind for hazard in check(run, source).hazards] == races
 
 
 def test_a_local_variable_is_read_ahead_of_the_selection_that_discards_it(run: Run) -> None:

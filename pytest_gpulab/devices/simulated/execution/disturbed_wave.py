@@ -73,9 +73,11 @@ class DisturbedWave(Wave):
         self._read.address = int(np.broadcast_to(address, lanes.shape)[_of_warp(lanes, self._number)][0])
         return self._changed(lanes, values, address) if self._is_set(address) and self._carries(site) else values
 
-    def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+    def load_shared(
+        self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int, check: bool = True
+    ) -> list[Value]:
         """Read shared memory; the values of the chosen read are changed."""
-        values = self._exchanged(lanes, site.number, super().load_shared(lanes, site, address, dtype, count))
+        values = self._exchanged(lanes, site.number, super().load_shared(lanes, site, address, dtype, count, check))
         if self._read.space != "shared":
             return values
         if self._read.nth < 0:

@@ -135,14 +135,6 @@ class Wave:
         high, low = divmod(self.launch.workspace, 1 << 32)
         return np.uint32(high if register == "%envreg1" else low)
 
-    def note_absent(self, lanes: Lanes, site: Site, bad: npt.NDArray[np.bool_]) -> None:
-        """Note a shuffle from an absent lane, for the lanes in a mask, once per source line."""
-        key = ("barrier", "shuffle", site.where)
-        if key not in self.launch.absences:
-            what = "invalid arguments: a shuffle from a lane that is inactive or has exited; its value is undefined"
-            bad = np.broadcast_to(bad, lanes.shape)
-            self.launch.absences[key] = Hazard("barrier", what, site.where, first_lane(lanes, bad), int(bad.sum()))
-
     # --- loads and stores -------------------------------------------------------------------------
 
     def check_shared(self, lanes: Lanes, site: Site, address: Value) -> None:
@@ -178,10 +170,18 @@ class Wave:
             self.counters.arena(lanes, site, address)
         self.arena.store(lanes, site, address, values, self.checker)
 
-    def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+    def load_shared(
+        self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int, check: bool = True
+    ) -> list[Value]:
         """Read `count` elements per lane from shared memory."""
-        self._access_shared(lanes, site, address, [])
+        self._access_shared(lanes, site, address, [], check)
         return self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
+
+    def check_chosen(self, lanes: Lanes, site: Site, address: Value, chosen: Value) -> None:
+        """Check a read of shared memory by the lanes that use its value."""
+        if self.checker is not None and chosen.any():
+            part = lanes.subset(np.broadcast_to(chosen, lanes.shape))
+            self.checker.access_shared(part.lanes, site, part.take(address), [])
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory."""

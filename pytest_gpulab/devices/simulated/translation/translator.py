@@ -257,6 +257,7 @@ def _function(name: str, body: list[str], value: str) -> str:
 def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
     retried = names.retries and any(getattr(each, "number", -1) in names.retries for each in block.body)
     writer, dying = BlockWriter(names), {} if retried else block.dying  # steps before a retried swap are written twice
+    writer.chosen = _chosen(block)
     for number, statement in enumerate(block.body):
         if number % STATEMENTS_PER_TIME_CHECK == STATEMENTS_PER_TIME_CHECK - 1:
             writer.lines.append("w.check_time()")
@@ -279,6 +280,14 @@ def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
         if not _set_by_barrier(block, register := names.registers[index]):
             writer.lines.append(f"R[{index}] = {writer.local(register)}")
     return writer.lines, value
+
+
+def _chosen(block: Block) -> Mapping[int, tuple[int, bool]]:
+    if not any(isinstance(each, Instruction) and each.op[0] == "selp" for each in block.body):
+        return {}
+    from pytest_gpulab.devices.simulated.translation.analysis.loads import chosen
+
+    return chosen(block)
 
 
 def _set_by_barrier(block: Block, register: str) -> bool:

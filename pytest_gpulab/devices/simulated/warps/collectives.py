@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps, to_warps
+from pytest_gpulab.devices.protocol import Hazard
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, first_lane, from_warps, to_warps
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.wave import Wave
@@ -93,10 +94,14 @@ def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Va
 
 
 def _present(wave: Wave, lanes: Lanes, site: Site, found: Value, absent: npt.NDArray[np.bool_]) -> Value:
-    """Return the values that lanes have read; those of absent source lanes are replaced."""
+    """Return the values that lanes have read; those of absent source lanes are replaced, and noted once per line."""
     if not absent.any():
         return found
-    wave.note_absent(lanes, site, absent)
+    key = ("barrier", "shuffle", site.where)
+    if key not in wave.launch.absences:
+        what = "invalid arguments: a shuffle from a lane that is inactive or has exited; its value is undefined"
+        bad = np.broadcast_to(absent, lanes.shape)
+        wave.launch.absences[key] = Hazard("barrier", what, site.where, first_lane(lanes, bad), int(bad.sum()))
     return np.where(absent, wave.launch.absent.view(found.dtype), found)
 
 

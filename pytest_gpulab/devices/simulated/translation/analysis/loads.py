@@ -1,17 +1,29 @@
-"""Uses of loaded values: in spin loops, as the expected value of `atomicCAS`, in plain copies."""
+"""Uses of loaded values: in spin loops, as the expected value of `atomicCAS`, in plain copies, under a condition."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Reg, Statement, Sym, items_of
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    Address,
+    Call,
+    Imm,
+    Instruction,
+    Label,
+    Operand,
+    Reg,
+    Statement,
+    Sym,
+    items_of,
+)
 from pytest_gpulab.devices.simulated.translation.control.graph import Block, defined_and_used
 from pytest_gpulab.devices.simulated.translation.sites import ordering
 
 WORD_BYTES = 4
 _COPIES = ("mov", "cvta")
+_COMPUTES = ("add", "and", "cvt", "fma", "mad", "max", "min", "mov", "mul", "neg", "or", "shl", "shr", "sub", "xor")
 # operands, by opcode
 _MOVED = {"mov": (1,), "cvt": (1,), "shr": (1,), "selp": (1, 2), "prmt": (1, 2), "shfl": (1,), "st": (1,)}
 
@@ -99,6 +111,52 @@ def _selected(statements: Sequence[Instruction | Call], loads: Sequence[Instruct
         chosen.update(values)
         used.update(name for name in defined_and_used(statement, {})[1] if name not in values)
     return [number for number, names in local.items() if names <= chosen - used]
+
+
+def chosen(block: Block) -> dict[int, tuple[int, bool]]:
+    """Return the selection that uses or discards each load of shared memory; both by number.
+
+    The compiler turns `if (p) sum += tile[k]` into a load, an addition and a selection by all threads. Only those that
+    select its value read `tile[k]` in the source: those with the predicate, or without it for False. Nothing else may
+    use what is computed from the value, and nothing may write to memory before the selection.
+    """
+    found: dict[int, tuple[int, bool]] = {}
+    makers: dict[str, int] = {}  # position of each register's last definition
+    readers: dict[str, list[int]] = defaultdict(list)  # positions of the reads of this definition
+    written_at = -1  # position of the last statement that may write to memory
+    for at, statement in enumerate(block.body):
+        if isinstance(statement, Label):
+            continue
+        defined, used = defined_and_used(statement, {})
+        for name in used:
+            readers[name].append(at)
+        if not isinstance(statement, Instruction) or not defined or statement.op[0] == "atom":
+            written_at = at
+        elif statement.op[0] == "selp" and statement.operands[1] != statement.operands[2]:
+            for value in statement.operands[1:3]:
+                for load, loaded_at in _loads_for(value, at, block, makers, readers):
+                    if loaded_at > written_at:
+                        found[load.number] = statement.number, value is statement.operands[1]
+        for name in defined:
+            makers[name], readers[name] = at, []
+    return found
+
+
+def _loads_for(
+    value: Operand, at: int, block: Block, makers: Mapping[str, int], readers: Mapping[str, list[int]]
+) -> Iterator[tuple[Instruction, int]]:
+    """Yield the loads of shared memory, and their positions, that only one operand of the statement at `at` needs."""
+    if not isinstance(value, Reg) or readers[value.name] != [at] or value.name not in block.dying.get(at, ()):
+        return
+    made_at = makers.get(value.name, -1)
+    made = block.body[made_at]
+    if made_at < 0 or not isinstance(made, Instruction) or made.guard is not None:
+        return
+    if made.op[0] == "ld" and "shared" in made.op and "volatile" not in made.op and isinstance(made.operands[0], Reg):
+        yield made, made_at
+    elif made.op[0] in _COMPUTES:
+        for operand in made.operands[1:]:
+            yield from _loads_for(operand, made_at, block, makers, readers)
 
 
 class Carried(NamedTuple):

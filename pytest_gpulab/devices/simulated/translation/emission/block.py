@@ -196,6 +196,8 @@ class BlockWriter:
         self.serial = 0
         self._free: list[str] = []  # locals with dead values, for reuse
         self._expiring: list[str] = []  # locals that die with the current statement
+        self.chosen: Mapping[int, tuple[int, bool]] = {}  # see `analysis.loads`
+        self.unchecked: dict[int, list[tuple[str, str, bool]]] = {}  # site and address of such loads, by selection
         self.carries = False  # True once the local `carry` holds the carry flag
 
     def temporary(self) -> str:
@@ -232,9 +234,14 @@ class BlockWriter:
         self.lines.append(f"{name} = {expression}")
         return name
 
-    def _keep(self, views: dict[str, str], view: str, expression: str) -> str:
-        name = views[view] = self._new_local()
+    def keep(self, expression: str) -> str:
+        """Bind an expression to a local of the block and return its name."""
+        name = self._new_local()
         self.lines.append(f"{name} = {expression}")
+        return name
+
+    def _keep(self, views: dict[str, str], view: str, expression: str) -> str:
+        name = views[view] = self.keep(expression)
         return name
 
     def local(self, register: str) -> str:

@@ -298,8 +298,10 @@ def _set_pair(b: BlockWriter, i: Instruction, target: str, kind: str) -> None:
 @emits("selp")
 def _selp(b: BlockWriter, i: Instruction) -> None:
     code = type_code(i)
-    first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)
-    b.write(i.operands[0], f"select({b.read(i.operands[3], '?')}, {first}, {second})", code)
+    first, second, predicate = b.read(i.operands[1], code), b.read(i.operands[2], code), b.read(i.operands[3], "?")
+    for site, address, is_first in b.unchecked.pop(i.number, ()):
+        b.lines.append(f"w.check_chosen(L, {site}, {address}, {'' if is_first else '~'}{predicate})")
+    b.write(i.operands[0], f"select({predicate}, {first}, {second})", code)
 
 
 @emits("slct", modifiers="ftz")

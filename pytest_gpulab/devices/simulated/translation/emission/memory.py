@@ -108,7 +108,13 @@ def _load(b: BlockWriter, i: Instruction) -> None:
         _load_parameter(b, i, items, address, code)
         return
     site = b.names.site(space, "read", int(code[1]) * len(items), i)
-    loaded = f"w.load_{space}(L, {site}, {b.address(address)}, {code}, {len(items)})"
+    if i.number in b.chosen:
+        selection, is_first = b.chosen[i.number]
+        inner = b.keep(b.address(address))
+        b.unchecked.setdefault(selection, []).append((site, inner, is_first))
+        loaded = f"w.load_shared(L, {site}, {inner}, {code}, 1, False)"
+    else:
+        loaded = f"w.load_{space}(L, {site}, {b.address(address)}, {code}, {len(items)})"
     if len(items) == 1 and isinstance(target, Reg):
         b.write(target, f"{loaded}[0]", code)
         return
