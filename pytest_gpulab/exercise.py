@@ -147,7 +147,7 @@ class Plan:
         inputs = {buffer.name for buffer in self.buffers if buffer.role == "input"}
         for symbol, name in self.constants.items():
             if name not in inputs:
-                raise ExerciseError(f"constant {symbol!r} takes its contents from {name!r}, which is no input buffer")
+                raise ExerciseError(f"constant {symbol!r} takes its contents from {name!r}, which is not an input")
 
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""

@@ -1,4 +1,4 @@
-// Stores an element in an `int` before it adds the other one: its fraction is lost.
+// Wrong: stores an element in an `int` before it adds the other one: its fraction is lost.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)
