@@ -252,8 +252,7 @@ class CaseRuns:
                         from pytest_gpulab.grading.diagnosis.explain import with_notes
 
                         source = build.source if self._is_simulated else None
-                        findings = self.with_rereads(findings, here)
-                        findings = _explained(findings, _notes(case, pattern), runs, source)
+                        findings = _explained(self.with_rereads(findings, here), _notes(case, pattern), runs, source)
                         findings = with_notes(findings, self._builds.notes(), plan, runs)
                         return CaseOutcome(verdict, findings, _without_outputs(runs), pattern)
         except InstructorsMistake as mistake:
@@ -265,8 +264,7 @@ class CaseRuns:
             return case.problem(build.tunables)
 
     def _is_too_large(self, problem: Problem) -> bool:
-        most = self._limits.max_elements
-        return most is not None and bool(np.prod(problem.size, dtype=float) > most)
+        return bool(np.prod(problem.size, dtype=float) > (self._limits.max_elements or np.inf))
 
     def _decoy(self, case: Case, problem: Problem, prepared: Prepared) -> Mapping[str, Array]:
         """Return look-alike inputs to run first: a kernel that keeps results and recognises inputs becomes wrong."""
@@ -293,8 +291,7 @@ class CaseRuns:
                     return judged(Run(error=error), prepared, FIRST)
             if decoy is not None:
                 run = replayed(decoy, DECOY, read_back=False)
-                # After a fault, a GPU runs nothing more.
-                if isinstance(run.error, KernelFault) and not self._is_simulated:
+                if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU runs nothing more
                     runs.append(run)
                     return judged(run, prepared, FIRST)
             again = partial(replayed, prepared.inputs)

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
-import numpy as np
-
 from pytest_gpulab.devices.protocol import Hazard, LaunchProfile
 from pytest_gpulab.exercise import Launch, Plan
 from pytest_gpulab.grading.findings import NO_VALUE, UNSET, hint_for
@@ -123,10 +121,12 @@ def with_notes(
 def _leaves_unread(launch: Launch, plan: Plan, profile: LaunchProfile) -> bool:
     """Return True if the threads of a launch read one word each, and together less than the array."""
     threads = prod((*launch.grid, *launch.block))
-    arrays = ((plan.buffer(name), read) for at, read in profile.read_per_thread.items()
-              if isinstance(name := launch.args[at], str))  # fmt: skip
-    sizes = [(read, prod(array.shape) * np.dtype(array.dtype).itemsize) for array, read in arrays]
-    return any(WORD_BYTES <= read < 2 * WORD_BYTES and read * threads < nbytes for read, nbytes in sizes)
+    for at, read in profile.read_per_thread.items():
+        name = launch.args[at]
+        is_a_word = WORD_BYTES <= read < 2 * WORD_BYTES
+        if isinstance(name, str) and is_a_word and read * threads < plan.buffer(name).nbytes:
+            return True
+    return False
 
 
 def explains_wrong_results(hazard: Hazard) -> bool:
