@@ -7,15 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
-from hang_guard import HANG_S
+from hang_guard import wait_for
 
 WITH_GPU = ("--resources", "GPU=1")
-T = TypeVar("T")
 
 
 class DaskCluster:
@@ -53,12 +49,3 @@ class DaskCluster:
 def logs_in(folder: Path) -> dict[str, str]:
     """Return what each process of a cluster has said there so far, by its name."""
     return {log.stem: log.read_text(errors="replace") for log in sorted(folder.glob("*.log"))}
-
-
-def wait_for(condition: Callable[[], T]) -> T:
-    """Return what the condition returns as soon as it is true."""
-    end_s = time.monotonic() + HANG_S
-    while not (found := condition()):
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
-    return found

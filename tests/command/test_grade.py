@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
-from hang_guard import HANG_S
+from hang_guard import HANG_S, wait_for
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("course", "plugin")]
 from course import EXERCISE, NAIVE, RIGHT, SKELETON, WRONG
@@ -280,22 +279,14 @@ def test_a_grader_that_is_killed_leaves_a_result_and_nothing_else(
     command = [sys.executable, "-m", "pytest_gpulab", *words("gradescope"), "handed_in"]
     reached = course / "exercises/twice/reached"
     with subprocess.Popen(command) as process:
-        assert soon(reached.exists)
+        wait_for(reached.exists)
         process.send_signal(ending)
         if ending == signal.SIGINT:  # a second one interrupts the cleaning up
             time.sleep(0.2)
             process.send_signal(ending)
     assert "stopped from outside" in result("gradescope")["output"]
-    assert soon(lambda: {path.name for path in temporary.iterdir()} <= {f"gpulab-cache-{os.getuid()}"})
-    assert soon(lambda: not graders_in(temporary))
-
-
-def soon(reached: Callable[[], bool]) -> bool:
-    """Wait until a condition holds; return False if it does not."""
-    until_s = time.monotonic() + HANG_S
-    while not reached() and time.monotonic() < until_s:
-        time.sleep(0.05)
-    return reached()
+    wait_for(lambda: {path.name for path in temporary.iterdir()} <= {f"gpulab-cache-{os.getuid()}"})
+    wait_for(lambda: not graders_in(temporary))
 
 
 def graders_in(folder: Path) -> list[str]:

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dask_cluster import WITH_GPU, DaskCluster, wait_for
-from hang_guard import HANG_S
+from dask_cluster import WITH_GPU, DaskCluster
+from hang_guard import HANG_S, wait_for
 from trouble import SOURCE, job
 from waiting import graders_in, waiting_exercises_in
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dask_cluster import DaskCluster, wait_for
+from dask_cluster import DaskCluster
 from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from distributed.utils import LoopRunner
-from hang_guard import HANG_S
+from hang_guard import HANG_S, wait_for
 from trouble import SOURCE, job
 from waiting import graders_in, waiting_exercises_in
 

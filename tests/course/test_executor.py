@@ -9,17 +9,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 import trouble
-from hang_guard import HANG_S
+from hang_guard import HANG_S, wait_for
 from trouble import SOURCE, exercises_in, job
 
 from pytest_gpulab.course.executors import processes as executor_module
@@ -31,7 +29,6 @@ from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.isolation import fork_server, worker_process
 from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 
-T = TypeVar("T")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a class is graded on Linux only")
 
 
@@ -343,11 +340,3 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_for(condition: Callable[[], T]) -> T:
-    end_s = time.monotonic() + HANG_S
-    while not (found := condition()):
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
-    return found
