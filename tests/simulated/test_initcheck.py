@@ -271,6 +271,14 @@ def test_shared_memory_is_read_ahead_of_the_selection_that_discards_it(
     assert uninitialised(check(run, selecting(PARTS.format(kind=kind, sum=text.format(wrong)))))
 
 
+def test_a_long_chain_is_selected(run: Run) -> None:
+    chain = "int sum = tile[t];" + "sum = (sum ^ n) * 3;" * 1500
+    select = "{ .reg .pred p; setp.lt.s32 p, %2, %3; selp.b32 %0, %1, 0, p; }"
+    use = f'asm("{select}" : "=r"(out[i]) : "r"(sum), "r"(t), "r"(n));'
+    assert not uninitialised(check(run, selecting(f"if (t < n) tile[t] = t; __syncthreads();\n{chain}\n{use}")))
+    assert uninitialised(check(run, selecting(f"if (t > 0) tile[t] = t; __syncthreads();\n{chain}\n{use}")))
+
+
 @pytest.mark.parametrize(("reader", "races"), [("==", []), (">=", ["race"])])
 def test_a_discarded_read_does_not_race(run: Run, reader: str, races: list[str]) -> None:
     read = f"tile[t] = t; __syncthreads();\n int v = n;\n if (t {reader} n + 35) v += tile[3];"

@@ -146,17 +146,21 @@ def _loads_for(
     value: Operand, at: int, block: Block, makers: Mapping[str, int], readers: Mapping[str, list[int]]
 ) -> Iterator[tuple[Instruction, int]]:
     """Yield the loads of shared memory, and their positions, that only one operand of the statement at `at` needs."""
-    if not isinstance(value, Reg) or readers[value.name] != [at] or value.name not in block.dying.get(at, ()):
-        return
-    made_at = makers.get(value.name, -1)
-    made = block.body[made_at]
-    if made_at < 0 or not isinstance(made, Instruction) or made.guard is not None:
-        return
-    if made.op[0] == "ld" and "shared" in made.op and "volatile" not in made.op and isinstance(made.operands[0], Reg):
-        yield made, made_at
-    elif made.op[0] in _COMPUTES:
-        for operand in made.operands[1:]:
-            yield from _loads_for(operand, made_at, block, makers, readers)
+    pending = [(value, at)]
+    while pending:
+        operand, reader = pending.pop()
+        if not isinstance(operand, Reg) or readers[operand.name] != [reader]:
+            continue
+        made_at = makers.get(operand.name, -1)
+        made = block.body[made_at]
+        if made_at < 0 or not isinstance(made, Instruction) or made.guard is not None:
+            continue
+        if operand.name not in block.dying.get(reader, ()):
+            continue
+        if made.op[0] in _COMPUTES:
+            pending += [(each, made_at) for each in made.operands[1:]]
+        elif made.op[0] == "ld" and {"shared", "volatile"}.intersection(made.op) == {"shared"}:
+            yield from [(made, made_at)] if isinstance(made.operands[0], Reg) else []
 
 
 class Carried(NamedTuple):
