@@ -34,12 +34,17 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Class:
 
 
 @pytest.fixture
-def lucky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Class:
-    """A class with a fake GPU, on which wrong kernels pass by luck."""
+def lucky_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake GPU, on which wrong kernels pass by luck."""
     worker = "from pytest_gpulab.grading.isolation.worker import main"
     program = worker_process.PROGRAM.replace(worker, "from lucky_device import main")
     monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", program))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def lucky(tmp_path: Path, lucky_gpu: None) -> Class:
+    """A class with that GPU."""
     made = Class(tmp_path)
     made.on_a_gpu()
     return made

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from block_sums import TREE, graded
 from lucky_device import LACKS_HEADERS_VARIABLE, lacking_headers
-from test_cross_check import LUCKY, USES
+from test_cross_check import USES
 from test_cross_check import graded as graded_on_a_gpu
 
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.grading.compilation.missing_headers import cudas_missing_header
-from pytest_gpulab.grading.isolation import worker_process
 
 ROOT = Path(__file__).resolve().parents[2]
 LACKING = "The CUDA installation of this machine lacks the header `nv/target`."
@@ -106,11 +104,11 @@ def test_with_nvcc_the_headers_are_tried_as_well(
     assert tried == ([] if "mine.h" in text else [trial])
 
 
+@pytest.mark.usefixtures("lucky_gpu")
 def test_a_uses_check_is_not_gradable_without_the_header_of_the_simulated_gpu(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """nvcc has all headers, NVRTC has not."""
-    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
     monkeypatch.setenv(LACKS_HEADERS_VARIABLE, str(tmp_path))
     text = (ROOT / "solutions" / "scan" / "05_warp_shuffle.cu").read_text()
     path = tmp_path / "scan.cu"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from doubling import Bench, faulting, program, right
-from remote_class import EXERCISE, KERNEL, Class
-from test_cross_check import LUCKY, READS_BEYOND
+from remote_class import EXERCISE, KERNEL, READS_BEYOND, Class
 
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.exercise import Expected
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.isolation import worker_process
 
 NAIVE = KERNEL.replace("2 * in", "in[i] + in")
 READS_FIRST = "    __shared__ int tile[32];\n    volatile int *cell = tile;\n    int none = cell[threadIdx.x] & 0;\n"
@@ -150,12 +147,6 @@ def test_the_baseline_does_not_run_after_a_fault_that_breaks_the_gpu(tmp_path: P
     assert "naive" not in [text for text, *_ in bench.device.compiled]
 
 
-@pytest.fixture
-def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-
-
 @pytest.mark.parametrize(
     ("change", "naive", "text", "names"),
     [
@@ -170,7 +161,7 @@ def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["wrong results", "accesses that hardware tolerates", "a fault that breaks the GPU"],
 )
-@pytest.mark.usefixtures("lucky")
+@pytest.mark.usefixtures("lucky_gpu")
 def test_a_gpu_and_the_simulated_one_beside_it(
     change: tuple[str, str], naive: str, text: str, names: list[str], tmp_path: Path
 ) -> None:
