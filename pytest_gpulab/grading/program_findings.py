@@ -238,8 +238,7 @@ def _of_unwritten(copy: UnwrittenCopy, sources: Sources) -> Finding:
 
 def _of_dynamic(kernel: str, site: CallSite, names: list[str], sources: Sources) -> Finding:
     what = f"{listed((f'`{name}`' for name in names), 'and')} of kernel `{kernel}` are the same memory"
-    made = finding("shared-arrays", what, sources.at(site), hint=HINTS["shared-arrays"])
-    return _quoted(made, sources.lines.get(site.address), sources)
+    return _at(site, sources, "shared-arrays", what)
 
 
 def _of_pointer(call: CallSite, sources: Sources) -> Finding | None:
@@ -250,7 +249,7 @@ def _of_pointer(call: CallSite, sources: Sources) -> Finding | None:
     if is_pointer is None or re.search(rf"&\s*{name}\b", text):
         return None
     what = f"{call.function} takes 8 bytes: `sizeof({name})` is the size of a pointer, not of the array"
-    return _quoted(finding("bytes", what, sources.at(call), hint=SHARE), sources.lines.get(call.address), sources)
+    return _at(call, sources, "bytes", what, hint=SHARE)
 
 
 def _are_elements(call: CallSite, sources: Sources) -> bool:

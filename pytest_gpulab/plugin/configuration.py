@@ -146,7 +146,7 @@ def _refuse_foreign_configuration(config: pytest.Config) -> None:
             f"rootdir would be {config.rootpath}, which is inside the submissions: "
             "write --gpulab-submissions=DIR, with an equals sign"
         )
-    if found and not _is_typed(config, "-c", "--config-file") and found.parent not in (here, *here.parents):
+    if found and not _names_one(config) and found.parent not in (here, *here.parents):
         raise pytest.UsageError(
             f"{found} may be a student's and is not used as configuration: "
             "run from the course's folder, or name the file with -c"
@@ -155,13 +155,18 @@ def _refuse_foreign_configuration(config: pytest.Config) -> None:
 
 def is_to_grade(session: pytest.Session) -> bool:
     """Return whether the run must grade checks: an `addopts` with `--collect-only` must not look like a success."""
-    return any(item.get_closest_marker("gpulab") for item in session.items) and not _is_typed(session.config, "--co")
+    lists = any(word == "--co" or word.startswith("--collect") for word in _typed(session.config))
+    return not lists and any(item.get_closest_marker("gpulab") for item in session.items)
 
 
-def _is_typed(config: pytest.Config, *options: str) -> bool:
-    """Return whether the command line has an option with one of these beginnings; those in a file do not count."""
-    given = [*config.invocation_params.args, *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    return any(str(word).startswith(options) for word in given)
+def _names_one(config: pytest.Config) -> bool:
+    """Return whether the command line names the configuration file."""
+    return any(word.startswith(("-c", "--config-file")) for word in _typed(config))
+
+
+def _typed(config: pytest.Config) -> list[str]:
+    """Return the words of the command line; options in a found file are not among them."""
+    return [*map(str, config.invocation_params.args), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
 
 
 def stop_as_by_ctrl_c(config: pytest.Config) -> None:
