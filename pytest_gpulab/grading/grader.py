@@ -173,7 +173,7 @@ class Grader(CheckGrader):
         from pytest_gpulab.grading.correctness.smallest_inputs import SmallestInputs
 
         submission = self._loaded, self._path, self._builds, self._cases, self._seed
-        return SmallestInputs(self._searched, submission)
+        return SmallestInputs(self._searched, submission, self._budget)
 
     def _compile(self, check: Check) -> CheckResult:
         try:

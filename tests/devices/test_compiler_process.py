@@ -108,7 +108,7 @@ def test_a_tree_that_takes_all_memory_is_explained(within: Sandbox | None) -> No
     lines = caught.value.diagnostics.splitlines()
     assert lines[0].endswith(": catastrophic error: out of memory")
     assert lines[-1].startswith(
-        "The compiler did not finish; the limits are 20 s (60 s for all variants), 0.391 GiB of memory"
+        "The compiler did not finish; the limits are 20 s (30 s for all variants), 0.391 GiB of memory"
     )
     compiler.close()
 
@@ -148,6 +148,22 @@ def test_a_text_that_took_all_memory_is_not_compiled_again(within: Sandbox | Non
         said.append(caught.value.diagnostics)
     assert said[0] == said[1] and len(trees) == 1
     compiler.close()
+
+
+@pytest.mark.parametrize(("refused_s", "translations"), [(-1, 1), (9, 2)])
+def test_a_text_with_errors_that_take_long_is_not_compiled_as_other_variants(
+    within: Sandbox | None, monkeypatch: pytest.MonkeyPatch, refused_s: int, translations: int
+) -> None:
+    source, asked = "__global__ void f() { T x = ; }\n", []
+    with closing(CompilerProcess(Limits(refused_s=refused_s), within)) as compiler:
+        original = compiler._request
+        monkeypatch.setattr(compiler, "_request", lambda request: asked.append(request.text) or original(request))
+        said = []
+        for define in ("int", "float"):
+            with pytest.raises(CompileError, match="expected an expression") as caught:
+                nvrtc.compile_ptx(source, "a.cu", "compute_90", {"T": define}, run=compiler.compiled)
+            said.append("no other variant was compiled" in caught.value.diagnostics)
+    assert asked.count(source) == translations and said == [False, refused_s < 0]
 
 
 def test_each_text_has_its_time_for_itself(within: Sandbox | None) -> None:

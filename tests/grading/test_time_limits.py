@@ -20,6 +20,9 @@ from pytest_gpulab.devices.system.processes import Helpers
 from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading import figure_checks, time_limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.correctness.smallest_inputs import SmallestInputs
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.smallest_failing import SEARCHED
 from pytest_gpulab.grading.time_limits import BESIDE_A_GPU, CaseLimits, OwnCodeLimit, TimeBudget, TimeLimits, limited
@@ -319,6 +322,30 @@ def test_short_limits_are_those_of_kernels_only(limits: TimeLimits, monkeypatch:
     assert not budget.is_used_up
     budget.charge(0.2 * limits.file_s)
     assert budget.is_used_up and not budget.ends_builds
+
+
+@pytest.mark.parametrize(("file_s", "searches"), [(100.0, 3), (0.9, 2)])
+def test_searches_take_the_files_time(monkeypatch: pytest.MonkeyPatch, file_s: float, searches: int) -> None:
+    clock, budget = SimpleNamespace(now_s=0.0), TimeBudget(TimeLimits(file_s=file_s))
+    read = lambda: clock.now_s  # noqa: E731
+    monkeypatch.setattr(time_limits, "time", SimpleNamespace(perf_counter=read, thread_time=read))
+    searched: list[Finding] = []
+
+    class Slowly:
+        def added_to(self, case: Case, found: Finding, same: object) -> Finding:
+            clock.now_s += 0.5
+            searched.append(found)
+            return found
+
+    found = finding("wrong-result", "an element is wrong")
+    inputs = SmallestInputs("all", cast(Any, ()), budget, cast(Any, Slowly()))
+    failing = found, Case("n=1", 1, 1, ("random",)), ""
+    assert inputs.added_to("correct[n=1]", failing, failing, failing) == (found,) * 3
+    assert len(searched) == searches
+    budget.charge(file_s - 0.5 * searches - 0.1)
+    assert not budget.is_used_up
+    budget.charge(0.2)
+    assert budget.is_used_up
 
 
 def test_a_launch_that_reaches_a_limit_of_its_own_leaves_the_case_its_time() -> None:

@@ -39,6 +39,8 @@ _KILLED = (_GONE, nvrtc_program.ending(signal.SIGKILL))
 _NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$", re.MULTILINE)
 _ABORTED = "Ptx assembly aborted due to errors"  # ptxas's only message when memory runs out
 _PTXAS_ERROR = re.compile(r"\berror +:|; fatal +:")
+_ERROR = "): error:"  # of a line of the text, unlike ptxas's
+_OTHERS = "These messages took so long that no other variant was compiled."
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
 
@@ -109,6 +111,8 @@ class CompilerProcess:
             self._rejected[request.text] = log
             if not self._forks:
                 self.close()  # NVRTC may lack more than this text
+        elif output is None and _ERROR in log and answer["processor_s"] > self._limits.refused_s:
+            self._rejected[request.text] = f"{log}\n{_OTHERS}"
         return Answer(None if output is None else base64.b64decode(output), log)
 
     @property

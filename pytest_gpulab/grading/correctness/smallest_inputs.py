@@ -10,7 +10,7 @@ from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.grade import CheckResult, Finding
-from pytest_gpulab.grading.time_limits import Searched
+from pytest_gpulab.grading.time_limits import Searched, TimeBudget
 
 from .cases import CaseRuns
 from .shrinking import Shrinker, is_shrunk
@@ -25,10 +25,14 @@ Failing = tuple[Finding, Case, str]
 
 @dataclass
 class SmallestInputs:
-    """The smallest failing inputs of one submission; `submission` are the arguments of its `Shrinker`."""
+    """The smallest failing inputs of one submission; `submission` are the arguments of its `Shrinker`.
+
+    A search takes its time from the `budget` of the file.
+    """
 
     searched: Searched
     submission: tuple[LoadedExercise, Path, Builds, CaseRuns, int]
+    budget: TimeBudget
     _shrinker: Shrinker | None = None
     _left_out: dict[str, tuple[Failing, ...]] = field(default_factory=dict)
 
@@ -59,4 +63,7 @@ class SmallestInputs:
     def _search(self, failing: Failing) -> Finding:
         found, case, hazard = failing
         self._shrinker = self._shrinker or Shrinker(*self.submission, with_rules=self.searched != "later")
-        return self._shrinker.added_to(case, found, same_hazard(hazard, found) if hazard else None)
+        if self.budget.is_used_up:
+            return found
+        with self.budget.charging(is_launch=False):
+            return self._shrinker.added_to(case, found, same_hazard(hazard, found) if hazard else None)
