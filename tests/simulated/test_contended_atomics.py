@@ -59,6 +59,18 @@ def test_contended_atomics_return_values_as_if_executed_one_after_the_other(
     assert memory.tobytes() == expected_memory.tobytes()
 
 
+def test_threads_that_append_under_a_condition_take_their_places_block_by_block(run: Run) -> None:
+    """As on a GPU, a warp's lanes get neighbouring places, so that their stores touch few sectors."""
+    x = np.random.default_rng(5).integers(-9, 9, 1024).astype(np.int32)
+    source = """__global__ void f(const int *x, int *kept, int *count) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (x[i] > 0) kept[atomicAdd(count, 1)] = x[i];
+    }"""
+    kept, expected = np.zeros_like(x), x[x > 0]
+    run(source, x, kept, np.zeros(1, np.int32), grid=(8,), block=(128,))
+    assert kept[: len(expected)].tolist() == expected.tolist()
+
+
 LOOPS = {
     "one address": ("int *p = x;", 1),
     "several addresses": ("int *p = x + threadIdx.x % 3;", 3),

@@ -65,14 +65,17 @@ _UNORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bit
 def apply_in_order(
     lanes: Lanes, view: Array, index: Value, operation: Operation, values: list[Value], wanted: bool
 ) -> Value:
-    """Apply an atomic in the order of blocks, then threads."""
+    """Apply an atomic in the order of blocks, then threads; lanes that want no results may have another order."""
     every = index, *values
     if lanes.n > 1:
         every = tuple(np.broadcast_to(value, lanes.shape) for value in every)
     flat, *operands = (value.ravel(order="F") for value in every)
-    found = apply(view, flat, operation, operands, wanted)
-    no_result = np.zeros((), view.dtype)[()]
-    return no_result if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))
+    order = lanes.by_block[0] if lanes.flat and wanted else slice(None)
+    found = apply(view, flat[order], operation, [operand[order] for operand in operands], wanted)
+    if found is None:
+        return np.zeros((), view.dtype)[()]
+    found[order] = found.copy()
+    return np.ascontiguousarray(found.reshape(lanes.shape, order="F"))
 
 
 def apply(view: Array, index: Array, operation: Operation, operands: list[Array], returns: bool) -> Array | None:
