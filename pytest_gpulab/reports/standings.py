@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pytest_gpulab.grading.grade import Grade
 
@@ -35,14 +36,16 @@ class Standing:
 def exercises_of(grades: Iterable[Grade], gradebook: Gradebook | None = None) -> dict[str, float]:
     """Return each exercise with its full points, also those of checks that the machine could not grade.
 
-    A gradebook adds exercises that only have adjustments.
+    A gradebook adds exercises with a submission that this run does not grade, and those that only have adjustments.
     """
     most: dict[str, float] = {}
     for grade in grades:
         points = math.fsum(float(check.max_points) for check in grade.checks)
         most[grade.exercise] = max(most.get(grade.exercise, 0.0), points)
-    for _, exercise in gradebook.adjustments if gradebook else ():
-        most.setdefault(exercise, FULL_POINTS)
+    if gradebook:
+        others = (exercise for _, exercise in gradebook.adjustments)
+        for exercise in chain(others, *(gradebook.handed_in or {}).values()):
+            most.setdefault(exercise, FULL_POINTS)
     return dict(sorted(most.items()))
 
 

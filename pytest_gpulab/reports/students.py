@@ -198,11 +198,16 @@ def _best(grades: Iterable[Grade], key: Callable[[Grade], Hashable]) -> Iterable
 def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
     """Refuse to report a part of the points as a student's result.
 
-    Raises ReportError if the run was stopped, or graded only some checks of a submission.
+    Raises ReportError if the run was stopped, or graded only some submissions of a student or some checks of one.
     """
     context.refuse_if_interrupted()
     if any(map(gradebook.is_part, gradebook.grades)):
         raise ReportError(f"{ONLY_SOME_CHECKS}, and a part of the points is no result")
+    for row in rows(gradebook):
+        gaps = {name for name, is_gradable in (row.exercises or {}).items() if is_gradable}
+        if row.grades and (gaps := gaps - {grade.exercise for grade in row.grades}):
+            what = f"{min(gaps)} of {row.student.id} was {NOT_GRADED}"
+            raise ReportError(f"{what}, and a part of the points is no result")
 
 
 def the_only_row(gradebook: Gradebook) -> Row:

@@ -62,6 +62,28 @@ def test_exercises_without_a_grade_are_named_and_columns_of_sources_explained(tm
     assert not [text for text in written(tmp_path / "nobodys", nobodys).values() if "Nothing of yours" in text]
 
 
+def graded_alone(handed_in: dict[str, dict[str, bool]]) -> Gradebook:
+    """The only grade of a run: the scan of s1, which earns all of its 10 points."""
+    scan = next(grade for grade in Made(9).gradebook().grades if grade.exercise == "scan")
+    passed = CheckResult("correct[1]", "correct", "passed", 10, 10, ())
+    book = Gradebook(handed_in=handed_in)
+    add(book, replace(scan, student="s1", submission="s1/scan.cu", checks=(passed,)))
+    return book
+
+
+def test_the_page_of_a_student_who_is_graded_alone_has_the_totals_of_the_class(tmp_path: Path) -> None:
+    book = graded_alone({"s1": {"scan": True}, "s2": {"scan": True, "sum": True}})
+    (text,) = written(tmp_path, book).values()
+    assert "10 of 110 points" in text and "Nothing of yours was graded for sum." in text
+
+
+def test_no_page_is_written_if_an_exercise_of_the_student_is_not_graded_in_this_run(tmp_path: Path) -> None:
+    book = graded_alone({"s1": {"scan": True, "sum": True}})
+    with pytest.raises(ReportError, match=r": sum of s1 was not graded in this run, and a part of the points is no"):
+        written(tmp_path, book)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_page_needs_no_script_and_tells_neither_seed_nor_suspicion(tmp_path: Path) -> None:
     book = Made(4).gradebook()
     book.duplicates = (SimilarPair("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97),)

@@ -100,7 +100,14 @@ def test_every_row_of_a_run_that_was_stopped_says_so() -> None:
 def test_a_run_that_was_stopped_before_anything_was_graded_has_a_row_for_everyone() -> None:
     made = Gradebook(chosen=frozenset({"s10", "s2"}), handed_in={"s2": {"scan": True}, "s10": {"scan": True}})
     lines = [list(line) for line in student_lines(rows(made), interrupted=True)][1:]
-    assert lines == [["s2", "", "", "", "the run was stopped"], ["s10", "", "", "", "the run was stopped"]]
+    assert lines == [[student, "", "", "", "", "the run was stopped"] for student in ("s2", "s10")]
+
+
+def test_an_exercise_that_this_run_does_not_grade_keeps_its_column() -> None:
+    made = book(grade(check("a")))
+    made.handed_in = {"s1": {"scan": True, "sum": True}}
+    headers, row = table(made)
+    assert headers[2:5] == ["scan", "sum", "total"] and row[-1] == "sum: not graded in this run"
 
 
 def test_a_stopped_run_reports_only_known_students_as_missing() -> None:

@@ -14,6 +14,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from pytest_gpulab.grading.grade import Adjustment, CheckResult, Grade
@@ -72,7 +73,8 @@ def _csv(lines: Iterable[Cells]) -> str:
 
 def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[Cells]:
     """Yield the cells of the table of students, headers first; rows of a stopped run say so."""
-    exercises = sorted({name for row in table for name in (*(grade.exercise for grade in row.grades), *row.adjusted)})
+    names = ((*(grade.exercise for grade in row.grades), *row.adjusted, *(row.exercises or ())) for row in table)
+    exercises = sorted(set(chain.from_iterable(names)))
     yield "student", "name", *exercises, "total", "not_gradable", "note"
     for row in table:
         grades = {grade.exercise: grade for grade in row.grades}

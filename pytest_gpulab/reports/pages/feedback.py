@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook, Links
-from pytest_gpulab.reports.standings import Standing, standings
+from pytest_gpulab.reports.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.students import Row, file_name, refuse_a_part, rows, unscored, weights_text
 from pytest_gpulab.reports.terminal.annotated import listings
 from pytest_gpulab.reports.visibility import for_student
@@ -32,7 +32,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """Write a page per student who handed something in, or has an adjustment. All checks must be graded."""
     refuse_a_part(gradebook, context)
     path.mkdir(exist_ok=True)
-    exercises = {grade.exercise for grade in gradebook.grades if grade.student}
+    exercises = exercises_of((grade for grade in gradebook.grades if grade.student), gradebook)
     for standing in standings(gradebook, gradebook.grades):
         name = f"{file_name(standing.row.student.id)}.html"
         links = _figures(path, name, standing, gradebook)
