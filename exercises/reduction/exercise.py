@@ -104,6 +104,8 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
         values = numerics.fill(pattern, count, dtype, rng)
     if operation in ("max", "min"):
         values = at_the_end(pattern, operation, values)
+    if problem.size > FRESH_VALUES and dtype is np.int32:
+        values *= np.int32(2 * rng.integers(2**16, 2**20) + 1)  # all 32 bits of the timed values matter
     return {"in": numerics.repeated(values, problem.size, rng)}
 
 

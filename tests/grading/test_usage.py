@@ -102,6 +102,26 @@ def test_beside_a_gpu_a_sample_of_the_timed_size_shows_that_a_bound_is_broken_th
     assert bool(complete) == is_complete
 
 
+@pytest.mark.parametrize(
+    ("limits", "needs", "verdict"),
+    [(BESIDE_A_GPU, "idea", "failed"), (BESIDE_A_GPU, "", "passed"), (USUAL, "idea", "passed")],
+)
+def test_a_speedup_on_a_gpu_needs_the_concept_at_the_size_that_is_timed(
+    gpu: Device, tmp_path: Path, limits: CaseLimits, needs: str, verdict: str
+) -> None:
+    barriers = "for (unsigned k = 0; k < 20 && n > 40000; ++k) __syncthreads();\n    unsigned i = blockIdx.x"
+    path = tmp_path / "student.cu"
+    path.write_text(changed(TREE, "unsigned i = blockIdx.x", barriers))
+    (tmp_path / "naive.cu").write_text(NAIVE)
+    exercise = asking(concepts.barriers(20))
+    tiers = tuple(replace(tier, size=1 << 16, simulated_size=1 << 14, needs=needs) for tier in exercise.speed)
+    exercise = replace(exercise, speed=tiers)
+    grader = Grader(LoadedExercise("sums", tmp_path, exercise), path, gpu, 1, limits=limits)
+    (result,) = (grader.run(check) for check in checks_of(exercise) if check.kind == "uses")
+    assert result.verdict == verdict
+    assert verdict == "passed" or result.findings[0].what.startswith("At size 2^16: Too many barriers: ")
+
+
 def test_a_bonus_is_missed(gpu: Device, tmp_path: Path) -> None:
     result = graded(tmp_path, gpu, TREE, asking(concepts.barriers(2), required=False))["uses[idea]"]
     assert result.verdict == "missed"

@@ -179,11 +179,15 @@ class EstimatedCosts(Costs):
         return races(self._device, self._builds.of(problem.variant), plan, inputs, seed)
 
     def profiles(self, variant: Variant) -> Mapping[Size, Sequence[LaunchProfile]]:
-        """Return the launches by size, for all sizes at which a variant has an estimate."""
+        """Return the launches by size, for all sizes at which a variant has an estimate.
+
+        A speedup that needs a concept needs it at the size that a GPU times, too.
+        """
         found: dict[Size, Sequence[LaunchProfile]] = {}
         for tier in self._loaded.exercise.speed:
-            if variant_key(tier.variant) == variant_key(variant):
-                size = timed_size(tier, self._device)
+            is_like = variant_key(tier.variant) == variant_key(variant)
+            on_gpu = (tier.size,) if tier.needs and not self._decides else ()
+            for size in (timed_size(tier, self._device), *on_gpu) if is_like else ():
                 with suppress(BuildFailed):  # the speed check reports it
                     found[size] = self._own_timing(size, variant).profiles
         return found
