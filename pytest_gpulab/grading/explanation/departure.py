@@ -31,7 +31,9 @@ def departures(traced: Traced, launch: int, block: int, rows: Sequence[Row]) -> 
         others = rows_of(traced.right.launches[launch], traced.right.arrays[launch], block)
         wrong = sorted(_against_steps(rows, others))
     else:
-        wrong = sorted(_against_results(rows, _results(traced, launch, block)))
+        is_last = launch == len(traced.trial.prepared.plan.launches) - 1
+        results = _judged(traced) if is_last else _results(traced, launch, block)
+        wrong = sorted(_against_results(rows, results, 0 if is_last else CLOSE))
     return [each for each in wrong if each[0] == wrong[0][0]]
 
 
@@ -55,25 +57,27 @@ def _against_steps(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Wrong
                 yield place, index, _words(row, index, right[0])
 
 
-def _against_results(rows: Sequence[Row], results: Mapping[tuple[str, int], Any]) -> Iterator[Wrong]:
+def _against_results(rows: Sequence[Row], results: Mapping[tuple[str, int], Any], tolerance: float) -> Iterator[Wrong]:
     """Yield elements with a wrong last value."""
     last = {(row.array.buffer, index): place for place, row in enumerate(rows) for index in row.writers}
     for (buffer, index), place in last.items():
         right = results.get((buffer, index))
-        if right is not None and not _is_close(rows[place].values[index], right):
+        if right is not None and not _is_close(rows[place].values[index], right, tolerance):
             yield place, index, _words(rows[place], index, right)
 
 
+def _judged(traced: Traced) -> Mapping[tuple[str, int], Any]:
+    """Return the right values of the elements that are wrong by the exercise's tolerance, by buffer and element."""
+    expected = traced.trial.prepared.expected.values
+    return {
+        (name, index): np.asarray(expected[name]).reshape(-1)[index]
+        for name, mask in traced.trial.wrong(traced.run).items()
+        for index in np.flatnonzero(mask).tolist()
+    }
+
+
 def _results(traced: Traced, launch: int, block: int) -> Mapping[tuple[str, int], Any]:
-    """Return right values after a launch, by buffer and element."""
-    if launch == len(traced.trial.prepared.plan.launches) - 1:
-        expected = traced.trial.prepared.expected.values
-        masks = traced.trial.wrong(traced.run)
-        return {
-            (name, index): np.asarray(expected[name]).reshape(-1)[index]
-            for name, mask in masks.items()
-            for index in np.flatnonzero(mask).tolist()
-        }
+    """Return the values of a right run after a launch that is not the last one, by buffer and element."""
     if traced.right is None or launch >= len(traced.right.launches):
         return {}
     right = traced.right.launches[launch]
@@ -83,7 +87,7 @@ def _results(traced: Traced, launch: int, block: int) -> Mapping[tuple[str, int]
     return {(row.array.buffer, index): row.values[index] for row in rows if row.array.buffer for index in row.writers}
 
 
-def _is_close(value: Any, right: Any) -> bool:
+def _is_close(value: Any, right: Any, tolerance: float = CLOSE) -> bool:
     if np.asarray(right).dtype.kind == "f":
-        return bool(np.isclose(value, right, rtol=CLOSE, atol=0, equal_nan=True))
+        return bool(np.isclose(value, right, rtol=tolerance, atol=0, equal_nan=True))
     return bool(value == right)
