@@ -255,12 +255,23 @@ class _Runner:
         if request.is_empty:
             self.failure = () if failure is None else (failure,)
             if failure is None or failure.smallest is None:
-                return self._known(self._readable())
+                return self._known(self._faulty(failure) or self._readable())
             request = self.request = request_of(failure.smallest.command)
         trial = self._trials.run(*requested(subject.loaded.exercise, self._trials, request))
         if _failures(subject, trial):
             self.failure = ()
         return trial
+
+    def _faulty(self, failure: Finding | None) -> Trial | None:
+        """Run the case of a failure without a smallest failing input; None if the same fault does not end it."""
+        exercise = self._subject.loaded.exercise
+        for case in exercise.cases:
+            if failure and not case.hidden and failure.what.startswith(f"correct[{case.name}]"):
+                trial = self._trials.run(*requested(exercise, self._trials, Request(case.name)))
+                if any((fault.code, fault.lane is None) == (failure.code, False) for fault in trial.outcome.faults):
+                    self.request = Request(case.name)
+                    return trial
+        return None
 
     def _known(self, trial: Trial) -> Trial:
         """Return a trial; its own failure is not another one of the file."""
