@@ -14,7 +14,7 @@ from pytest_gpulab.grading.explanation.drawing import Drawn, Subject, drawn
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 from pytest_gpulab.grading.smallest_failing import smallest_failing
 from pytest_gpulab.reports.pages.explained_page import Explained, single_page, summary_lines, svg
-from pytest_gpulab.reports.terminal.explained import drawn_lines, wrong_lines
+from pytest_gpulab.reports.terminal.explained import drawn_lines, page_lines, wrong_lines
 from pytest_gpulab.reports.terminal.text import wrapped
 
 from . import CommandError
@@ -92,7 +92,7 @@ def _written(arguments: argparse.Namespace, found: Drawn, summary: list[str]) ->
         if arguments.format == "html":
             source = arguments.file.read_text(encoding="utf-8", errors="replace")
             lines = wrong_lines(found, arguments.file.name)
-            text = single_page(Explained(summary[0], summary[1:], [found.note], source, found.figures, lines))
+            text = single_page(Explained(summary[0], page_lines(found), [found.note], source, found.figures, lines))
         else:
             text = svg(found.figures)
         path.write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ from pytest_gpulab.grading.explanation.drawing import Subject, drawn
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.gradebook import Drawing, Drawings
 from pytest_gpulab.reports.pages.explained_page import Explained, section
-from pytest_gpulab.reports.terminal.explained import drawn_lines, wrong_lines
+from pytest_gpulab.reports.terminal.explained import page_lines, wrong_lines
 
 from .session import GradingSession
 
@@ -115,4 +115,4 @@ def _explained(session: GradingSession, wanted: Wanted, device: Device, path: Pa
     found = drawn(Subject(loaded, path, device, session.settings.seed, None), request)
     source = path.read_text(encoding="utf-8", errors="replace")
     lines = wrong_lines(found, path.name)
-    return Explained(wanted.title, list(drawn_lines(found)), [found.note], source, found.figures, lines)
+    return Explained(wanted.title, page_lines(found), [found.note], source, found.figures, lines)

@@ -19,7 +19,7 @@ from pytest_gpulab.grading.correctness.requests import Request
 from pytest_gpulab.grading.explanation.drawing import Subject, drawn
 from pytest_gpulab.grading.explanation.figure import Figure
 from pytest_gpulab.reports.gradebook import Drawing, Drawings
-from pytest_gpulab.reports.pages.dataflow import _short, dataflow_svg
+from pytest_gpulab.reports.pages.dataflow import _lines_of, _short, dataflow_svg
 from pytest_gpulab.reports.pages.explained_page import Explained, page, section
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -279,3 +279,45 @@ def test_marked_elements_of_a_long_array_are_drawn(tmp_path: Path) -> None:
 def test_a_figure_of_its_own_has_no_hover_texts() -> None:
     figure = figures_of(RIGHT)[0]
     assert dataflow_svg(figure).count("<title>") > 100 > dataflow_svg(figure, is_alone=True).count("<title>") == 1
+
+
+def test_captions_are_above_their_rows_on_a_phone(browser: Browser, tree: Path) -> None:
+    browser.open(tree)
+    browser.tell("Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1, mobile=False)
+    shown = browser.run(
+        "const seen = each => getComputedStyle(each).display !== 'none';"
+        "return ['.side .caption', '.above'].map(each => [...document.querySelectorAll(each)].filter(seen).length)"
+    )
+    assert shown == [0, 8]
+    boxes = browser.run(
+        "return [...document.querySelectorAll('.above')].map(each => [each, each.closest('svg').parentElement,"
+        " each.closest('.row').querySelector('use')].map(box => box.getBoundingClientRect()))"
+    )
+    for caption, region, cell in boxes:
+        assert region["left"] <= caption["left"] and caption["right"] <= region["right"]
+        assert caption["bottom"] <= cell["top"]
+
+
+def test_a_mark_outside_the_window_is_scrolled_to_and_captions_stay(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of("tests/wrong/stencil/no_halo.cu", tmp_path))
+    mark, label, caption, region = browser.run(
+        "const figure = document.querySelector('.bad').closest('.scroll');"
+        "return [...['.bad', '.bad-text', '.side'].map(each => figure.querySelector(each)), figure]"
+        ".map(each => each.getBoundingClientRect())"
+    )
+    assert all(region["left"] <= box["left"] and box["right"] <= region["right"] for box in (mark, label, caption))
+    assert abs(label["left"] - mark["left"]) < 64
+
+
+def test_labels_have_lines_of_like_length() -> None:
+    assert _lines_of("") == []
+    assert _lines_of("threads 1 to 31 do not reach the barrier in line 15") == [
+        "threads 1 to 31 do not reach",
+        "the barrier in line 15",
+    ]
+
+
+def test_of_too_many_arrows_those_to_the_first_element_are_drawn(tmp_path: Path) -> None:
+    page = page_of("tests/wrong/stencil/no_halo.cu", tmp_path).read_text()
+    ends = [re.findall(r"([\d.]+) [\d.]+\"/>", each) for each in re.findall(r'class="arrow".*?</g>', page)]
+    assert [len(set(of)) for of in ends] == [1] * len(ends) and ends

@@ -24,7 +24,7 @@ LETTER = 7.5  # of a bold text
 MAX_COLUMNS = 64
 MAX_MARKED = 32  # of the columns
 MAX_DIGITS = 6  # of an integer that is not rounded
-MAX_ARROWS = 400  # of a row
+MAX_ARROWS = 256  # of a row; of more, only those to its first element are drawn
 BARRIER, THREAD, MAX_THREADS = 38, 16, 64  # height of a missed barrier, width of each of its threads, threads drawn
 
 # Elements in <defs>, and others with an id, are drawn by <use>: rules that name an ancestor do not match there.
@@ -32,7 +32,7 @@ STYLE = """
 .flow { font: 12px ui-monospace, monospace; --ink: #1b1b1b; --soft: #666666; --paper: #ffffff; --own: #cfe3fb;
   --line: #33608f; --bad: #c0182c; --bad-fill: #fbd5d9; }
 .flow text { fill: var(--ink); text-anchor: middle; }
-.flow .caption, .flow .note { text-anchor: start; }
+.flow .caption, .flow .note, .flow .above { text-anchor: start; }
 .flow .kept text { fill: var(--soft); }
 .flow .note { fill: var(--soft); font-size: 10px; }
 .flow .index, .flow .index text { fill: var(--soft); font-size: 10px; text-anchor: middle; paint-order: stroke;
@@ -47,8 +47,8 @@ STYLE = """
 .flow .by { fill: #ffffff; font-size: 9px; }
 .flow .bad use, .flow .beyond { fill: var(--bad-fill); stroke: var(--bad); stroke-width: 2; }
 .flow .beyond { stroke-dasharray: 4 3; }
-.flow .bad-text { fill: var(--bad); text-anchor: start; font-weight: bold; paint-order: stroke; stroke: var(--paper);
-  stroke-width: 3px; }
+.flow .bad-text { fill: var(--bad); text-anchor: start; font-weight: bold; }
+.flow .under { fill: var(--paper); }
 .flow .missed line { stroke: var(--bad); stroke-width: 2; }
 .flow .missed circle { fill: var(--line); }
 .flow .missed circle.absent { fill: var(--paper); stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 3 2; }
@@ -73,7 +73,8 @@ def dataflow_svg(figure: Figure, is_alone: bool = False) -> str:
     parts += [part for number in range(len(figure.rows)) for part in layout.stops(number)]  # above arrows
     style = f"<style>{STYLE}</style>" if is_alone else ""
     size = f'viewBox="0 0 {layout.width} {layout.height}" width="{layout.width}" height="{layout.height}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="flow" role="img" {size}>'
+    side = "flow before" if any(mark.index < 0 for mark in figure.marks) else "flow"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="{side}" role="img" {size}>'
     title = f"<title>{_text(f'Data flow of {figure.title}')}</title>"
     if figure.all_mistakes:
         title += f"<desc>{_text('; '.join(figure.all_mistakes))}</desc>"
@@ -93,7 +94,7 @@ class _Layout:
         self._tops: list[int] = []
         top = 18
         for number, row in enumerate(figure.rows):
-            top += (GAP if row.arrows and not self._is_grid(row) else 12) if number else 0
+            top += (GAP if (row.arrows and not self._is_grid(row)) or self._is_unordered(row) else 12) if number else 0
             self._tops.append(top)
             top = self._bottom(number) + sum(map(_stop_height, figure.stops(number)))
         self.height = top + 8
@@ -118,17 +119,11 @@ class _Layout:
 
     def row(self, number: int) -> Iterator[str]:
         """Yield the elements of a row."""
-        row, figure = self._rows[number], self._figure
-        top = self._tops[number]
+        row, top = self._rows[number], self._tops[number]
         yield f'<g class="row" data-row="{number}" data-line="{row.line}">'
         middle = top + THREADS + HEIGHT * self._lines(row) / 2
-        yield f'<text class="caption" x="4" y="{middle:g}">{_text(figure.captions[number])}</text>'
-        yield f'<text class="note" x="4" y="{middle + 13:g}">{_text(figure.active(row))}</text>'
-        if row.unordered is not None and figure.has_race:
+        if self._is_unordered(row):
             yield f'<line class="no-barrier" x1="4" x2="{self.width - 6}" y1="{top - 4}" y2="{top - 4}"/>'
-        if row.unordered is not None and figure.has_race:
-            a, b = row.unordered
-            yield f'<text class="bad-text" x="4" y="{top - 9}">no barrier: threads {a}, {b}</text>'
         bad = {mark.index: mark.what for mark in self._marks.get(number, ())}
         if not self._is_grid(row):
             yield self._labels(row, number)
@@ -141,13 +136,47 @@ class _Layout:
                 yield f'<g class="{kind}" transform="translate({LEFT + CELL // 2} {top + THREADS + BASE})">{cells}</g>'
         for mark in self._marks.get(number, ())[:1]:
             yield from self._beyond(row, number, mark)
-            yield _label_text(self._label(number), top + THREADS + HEIGHT * self._lines(row) + 26)
+            label, place = self._label(number), self._place(number, mark.index)
+            end = self.width - 10 - LETTER * max(map(len, _lines_of(label)))
+            x = LEFT if place is None else min(place[0], end)  # below its element
+            yield _label_text(label, top + THREADS + HEIGHT * self._lines(row) + 26, x)
+        yield self._caption(number, top, middle)  # above the cells, which scroll below it
         yield "</g>"
+
+    def _caption(self, number: int, top: int, middle: float) -> str:
+        """Return the caption on the left of a row, and the one above it, which a page shows in a narrow window."""
+        row, caption, active = (
+            self._rows[number],
+            self._figure.captions[number],
+            self._figure.active(self._rows[number]),
+        )
+        barrier = ""
+        if self._is_unordered(row):
+            assert row.unordered is not None
+            a, b = row.unordered
+            barrier = f'<text class="bad-text between" x="4" y="{top - 9}">no barrier: threads {a}, {b}</text>'
+        left = (
+            f'<text class="caption" x="4" y="{middle:g}">{_text(caption)}</text>'
+            f'<text class="note" x="4" y="{middle + 13:g}">{_text(active)}</text>{barrier}'
+        )
+        if not self._has_hover:
+            return left
+        height = THREADS + HEIGHT * self._lines(row) + 14
+        ground = f'<rect class="under" x="0" y="{top}" width="{LEFT - 4}" height="{height}"/>'
+        y = top - (24 if barrier else 6)
+        above = f'<text class="above" x="{LEFT}" y="{y}">{_text(caption)} <tspan>{_text(active)}</tspan></text>'
+        return f'<g class="side">{ground}{left}{above}</g>'
+
+    def _is_unordered(self, row: Row) -> bool:
+        return row.unordered is not None and self._figure.has_race
 
     def arrows(self, number: int) -> str:
         """Return the arrows to a row; empty if there are none."""
         row = self._rows[number]
-        arrows = row.arrows[:MAX_ARROWS] if not self._is_grid(row) else ()
+        arrows = [] if self._is_grid(row) else row.arrows
+        if len(arrows) > MAX_ARROWS:
+            first = min(arrow.index for arrow in arrows)
+            arrows = [arrow for arrow in arrows if arrow.index == first]
         paths = "".join(dict.fromkeys(self._arrow(arrow, number) for arrow in arrows))
         return f'<g class="arrow" data-after="{number}">{paths}</g>' if paths else ""
 
@@ -282,15 +311,21 @@ class _Layout:
 
 
 def _lines_of(label: str) -> list[str]:
-    """Return the lines of a label; none if it is empty."""
-    return textwrap.wrap(label, LABEL)
+    """Return the lines of a label, as equally long as words allow; none if it is empty."""
+    fewest = textwrap.wrap(label, LABEL)
+    for columns in range(len(label) // max(len(fewest), 1), LABEL):
+        if columns and len(lines := textwrap.wrap(label, columns)) == len(fewest):
+            return lines
+    return fewest
 
 
-def _label_text(label: str, y: float) -> str:
-    lines = (
-        f'<tspan x="{LEFT}" dy="{LINE if at else 0}">{_text(line)}</tspan>' for at, line in enumerate(_lines_of(label))
-    )
-    return f'<text class="bad-text" x="{LEFT}" y="{y:g}">{" ".join(lines)}</text>'
+def _label_text(label: str, y: float, x: float = LEFT) -> str:
+    """Return a label on a ground of its own, which covers arrows."""
+    lines = _lines_of(label)
+    width, height = LETTER * max(map(len, lines)), LINE * len(lines)
+    ground = f'<rect class="under" x="{x - 2:g}" y="{y - 11:g}" width="{width:g}" height="{height}"/>'
+    spans = (f'<tspan x="{x:g}" dy="{LINE if at else 0}">{_text(line)}</tspan>' for at, line in enumerate(lines))
+    return f'{ground}<text class="bad-text" x="{x:g}" y="{y:g}">{" ".join(spans)}</text>'
 
 
 def _stop_height(stop: Stop) -> int:

@@ -12,7 +12,7 @@ from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
 
 from .sections import failure_text
-from .text import wrapped
+from .text import WIDEST, as_wide_as, wrapped
 
 
 def drawn_lines(drawn: Drawn) -> Iterator[str]:
@@ -20,6 +20,12 @@ def drawn_lines(drawn: Drawn) -> Iterator[str]:
     yield from _trial_lines(drawn.trial)
     if drawn.hidden:
         yield from _failure_lines(drawn.hidden)
+
+
+def page_lines(drawn: Drawn) -> list[str]:
+    """Return the lines of a page, which breaks them itself."""
+    with as_wide_as(WIDEST):
+        return list(drawn_lines(drawn))
 
 
 def wrong_lines(drawn: Drawn, file: str) -> frozenset[int]:

@@ -37,4 +37,9 @@ for (const figure of [...document.querySelectorAll("section.figure")].reverse())
     if (by) { show(Number(slider.value) + by); event.preventDefault(); }
   });
   show(rows.length - 1);
+  const region = figure.querySelector(".scroll"), flow = region.querySelector("svg");
+  region.addEventListener("scroll", () => flow.style.setProperty("--scrolled", `${region.scrollLeft}px`));
+  const beyond = (cell) => cell.getBoundingClientRect().right - region.getBoundingClientRect().right;
+  const bad = [...region.querySelectorAll(".bad")].map(beyond);
+  if (bad.length && Math.min(...bad) > 0) region.scrollLeft = Math.min(...bad) + region.clientWidth / 3;
 }
