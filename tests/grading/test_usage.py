@@ -18,6 +18,7 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.correctness import checked_launches
 from pytest_gpulab.grading.correctness.checked_launches import run_costed
+from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.speed import estimate
 from pytest_gpulab.grading.time_limits import BESIDE_A_GPU, USUAL, CaseLimits
@@ -55,13 +56,18 @@ def asking(*bounds: Bound, required: bool = True) -> Exercise:
     return replace(EXERCISE, uses=(uses,), speed=(replace(first, points=first.points - 5), *others))
 
 
+def idea_of(folder: Path, device: Device, source: str, exercise: Exercise) -> CheckResult:
+    """Return the result of `uses[idea]`, and grade nothing else."""
+    return graded(folder, device, source, exercise, "uses[idea]")["uses[idea]"]
+
+
 def test_a_kept_bound_earns_the_points(gpu: Device, tmp_path: Path) -> None:
-    result = graded(tmp_path, gpu, TREE, asking(concepts.barriers(20)))["uses[idea]"]
+    result = idea_of(tmp_path, gpu, TREE, asking(concepts.barriers(20)))
     assert (result.verdict, result.points, result.findings) == ("passed", 5, ())
 
 
 def test_a_broken_bound_says_figure_and_bound(gpu: Device, tmp_path: Path) -> None:
-    result = graded(tmp_path, gpu, TREE, asking(concepts.barriers(2)))["uses[idea]"]
+    result = idea_of(tmp_path, gpu, TREE, asking(concepts.barriers(2)))
     (found,) = result.findings
     assert (result.verdict, result.points, found.code) == ("failed", 0, "concept")
     assert (
@@ -74,7 +80,7 @@ def test_a_broken_upper_bound_names_the_lines_that_break_it_by_themselves(gpu: D
     useless = "min(in[i * 8 % n], GPULAB_T(0))"  # all inputs are positive
     strided = changed(TREE, "? in[i]", f"? in[i] +\n        {useless}")
     exercise = asking(concepts.global_traffic(2))
-    (found,) = graded(tmp_path, gpu, strided, exercise)["uses[idea]"].findings
+    (found,) = idea_of(tmp_path, gpu, strided, exercise).findings
     assert found.where == line_of(strided, useless)
     assert found.evidence[0].startswith(f"{found.where}: ")
 
@@ -123,7 +129,7 @@ def test_a_speedup_on_a_gpu_needs_the_concept_at_the_size_that_is_timed(
 
 
 def test_a_bonus_is_missed(gpu: Device, tmp_path: Path) -> None:
-    result = graded(tmp_path, gpu, TREE, asking(concepts.barriers(2), required=False))["uses[idea]"]
+    result = idea_of(tmp_path, gpu, TREE, asking(concepts.barriers(2), required=False))
     assert result.verdict == "missed"
 
 
@@ -142,26 +148,26 @@ def test_a_speedup_that_needs_a_concept_earns_nothing_without_it(gpu: Device, tm
 
 
 def test_a_lower_bound_holds_as_well(gpu: Device, tmp_path: Path) -> None:
-    result = graded(tmp_path, gpu, TREE, asking(concepts.constant_reads(3)))["uses[idea]"]
+    result = idea_of(tmp_path, gpu, TREE, asking(concepts.constant_reads(3)))
     (found,) = result.findings
     assert "Too few reads of constant memory: 0.25 per warp; this check requires 3." in found.what
 
 
 def test_reads_of_constant_memory_count_if_their_values_are_used(gpu: Device, tmp_path: Path) -> None:
     exercise = asking(concepts.constant_reads(0.2))
-    assert graded(tmp_path, gpu, TREE, exercise)["uses[idea]"].verdict == "passed"
+    assert idea_of(tmp_path, gpu, TREE, exercise).verdict == "passed"
     plain = """unsigned elsewhere, dropped;
     asm volatile("ld.b32 %0, [%1];" : "=r"(elsewhere) : "l"(&weight));
     asm volatile("ld.const.b32 %0, [weight];" : "=r"(dropped));
     if (threadIdx.x == 0) out[blockIdx.x] = *(GPULAB_T*)&elsewhere * tile[0];"""
     source = changed(TREE, "if (threadIdx.x == 0) out[blockIdx.x] = weight * tile[0];", plain)
-    found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
+    found, *_ = idea_of(tmp_path, gpu, source, exercise).findings
     assert found.what.endswith(": Too few reads of constant memory: 0 per warp; this check requires 0.2.")
     assert found.evidence[-1] == "reads of `__constant__` variables that come through the constant cache: 50 %"
     dropped = """for (int k = 0; k < 200; ++k) asm volatile("{ .reg .b32 d; ld.const.b32 d, [weight]; }");
     if (threadIdx.x == 0) out"""
     source = changed(TREE, "if (threadIdx.x == 0) out", dropped)
-    found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
+    found, *_ = idea_of(tmp_path, gpu, source, exercise).findings
     assert found.evidence[-1] == "reads of constant memory that affect an output: 0 of 12"
 
 
@@ -176,7 +182,7 @@ def test_reads_of_constant_memory_count_if_their_values_are_used(gpu: Device, tm
 def test_reads_of_shared_memory_count_if_their_values_are_used(
     gpu: Device, tmp_path: Path, bound: Bound, stride: int, what: str
 ) -> None:
-    assert graded(tmp_path, gpu, TREE, asking(bound))["uses[idea]"].verdict == "passed"
+    assert idea_of(tmp_path, gpu, TREE, asking(bound)).verdict == "passed"
     idle = f"""__shared__ volatile int idle[BLOCK_SIZE * {stride}];
     for (int k = 0; k < 30; ++k) {{
         idle[threadIdx.x * {stride}] = k;
@@ -195,14 +201,14 @@ def test_shared_memory_that_only_its_writer_reads_is_not_used(gpu: Device, tmp_p
     for (int k = 0; k < 30; ++k) { own = sum; sum = own; }
     out[blockIdx.x] = weight * sum;"""
     source = changed(SERIAL, "out[blockIdx.x] = weight * sum;", detour)
-    found, *_ = graded(tmp_path, gpu, source, asking(concepts.bank_conflicts(0.1)))["uses[idea]"].findings
+    found, *_ = idea_of(tmp_path, gpu, source, asking(concepts.bank_conflicts(0.1))).findings
     assert found.what.endswith("Shared memory is hardly used: 0 accesses per warp; this check requires 1.")
     assert found.evidence[-1] == "values read from shared memory that another thread wrote: 0 %"
 
 
 def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:
     source = changed(TREE, "weight * tile[0]", "tile[0]")
-    result = graded(tmp_path, gpu, source, asking(concepts.barriers(20)))["uses[idea]"]
+    result = idea_of(tmp_path, gpu, source, asking(concepts.barriers(20)))
     assert result.verdict == "failed" and result.findings[0].because.startswith("correct[")
 
 
@@ -215,9 +221,9 @@ def test_counts_of_outputs_that_cannot_be_compared_earn_nothing(
         return replace(made, buffers=tuple(buffers))
 
     exercise = replace(asking(concepts.barriers(20)), plan=adding)
-    assert graded(tmp_path, gpu, TREE, exercise)["uses[idea]"].verdict == "passed"
+    assert idea_of(tmp_path, gpu, TREE, exercise).verdict == "passed"
     monkeypatch.setattr(checked_launches, "LONG_WORK", 10)
-    result = graded(tmp_path, gpu, TREE, exercise)["uses[idea]"]
+    result = idea_of(tmp_path, gpu, TREE, exercise)
     (found,) = result.findings
     assert (result.verdict, found.code) == ("failed", "not-compared")
     assert found.what == (
@@ -229,7 +235,7 @@ def test_counts_of_outputs_that_cannot_be_compared_earn_nothing(
 
 def test_a_measure_that_raises_is_the_instructors_mistake(gpu: Device, tmp_path: Path) -> None:
     bound = Bound("nothing", lambda usage: usage.counters["no such counter"] / 0, at_most=1)
-    result = graded(tmp_path, gpu, TREE, asking(bound))["uses[idea]"]
+    result = idea_of(tmp_path, gpu, TREE, asking(bound))
     assert result.verdict == "not gradable" and "`uses`" in result.findings[0].what
 
 
@@ -318,7 +324,7 @@ def test_a_figure_is_short_but_never_reads_as_its_bound(value: float, limit: flo
 
 def test_shared_memory_without_conflicts_must_be_used(gpu: Device, tmp_path: Path) -> None:
     """An unused shared memory has no conflict; that is no merit."""
-    (missed,) = graded(tmp_path, gpu, SERIAL, asking(concepts.bank_conflicts(0.1)))["uses[idea]"].findings
+    (missed,) = idea_of(tmp_path, gpu, SERIAL, asking(concepts.bank_conflicts(0.1))).findings
     assert missed.what == "Shared memory is hardly used: 0 accesses per warp; this check requires 1."
 
 
@@ -334,12 +340,12 @@ def test_scattered_atomics_take_a_pass_per_sector() -> None:
 
 def test_atomics_have_bank_conflicts_as_well(gpu: Device, tmp_path: Path) -> None:
     check = asking(concepts.bank_conflicts(0.1))
-    assert graded(tmp_path, gpu, TREE, check)["uses[idea]"].verdict == "passed"
+    assert idea_of(tmp_path, gpu, TREE, check).verdict == "passed"
     hidden = """__shared__ GPULAB_T rows[32 * BLOCK_SIZE];
     atomicExch((int*)rows + 32 * threadIdx.x, 0);
     atomicExch((int*)rows + 32 * threadIdx.x, 0);
     if (threadIdx.x == 0) out"""
-    found, *_ = graded(tmp_path, gpu, changed(TREE, "if (threadIdx.x == 0) out", hidden), check)["uses[idea]"].findings
+    found, *_ = idea_of(tmp_path, gpu, changed(TREE, "if (threadIdx.x == 0) out", hidden), check).findings
     assert found.what.startswith("Too many bank conflicts: ")
 
 
@@ -353,7 +359,7 @@ def test_a_loop_that_waits_counts_as_a_barrier(gpu: Device, tmp_path: Path) -> N
     }
     if (threadIdx.x == 0) out"""
     source = changed(TREE, "if (threadIdx.x == 0) out", own)
-    found, *_ = graded(tmp_path, gpu, source, asking(concepts.barriers(20)))["uses[idea]"].findings
+    found, *_ = idea_of(tmp_path, gpu, source, asking(concepts.barriers(20))).findings
     assert found.what.startswith("Too many barriers: ")
     assert found.where == line_of(source, "while (atomic")
 
@@ -366,7 +372,7 @@ def test_values_that_are_added_and_subtracted_again_are_not_used(gpu: Device, tm
     for (int k = 0; k < 9; ++k) nothing += idle[threadIdx.x ^ 1] - idle[threadIdx.x ^ 1];
     if (threadIdx.x"""
     source = changed(changed(SERIAL, "if (threadIdx.x", idle), "weight * sum", "weight * sum + nothing")
-    found, *_ = graded(tmp_path, gpu, source, asking(concepts.shared_reads(2)))["uses[idea]"].findings
+    found, *_ = idea_of(tmp_path, gpu, source, asking(concepts.shared_reads(2))).findings
     assert found.what.endswith("Too few reads of shared memory: 0 reads per warp; this check requires 2.")
     assert found.evidence[-1] == "reads of shared memory that affect an output: 0 of 12"
 
@@ -389,7 +395,7 @@ def test_copies_that_cancel_each_other_out_are_not_used(gpu: Device, tmp_path: P
     for (int k = 0; k < 9 && t < 32; ++k) nothing += {nothing};
     if (threadIdx.x"""
     source = changed(changed(SERIAL, "if (threadIdx.x", idle), "weight * sum", "weight * sum + nothing")
-    found, *_ = graded(tmp_path, gpu, source, asking(concepts.shared_reads(2)))["uses[idea]"].findings
+    found, *_ = idea_of(tmp_path, gpu, source, asking(concepts.shared_reads(2))).findings
     assert found.what.endswith("Too few reads of shared memory: 0 reads per warp; this check requires 2.")
     assert found.evidence[-1] == "outputs are the same if all reads of shared memory return the values of other inputs"
 
@@ -404,11 +410,11 @@ def test_values_that_are_only_compared_count_if_the_exercise_is_about_comparison
     if (threadIdx.x"""
     spoiled = changed(changed(SERIAL, "if (threadIdx.x", shown), "weight * sum", "known ? weight * sum : 0")
     exercise = asking(concepts.shared_reads(2))
-    (found,) = graded(tmp_path, gpu, spoiled, exercise)["uses[idea]"].findings
+    (found,) = idea_of(tmp_path, gpu, spoiled, exercise).findings
     assert found.what.endswith("Too few reads of shared memory: 0 reads per warp; this check requires 2.")
     (uses,) = exercise.uses
     about_comparisons = replace(exercise, uses=(replace(uses, compared=True),))
-    assert graded(tmp_path, gpu, spoiled, about_comparisons)["uses[idea]"].verdict == "passed"
+    assert idea_of(tmp_path, gpu, spoiled, about_comparisons).verdict == "passed"
 
 
 @pytest.mark.parametrize(("used", "counting"), [(12, 1), (6, 0.5), (4, 1 / 3), (3, 0), (0, 0)])
