@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,12 @@ ROOT = Path(__file__).resolve().parents[2]
 DEVICE = open_device("sim")[0]
 
 
-def draw(path: str, request: Request | None = None) -> Drawn:
+@cache
+def draw(path: str, size: tuple[int, ...] = ()) -> Drawn:
+    """Draw a file once for all tests: it searches the smallest failing input."""
     file = ROOT / path
     loaded = Catalogue(ROOT / "exercises").load(file.parent.name)
-    return drawn(Subject(loaded, file, DEVICE, 20, smallest_failing), request or Request())
+    return drawn(Subject(loaded, file, DEVICE, 20, smallest_failing), Request(size=size))
 
 
 def arrows(figure: Figure, row: int) -> set[tuple[int, int, int]]:
@@ -219,11 +222,11 @@ __global__ void transform8(const float *in, float *out, unsigned n)
 """
 
 
-def draw_text(source: str, exercise: str, folder: Path, request: Request | None = None) -> Drawn:
+def draw_text(source: str, exercise: str, folder: Path) -> Drawn:
     file = folder / exercise / f"{exercise}.cu"
     file.parent.mkdir()
     file.write_text(HEAD + source)
-    return draw(str(file), request)
+    return draw(str(file))
 
 
 def marks_of(found: Drawn) -> list[str]:
@@ -261,7 +264,7 @@ def test_an_output_that_no_thread_writes_is_drawn(tmp_path: Path) -> None:
 
 
 def test_elements_of_blocks_that_are_not_drawn_are_not_lost() -> None:
-    found = draw("tests/wrong/matrix_sum/last_column_dropped.cu", Request(size=(9, 1)))
+    found = draw("tests/wrong/matrix_sum/last_column_dropped.cu", size=(9, 1))
     first, last = found.figures
     assert "block 0 of 3" in first.title and "block 2 of 3" in last.title
     assert {mark.what for mark in first.marks} == {
