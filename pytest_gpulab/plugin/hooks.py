@@ -9,7 +9,6 @@ library and pytest. Without `--gpulab` it adds only options and a marker.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime, timezone
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpulab.devices.system.processes import with_one_thread
+from pytest_gpulab.devices.system.processes import freeze, with_one_thread
 
 from . import configuration
 from .items import GRADING_SESSION, MARKER, CheckItem, CudaFile, CudaFolder, note_explained, place_skip, usage_errors
@@ -170,7 +169,7 @@ class GradingHooks:
                 self.session.close_device()
             if self.parallel is not None:
                 self.parallel.start()
-        gc.freeze()  # what is loaded stays: pytest's own collections at the end would scan it all, repeatedly
+        freeze()  # what is loaded stays: pytest's own collections at the end would scan it all, repeatedly
 
     def pytest_report_header(self) -> list[str]:
         """Show the device with the reason for it, the seed, and the grading processes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 from hang_guard import HANG_S
 from remote_class import KERNEL, Class, is_alive, verdicts, wait_for_end
 
+from pytest_gpulab.devices.system import processes
 from pytest_gpulab.grading.isolation import fork_server, worker_process
 from pytest_gpulab.grading.isolation.fork_server import ForkedProcess
 
@@ -372,3 +374,19 @@ def test_neither_the_fork_server_nor_a_folder_outlives_the_client(tmp_path: Path
 
 def test_a_request_says_how_many_descriptors_it_has() -> None:
     assert fork_server._become_worker.__code__.co_argcount == fork_server.DESCRIPTORS
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_a_pause_of_the_collector_leaves_the_frozen_objects_as_they_are(
+    is_frozen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_frozen", [])
+    gc.unfreeze()  # tests before may have frozen something
+    try:
+        if is_frozen:
+            processes.freeze()
+        with processes.without_collector():
+            pass
+        assert bool(gc.get_freeze_count()) == is_frozen and gc.isenabled()
+    finally:
+        gc.unfreeze()

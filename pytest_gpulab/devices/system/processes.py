@@ -115,6 +115,15 @@ def has_one_thread(environment: Mapping[str, str]) -> bool:
     return environment.get(_OPENBLAS) == "1"
 
 
+def freeze() -> None:
+    """Exempt this process's present objects from garbage collection, in the processes forked from it as well."""
+    gc.freeze()
+    _frozen.append(True)
+
+
+_frozen: list[bool] = []  # `gc.get_freeze_count` goes through all frozen objects: 5 ms
+
+
 @contextmanager
 def without_collector() -> Iterator[None]:
     """Pause the collector, which would scan all these objects repeatedly and find nothing to free.
@@ -127,7 +136,7 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if not gc.get_freeze_count():  # else `unfreeze` would also release what the process has frozen
+            if not _frozen:  # else `unfreeze` would also release what the process has frozen
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

@@ -40,7 +40,13 @@ from pathlib import Path
 from typing import IO
 
 from pytest_gpulab.devices.compiler import sandbox
-from pytest_gpulab.devices.system.processes import ONE_THREAD, has_one_thread, mark_what_is_started, with_one_thread
+from pytest_gpulab.devices.system.processes import (
+    ONE_THREAD,
+    freeze,
+    has_one_thread,
+    mark_what_is_started,
+    with_one_thread,
+)
 
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.isolation "
 PROGRAM += "import fork_server; fork_server.main(sys.argv[2])"
@@ -232,7 +238,7 @@ def main(folder: str) -> None:
     tempfile.tempdir = None  # cached; workers have other temporary folders
     os.chdir("/")
     gc.collect()
-    gc.freeze()  # else a worker's first collection would write to, and so copy, every page
+    freeze()  # else a worker's first collection would write to, and so copy, every page
     program = _serve(socket.socket(fileno=0))
     if program:
         exec(program, {"__name__": "__main__"})
