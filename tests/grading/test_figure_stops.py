@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ DEVICE = open_device("sim")[0]
 def draw(file: Path, request: Request | None = None) -> Drawn:
     loaded = Catalogue(ROOT / "exercises").load(file.parent.name)
     return drawn(Subject(loaded, file, DEVICE, 20, smallest_failing), request or Request())
+
+
+@cache
+def draw_wrong(name: str) -> Drawn:
+    """Draw a kernel of tests/wrong once for all tests: it searches the smallest failing input."""
+    return draw(ROOT / f"tests/wrong/{name}.cu")
 
 
 MISSED = {
@@ -84,7 +91,7 @@ STOPPED = {
 
 @pytest.mark.parametrize("name", STOPPED)
 def test_the_end_of_a_launch_is_marked_below_the_last_row(name: str) -> None:
-    figure = next(figure for figure in draw(ROOT / f"tests/wrong/{name}.cu").figures if figure.has_marks)
+    figure = next(figure for figure in draw_wrong(name).figures if figure.has_marks)
     stops = figure.stops(len(figure.rows) - 1)
     assert [stop.what for stop in stops] == STOPPED[name]
     of_rows = [x + 16 * y for y in range(3) for x in range(5)]
@@ -92,19 +99,19 @@ def test_the_end_of_a_launch_is_marked_below_the_last_row(name: str) -> None:
 
 
 def test_a_loop_without_end_is_drawn_until_it_repeats() -> None:
-    (figure,) = draw(ROOT / "tests/wrong/reduction/step_times_one.cu").figures
+    (figure,) = draw_wrong("reduction/step_times_one").figures
     assert figure.captions[1:] == ("tile, step 0", "tile, step 1, step = 1", "tile, step 2, step = 1")
 
 
 def test_blocks_that_have_not_begun_at_a_fault_have_no_figure() -> None:
-    figures = draw(ROOT / "tests/wrong/scan/waits_by_block_index.cu").figures
+    figures = draw_wrong("scan/waits_by_block_index").figures
     assert [figure.title for figure in figures] == ["scan_single_pass, block 1 of 2"]
     status = next(each for each in figures[0].accesses if each.line == 23)  # all lanes read one element
     assert (status.cost, status.best) == (1, 1)
 
 
 def test_a_mistake_of_several_steps_is_listed_once() -> None:
-    (figure,) = draw(ROOT / "tests/wrong/reduction/barrier_counts_too_few.cu").figures
+    (figure,) = draw_wrong("reduction/barrier_counts_too_few").figures
     race, barrier = figure.all_mistakes
     assert race.startswith("race of threads 0 and 64")
     assert barrier == "the barrier in line 12 expects 64 threads, but more arrive"
