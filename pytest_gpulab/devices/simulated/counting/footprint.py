@@ -94,10 +94,9 @@ class FirstReads:
             self._pending, self._kept = 0, len(keys)
         return self._keys[0] if self._keys else np.zeros(0, np.uint64)
 
-    def waits(self) -> Iterator[tuple[int, int]]:
-        """Yield (block, warp) for each time at which a warp has first reads."""
-        for key in _distinct(self._waits()).tolist():
-            yield _block_and_warp(key & ((1 << (64 - _SECTOR_BITS)) - 1))
+    def waits(self) -> Keys:
+        """Return block and warp for each time at which a warp has first reads."""
+        return np.asarray(_distinct(self._waits()) & np.uint64((1 << (64 - _SECTOR_BITS)) - 1))
 
     def _waits(self) -> Keys:
         """Return time, block and warp of each first read."""
@@ -121,10 +120,6 @@ class FirstReads:
         share = min(fetched / (len(pairs) + further / 2), 1.0)
         any_of_wait = 1 - (1 - share) ** (len(_distinct(keys[new])) / new_waits)
         return float(new_waits / len(_distinct(waits)) * any_of_wait)
-
-
-def _block_and_warp(key: int) -> tuple[int, int]:
-    return key >> _WARP_BITS, key & ((1 << _WARP_BITS) - 1)
 
 
 @dataclass(frozen=True)
@@ -219,12 +214,12 @@ class Footprint:
             sectors[inside] -= np.uint64(allocation.base % PIECE_BYTES // SECTOR_BYTES)
         return sectors, passes, of_floats
 
-    def waits(self) -> Iterator[tuple[int, int, int]]:
-        """Yield block, warp and its number of waits for sectors that its block has not read before."""
-        for block, warp in self._reads.waits():
-            yield block, warp, 1
-        for key, count in self._further_waits.items():
-            yield *_block_and_warp(key), count
+    def waits(self) -> tuple[Keys, Keys, Counts]:
+        """Return blocks, warps and their numbers of waits for sectors that their blocks have not read before."""
+        keys, counts = np.unique(self._reads.waits(), return_counts=True)
+        further = np.array(list(self._further_waits.items()), np.uint64).reshape(-1, 2)
+        keys, counts = np.append(keys, further[:, 0]), np.append(counts, further[:, 1].astype(np.int64))
+        return keys >> np.uint64(_WARP_BITS), keys & np.uint64((1 << _WARP_BITS) - 1), counts
 
     def share_from_memory(self, fetched: float) -> float:
         """Return the share of waits for memory, if the blocks that ran fetched a number of pairs of sectors from it."""

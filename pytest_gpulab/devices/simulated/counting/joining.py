@@ -43,7 +43,7 @@ class Joiner:
         for neighbours in self._waiting:
             first = neighbours[0]
             apart = _distance(first, access)
-            if apart is not None and abs(apart) < WIDEST and apart not in neighbours:
+            if apart is not None and apart not in neighbours:
                 neighbours[apart] = access
                 return
         self._waiting.append({0: access})
@@ -80,10 +80,10 @@ class Joiner:
 
 
 def _distance(first: SharedAccess, other: SharedAccess) -> int | None:
-    """Return the distance of two accesses in bytes if it is the same in every lane, else None."""
-    same = first.lanes is other.lanes and first.nbytes == other.nbytes and first.site.op == other.site.op
-    if not same or first.address.shape != other.address.shape:
+    """Return the distance of two accesses in bytes if it is below `WIDEST` and the same in every lane, else None."""
+    apart = int(other.address.item(0)) - int(first.address.item(0))  # at once, where most are too far apart
+    if abs(apart) >= WIDEST or first.lanes is not other.lanes or first.address.shape != other.address.shape:
         return None
-    apart = other.address.astype(np.int64) - first.address.astype(np.int64)
-    least = int(apart.min())
-    return least if least == int(apart.max()) else None
+    same = first.nbytes == other.nbytes and first.site.op == other.site.op
+    apart_in_lanes = other.address.astype(np.int64) - first.address.astype(np.int64)
+    return apart if same and (apart_in_lanes == apart).all() else None

@@ -105,14 +105,12 @@ class Workload:
 
     def waits(self, block_ids: Rows, warps: int) -> Rows:
         """Return each warp's number of waits for sectors that its block had not read before: (warps, blocks)."""
-        columns: dict[int, list[int]] = defaultdict(list)
-        for column, block in enumerate(block_ids.tolist()):
-            columns[block].append(column)
-        counts = np.zeros((warps, len(block_ids)), np.int64)
-        for block, warp, count in self.footprint.waits():
-            for column in columns.get(block, ()):
-                counts[warp, column] += count
-        return counts
+        distinct, columns = np.unique(block_ids, return_inverse=True)
+        counts = np.zeros((warps, len(distinct)), np.int64)
+        blocks, of_warps, waits = self.footprint.waits()
+        known = np.isin(blocks, distinct)
+        np.add.at(counts, (of_warps[known], np.searchsorted(distinct, blocks[known])), waits[known])
+        return np.asarray(counts[:, columns])
 
     def end_batch(self) -> None:
         """Record the counts at the end of a batch of a sample."""
