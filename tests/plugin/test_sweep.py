@@ -55,15 +55,17 @@ def test_a_row_per_value(tuned: Course) -> None:
     result.stdout.fnmatch_lines(["~ estimated by a cost model*"])
 
 
-def test_pairs_of_values_of_two_tunables(tuned: Course) -> None:
-    result = tuned.grade(
-        "twice.cu", "--gpulab-sweep=BLOCK=32,64", "--gpulab-sweep=MORE=1,2,4", "--gpulab-report=json:r.json"
-    )
+def test_pairs_of_values_of_two_tunables_and_their_page(tuned: Course) -> None:
+    reports = "--gpulab-report=json:r.json", "--gpulab-report=html:r.html"
+    result = tuned.grade("twice.cu", "--gpulab-sweep=BLOCK=32,64", "--gpulab-sweep=MORE=1,2,4", *reports)
     result.assert_outcomes(passed=6)
     pairs = [f"{block} x {more}".split() for block in (32, 64) for more in (1, 2, 4)]
     assert [row[:3] for row in rows(result)[2:]] == pairs
     grades = json.loads((tuned.folder / "r.json").read_text())["grades"]
     assert [grade["swept"] for grade in grades] == [{"BLOCK": int(a), "MORE": int(b)} for a, _, b in pairs]
+    page = (tuned.folder / "r.html").read_text()
+    assert page.count("<svg") == 1 and "Speedup and occupancy; fastest at BLOCK = " in page
+    assert "MORE" in page and "estimated by a cost model" in page
 
 
 def test_values_that_fail_have_their_reason(tuned: Course) -> None:
@@ -84,13 +86,6 @@ def test_if_nothing_is_right_there_is_no_baseline(tuned: Course) -> None:
     result = tuned.grade("twice.cu", "--gpulab-sweep=BLOCK=64", "--gpulab-report=html:r.html")
     assert [row[:2] for row in rows(result)[1:]] == [["64", "wrong-result"]]
     assert "<svg" not in (tuned.folder / "r.html").read_text()
-
-
-def test_the_page(tuned: Course) -> None:
-    tuned.grade("twice.cu", "--gpulab-sweep=BLOCK=32,64", "--gpulab-sweep=MORE=1,2", "--gpulab-report=html:r.html")
-    text = (tuned.folder / "r.html").read_text()
-    assert text.count("<svg") == 1 and "Speedup and occupancy; fastest at BLOCK = " in text
-    assert "MORE" in text and "estimated by a cost model" in text
 
 
 def test_an_unknown_tunable(tuned: Course) -> None:
