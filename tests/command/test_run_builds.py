@@ -353,12 +353,12 @@ def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:
     shutil.rmtree(build_cache.cache_folder())
 
 
-def test_warnings_are_shown_when_the_program_is_compiled(tmp_path: Path) -> None:
+def test_warnings_are_shown_in_each_run(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "tiny.cu").write_text(TINY + "void unused() { int never_used = 3; }\n")
     first, second = gpulab(tmp_path, "tiny.cu"), gpulab(tmp_path, "tiny.cu")
-    assert '"never_used" was declared but never referenced' in first.err
-    assert "never_used" not in second.err
+    for ran in (first, second):
+        assert '"never_used" was declared but never referenced' in ran.err
 
 
 def test_the_program_sees_its_own_name(tmp_path: Path) -> None:

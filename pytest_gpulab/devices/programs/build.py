@@ -18,6 +18,7 @@ from .toolchain import Toolchain
 # In DWARF 5, addr2line of binutils 2.40 gives a file's first function the name of nvcc's intermediate file.
 _FOR_SIMULATION = ("-no-compress", "-lineinfo", "-O1", "-Xcompiler=-g1,-gdwarf-4")
 AS_GRADED = ("--expt-relaxed-constexpr", "-I", str(Path(__file__).parents[2] / "include"))  # finds gpulab.cuh
+_MESSAGES = "messages.txt"  # warnings of a build, which each run shows
 _COMPILED_ONLY = ("-dc", "--device-c")
 _SPECIAL_FUNCTION = re.compile(
     r"(?:laguerre|legendre|\bhermite|ellint_[123]|\b(?:cyl|sph)_\w+|\bbeta|\bexpint|riemann_zeta|hyperg|\bairy_[ab]i)[fl]?\b"
@@ -130,11 +131,13 @@ def _built(program: Program, toolchain: Toolchain, options: Iterable[str], say: 
         )
         if done.returncode:
             raise CompileError(with_reason(done.stderr + done.stdout))
-        say(done.stderr)
+        (folder / _MESSAGES).write_text(done.stderr)
         return [*_read(folder / "read.d"), *_files(words), source]
 
     key = ("program", *toolchain.identity, str(source), str(Path.cwd()), *words, *_environment())
-    return built(key, produce) / "program"
+    folder = built(key, produce)
+    say((folder / _MESSAGES).read_text())
+    return folder / "program"
 
 
 def _environment() -> Iterator[str]:
