@@ -44,12 +44,16 @@ WRAPPED = (
     "Usual cause: a difference of unsigned numbers. Below 0, it wraps around to 2**32. Which types are subtracted?"
 )
 CONSTANT = (
-    "Usual cause: the computed value is never added or stored here, or a condition leaves the start value as it is."
+    "Usual cause: the computed value is never added or stored here, or it is lost: set to 0 again, or overwritten "
+    "before it is used. Or a condition leaves the start value as it is."
 )
 SHIFT = "Usual cause: an index off by one or more. Which element does each thread read, and which does it write?"
 OWN_ELEMENT = "Usual cause: the element itself is left out, or counted once too often."
 OTHER_SIGN = "Usual cause: another operation than the one asked for. Which sign stands between the two elements?"
-UNCHANGED = "Usual cause: a condition that is never true here, so that nothing is computed; or the input is stored."
+UNCHANGED = (
+    "Usual cause: nothing is added to the input: a condition that is never true here, a sum that starts anew in each "
+    "round, or, with two buffers, the wrong one of them."
+)
 OTHER_COUNTER = "Usual cause: an element is counted by another counter than its own. How is the counter's index made?"
 TOO_MANY = (
     "Usual cause: an element is counted more than once, by several threads or rounds of a loop, or as more than 1."
