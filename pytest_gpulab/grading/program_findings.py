@@ -18,6 +18,7 @@ from pytest_gpulab.devices.programs.outcome import (
     Leak,
     Outcome,
     ShareCopy,
+    ShortLaunch,
     UnwrittenCopy,
 )
 from pytest_gpulab.devices.protocol import KernelFault
@@ -116,6 +117,9 @@ def program_findings(outcome: Outcome, sources: Sources) -> list[Finding]:
     found += [_of_unwritten(copy, sources) for copy in outcome.unwritten]
     found += [_of_dynamic(kernel, *launched, sources) for kernel, launched in outcome.dynamic.items()]
     shares = (_of_share(share, sources) for share in outcome.shares.values() if share is not None)
+    told = {copy.kernel for copy in outcome.unwritten}
+    short = {part.at: part for part in outcome.short.values() if part and part.kernel not in told}
+    found += [_of_short(part, sources) for part in short.values()]
     fills = (_of_fill(call, value, sources) for call, value in outcome.fills.items())
     found += filter(None, [*shares, *fills, *(_of_pointer(call, sources) for call in outcome.pointer_sized)])
     found += _of_end(outcome, sources)
@@ -271,6 +275,12 @@ def _of_share(copy: ShareCopy, sources: Sources) -> Finding | None:
     what = f"{copy.at.function} copies {copy.nbytes:,} of {copy.total:,} bytes to the host; the others are never copied"
     evidence = f"memory of {copy.memory.function}{_in_brackets(copy.memory, sources)}"
     return _at(copy.at, sources, "bytes", what, [evidence], SHARE)
+
+
+def _of_short(part: ShortLaunch, sources: Sources) -> Finding:
+    what = f"`{part.kernel}` uses {part.used:,} of {part.total:,} elements: this launch has {part.threads:,} threads"
+    evidence = f"memory of {part.memory.function}{_in_brackets(part.memory, sources)}"
+    return _at(part.at, sources, "too-few-threads", what, [evidence], NO_THREAD)
 
 
 def _of_fill(call: CallSite, value: int, sources: Sources) -> Finding | None:

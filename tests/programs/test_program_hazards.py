@@ -118,6 +118,24 @@ def test_results_that_never_get_to_the_host_are_found(mistake: str, told: tuple[
 
 
 @pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("rounded down", "too-few-threads: `add` uses 1,024 of 1,200 elements: this launch has 1,024 threads"),
+        ("managed", "`add` uses 1,024 of 1,200 elements"),
+        ("row of blocks", "`add_to_plane` uses 640 of 1,200 elements: this launch has 768 threads"),
+        ("column of blocks", "`add_to_plane` uses 960 of 1,200 elements: this launch has 1,024 threads"),
+        ("stride", "no findings"),
+        ("halves", "no findings"),
+        ("parts", "no findings"),
+        ("rest", "no findings"),
+    ],
+)
+def test_elements_that_no_thread_uses_are_found(way: str, told: str) -> None:
+    ran = run("few_threads", way)
+    assert told in ran.said and "2 findings" not in ran.report, ran.report
+
+
+@pytest.mark.parametrize(
     ("mistake", "out", "told"),
     [
         ("set", "16843011 16843011\n", "sets each byte to 1, so an int becomes 16,843,009 at bytes_for_numbers.cu:23"),

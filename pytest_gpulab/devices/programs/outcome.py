@@ -135,6 +135,18 @@ class ShareCopy:
     total: int  # the bytes of the array, all of which have been written
 
 
+@dataclass(frozen=True)
+class ShortLaunch:
+    """A launch that has used one element of an array per thread, and fewer than the array has."""
+
+    at: CallSite  # the launch
+    memory: CallSite  # the call that has allocated the array
+    kernel: str
+    threads: int
+    used: int  # elements
+    total: int  # elements of the array
+
+
 @dataclass
 class Outcome:
     """The course of a program's run."""
@@ -157,6 +169,8 @@ class Outcome:
     unwritten: dict[UnwrittenCopy, None] = field(default_factory=dict)  # distinct ones
     # by address of the memory: its only copy to the host, or None if it has others, or is copied as a whole
     shares: dict[int, ShareCopy | None] = field(default_factory=dict)
+    # by address of an array: the launch that has used a part of it; None if a launch has used it in another way
+    short: dict[int, ShortLaunch | None] = field(default_factory=dict)
     fills: dict[CallSite, int] = field(default_factory=dict)  # calls that set bytes to a small number, and the number
     pointer_sized: dict[CallSite, None] = field(default_factory=dict)  # allocations and copies of a pointer's bytes
     # by kernel with several `extern __shared__` arrays: its first launch, and the names of the arrays
@@ -197,6 +211,8 @@ class Outcome:
             sites += copy.at, copy.memory
         for share in filter(None, self.shares.values()):
             sites += share.at, share.memory
+        for part in filter(None, self.short.values()):
+            sites += part.at, part.memory
         sites += [*self.fills, *self.pointer_sized, *(site for site, _ in self.dynamic.values())]
         if self.host_fault is not None:
             sites += filter(None, [self.host_fault.at, self.host_fault.site])

@@ -25,6 +25,7 @@ LEAST_LIMIT_S = 0.5  # of a launch: of a program that launches without end, the 
 MEMORY_SHARE = 1 / 3  # of the memory that the machine has left; the check of unwritten bytes takes as much again
 MAX_FREED = 1000  # freed allocations that are remembered, for messages
 FIRST_HANDLE = 0x1000
+WATCHED = ("device", "managed", "managed variable", "pinned")
 SHARED_WITH_HOST = ("managed", "managed variable", "pinned")
 LEGACY_STREAMS = (0, 1)
 
@@ -143,7 +144,7 @@ class Session:
         if memory.allocation.base not in self.memories:
             self.memories[memory.allocation.base] = memory
             self.outcome.has_seen_results |= memory.kind in SHARED_WITH_HOST
-            is_watched = self.options.check and memory.kind in SHARED_WITH_HOST
+            is_watched = self.options.check and memory.kind in WATCHED
             if is_watched and isinstance(memory.allocation, SharedAllocation):
                 memory.allocation.watch_use()
 

@@ -59,6 +59,11 @@ class SharedAllocation(Allocation):
         self.accessed = np.zeros(len(self.data) // 4, np.uint8)
 
     @property
+    def words_used(self) -> npt.NDArray[np.bool_]:
+        """True for each word that kernels have used; words that are rounded up are left out."""
+        return self.accessed[: self.nbytes // 4].astype(np.bool_)
+
+    @property
     def use(self) -> int:
         """The bits of all words."""
         return int(np.bitwise_or.reduce(self.accessed))

@@ -5,6 +5,7 @@
 - `arrays`: CUDA arrays, textures and surfaces.
 - `modules`: fat binaries, kernels and variables.
 - `launches`, `functions`: launches, kernels' attributes and occupancy.
+- `reach`: arrays of which a launch reaches only a part.
 - `device_launches`: kernels that launch kernels.
 - `streams`: streams and events, on the estimated time.
 - `properties`: the modelled GPU's properties and limits, synchronisation.

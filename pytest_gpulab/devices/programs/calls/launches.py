@@ -18,6 +18,7 @@ from pytest_gpulab.devices.programs.session import LEGACY_STREAMS, Kernel, Sessi
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated.execution.launch_state import TimeIsUp
 
+from . import reach
 from .device_launches import MAX_DEPTH, MOST_LAUNCHES, DeviceLaunch, taken
 
 MAX_GROUPS = 1000
@@ -101,6 +102,7 @@ def _launch(call: Call, what: Configuration, stream: int, how: int, parameters: 
     session.outcome.note_arrays(kernel.name, call.site, kernel.module.dynamic_arrays(kernel.name))
     session.outcome.unchecked |= dict.fromkeys(profile.unchecked)
     group.add(profile)
+    reach.note(call, kernel.name, what.grid, what.block, arguments)
     session.add_work(call.site, kernel.name)
     _advance(session, stream, profile)
 
