@@ -321,3 +321,22 @@ def test_of_too_many_arrows_those_to_the_first_element_are_drawn(tmp_path: Path)
     page = page_of("tests/wrong/stencil/no_halo.cu", tmp_path).read_text()
     ends = [re.findall(r"([\d.]+) [\d.]+\"/>", each) for each in re.findall(r'class="arrow".*?</g>', page)]
     assert [len(set(of)) for of in ends] == [1] * len(ends) and ends
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_open_details_are_as_wide_as_the_window(browser: Browser, tree: Path, width: int) -> None:
+    browser.open(tree)
+    browser.tell("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+    browser.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_ground_of_captions_is_that_of_the_page(browser: Browser, tree: Path, scheme: str) -> None:
+    browser.open(tree)
+    browser.emulate("screen", scheme)
+    ground, page = browser.run(
+        "return [getComputedStyle(document.querySelector('.under')).fill,"
+        " getComputedStyle(document.body).backgroundColor]"
+    )
+    assert ground == page
