@@ -60,7 +60,7 @@ def test_a_program_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch
     """It answers nothing to a kernel that nothing is wrong with, either: the machine is to blame."""
     compiler = stand_in(monkeypatch, READY + program, 1.0 if told == "time limit" else 60.0)
     group = compiler._process._popen.pid
-    words = f"NVRTC does not work here: The compiler did not finish ({told}); the limits are 1 s (30 s for all"
+    words = f"NVRTC does not work here: The compiler did not finish ({told}); the limits are 1 s (45 s for all"
     with pytest.raises(DeviceUnavailable, match=f"^{re.escape(words)}"):
         compiled(compiler, SMALL)
     assert gone(group)

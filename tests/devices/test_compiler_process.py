@@ -108,7 +108,7 @@ def test_a_tree_that_takes_all_memory_is_explained(within: Sandbox | None) -> No
     lines = caught.value.diagnostics.splitlines()
     assert lines[0].endswith(": catastrophic error: out of memory")
     assert lines[-1].startswith(
-        "The compiler did not finish; the limits are 20 s (30 s for all variants), 0.391 GiB of memory"
+        "The compiler did not finish; the limits are 20 s (45 s for all variants), 0.391 GiB of memory"
     )
     compiler.close()
 
