@@ -21,10 +21,10 @@ def pytest_collection_finish() -> None:
     from pytest_gpulab.grading.correctness.safety import unsafe
     from pytest_gpulab.grading.time_limits import CaseLimits, TimeLimits
 
-    limits = CaseLimits(TimeLimits(CASE_S), smallest="none")
+    limits = CaseLimits(TimeLimits(CASE_S), smallest="none", causes=False)
 
     class VerdictGrader(grader.Grader):
-        """A grader that searches no smallest failing input, and ends a `safe` check at the first case with a hazard."""
+        """A grader without causes and smallest inputs that ends a `safe` check at the first case with a hazard."""
 
         def __init__(self, *subject: Any, annotate: bool) -> None:
             super().__init__(*subject, limits=limits, annotate=annotate)

@@ -25,7 +25,7 @@ from .defects import Defect, Report
 from .mutator import Mutant, mutants
 from .plans import text_of
 
-LIMITS = CaseLimits(TimeLimits(case_s=2.0, file_s=10.0, has_builds=False), smallest="none")
+LIMITS = CaseLimits(TimeLimits(case_s=2.0, file_s=10.0, has_builds=False), smallest="none", causes=False)
 MOST_PER_SOLUTION = 200
 _NO_CODE = re.compile(r"\.section\s+\.debug.*|\.loc[^\n]*|\.file[^\n]*|//[^\n]*|\$L__tmp\d+:?|\s+", re.S)
 

@@ -29,10 +29,11 @@ from pytest_gpulab.grading.findings import HINTS, finding
 from pytest_gpulab.grading.grade import CheckResult, SmallestInput
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.plans.prepare import Prepared
-from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, USUAL, TimeBudget
 from pytest_gpulab.single_kernel import single_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
+NO_CAUSES = USUAL._replace(causes=False)  # they take runs of other cases
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,8 @@ def test_sizes_are_to_be_compared_only_if_some_are_right(rule: str, hint: str) -
 def smallest(device: Device, path: Path, seed: int = 20) -> SmallestInput:
     """Return the smallest failing input of the first finding."""
     loaded = Catalogue(ROOT / "exercises").load(path.parent.name)
-    results = correct_and_safe(Grader(loaded, path, device, seed), loaded.exercise)  # up to that finding
+    grader = Grader(loaded, path, device, seed, limits=NO_CAUSES)
+    results = correct_and_safe(grader, loaded.exercise)  # up to that finding
     return next(finding.smallest for result in results for finding in result.findings if finding.smallest)
 
 
