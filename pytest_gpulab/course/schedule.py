@@ -209,8 +209,12 @@ class RefusedGrader(CheckGrader):
 
 
 def _regraded(submission: str, grade: Grade, changes: Sequence[Change]) -> Regraded:
-    gained = sum((change.points_after or 0.0) - (change.points_before or 0.0) for change in changes)
+    gained = _sum(each.points_after for each in changes) - _sum(each.points_before for each in changes)
     return Regraded(submission, grade.points - gained, grade.points, tuple(changes))
+
+
+def _sum(points: Iterable[float | str | None]) -> float:
+    return sum(each for each in points if isinstance(each, float | int))
 
 
 def _is_lasting(grade: Grade) -> bool:

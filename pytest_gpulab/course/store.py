@@ -45,13 +45,16 @@ class StoreError(UserError):
 
 @dataclass(frozen=True)
 class Change:
-    """A check's points before and after the same source was graded again; None where there was no such check."""
+    """A check's points before and after the same source was graded again; None where there was no such check.
+
+    A check that was not gradable has these words as its points.
+    """
 
     submission: str
     exercise: str
     check: str
-    points_before: float | None
-    points_after: float | None
+    points_before: float | str | None
+    points_after: float | str | None
 
 
 class Store:
@@ -248,8 +251,8 @@ def _grade(text: str) -> Grade:
     return Grade.from_dict(json.loads(text))
 
 
-def _points(grade: Grade) -> dict[str, float]:
-    return {check.name: check.points for check in grade.checks}
+def _points(grade: Grade) -> dict[str, float | str]:
+    return {check.name: check.verdict if check.verdict == "not gradable" else check.points for check in grade.checks}
 
 
 def _points_text(grade: Grade) -> str:

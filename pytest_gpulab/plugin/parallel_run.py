@@ -301,6 +301,7 @@ def _change_lines(regraded: Sequence[Regraded]) -> Iterator[str]:
 
 def _change_text(change: Change) -> str:
     before, after = (
-        "none" if points is None else f"{points:g}" for points in (change.points_before, change.points_after)
+        points or "none" if isinstance(points, str | None) else f"{points:g}"
+        for points in (change.points_before, change.points_after)
     )
     return f"{change.check} {before} -> {after}"

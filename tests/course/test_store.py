@@ -176,6 +176,14 @@ def test_checks_that_come_and_go_have_points_on_one_side_only(path: Path) -> Non
     )
 
 
+def test_a_check_that_was_not_gradable_is_not_said_to_have_lost_its_points(path: Path) -> None:
+    finished_run(path, PASSED)
+    unknown = replace(PASSED, checks=(COMPILES, replace(RIGHT, verdict="not gradable", points=0.0)))
+    assert finished_run(path, unknown, {"ann/twice.cu": "key of version 2"}) == (
+        Change("ann/twice.cu", "twice", "correct[n=1]", 90.0, "not gradable"),
+    )
+
+
 def test_submissions_that_have_no_grade_are_passed_over(store: Store) -> None:
     store.settle({"ann/twice.cu": "never graded"})
     assert store.changes({"ann/twice.cu": "never graded"}) == ()

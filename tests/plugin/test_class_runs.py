@@ -271,6 +271,16 @@ def test_changed_totals_are_listed_and_renamed_checks_are_counted(school: Course
     changed.stdout.fnmatch_lines(["*gpulab: changed points*", "ann/twice.cu: 90 -> 78 points (*"])
 
 
+def test_a_mistake_of_the_exercise_is_listed_as_not_gradable_until_it_is_mended(school: Course) -> None:
+    school.grade(*CLASS, "ann")
+    school.write("exercises/twice/exercise.py", EXERCISE.replace("2 * inputs", "3 * inputs"))
+    broken = school.grade(*CLASS, "ann")
+    broken.stdout.fnmatch_lines(["ann/twice.cu: 90 -> * points (correct[[]n=1[]] * -> not gradable, *"])
+    school.write("exercises/twice/exercise.py", EXERCISE)
+    mended = school.grade(*CLASS, "ann")
+    mended.stdout.fnmatch_lines(["ann/twice.cu: * -> 90 points (correct[[]n=1[]] not gradable -> *"])
+
+
 def test_an_archive_has_the_same_ids_and_grades(school: Course, kept: str) -> None:
     with zipfile.ZipFile(school.folder / "class.zip", "w") as archive:
         for path in (school.folder / "handed_in").rglob("*.*"):
