@@ -145,7 +145,7 @@ def test_files_for_no_exercise_are_one_finding_per_student(folder: Path) -> None
     told = "3 files for no exercise, left out: helper.cu, scan/deeper/file.cu, notes.txt."
     assert problem.finding.code == "no-exercise" and problem.finding.what == told, "kernels come first"
     assert problem.finding.evidence == ("alice/helper.cu", "alice/scan/deeper/file.cu", "alice/notes.txt")
-    assert problem.finding.hint == "Name a file after its exercise: reduction or scan."
+    assert problem.finding.hint == "Name a file after its exercise: reduction.cu or scan.cu."
 
 
 def test_files_of_a_copy_of_the_course_are_not_reported(folder: Path) -> None:
@@ -171,7 +171,7 @@ def test_three_of_many_files_for_no_exercise_are_named(folder: Path) -> None:
 def test_the_hint_names_the_only_exercise(folder: Path) -> None:
     write(folder, "alice/z.cu")
     (problem,) = handed_in(folder, ["scan"], folder.parent).problems
-    assert problem.finding.hint == "Name a file after its exercise: scan."
+    assert problem.finding.hint == "Name a file after its exercise: scan.cu."
 
 
 def test_a_source_in_a_folder_named_after_an_exercise_is_for_no_exercise(folder: Path) -> None:
@@ -188,6 +188,7 @@ def test_a_student_without_a_source_gets_a_finding(folder: Path) -> None:
     alice, bob = found.problems
     assert alice.finding.code == "no-source" and bob.finding.code == "nothing-handed-in" and bob.finding.evidence == ()
     assert alice.finding.what == "There is no .cu file, but 00.txt, 01.txt, 02.txt and 9 more."
+    assert alice.finding.hint == "Name a file after its exercise: reduction.cu or scan.cu."
     assert alice.finding.evidence[-2:] == ("alice/09.txt", "and 2 more")
     assert bob.finding.what == "There is no .cu file."
 

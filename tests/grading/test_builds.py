@@ -185,7 +185,7 @@ def test_an_untouched_skeleton_is_not_started(bench: Bench) -> None:
     [
         (b"", "empty-source", "The file is empty."),
         (b" \n\t\n", "empty-source", "The file is empty."),
-        (b"ab\0c", "not-utf8", "The file is not text: character 2 is a NUL."),
+        (b"a\nb\0c", "not-utf8", "The file is not text: line 2 has a NUL character."),
         (b"\0" * 9, "not-utf8", "The file holds NUL characters only: it may not have been saved or copied as a whole."),
         (b"%PDF-1.7\n1 0 obj", "not-utf8", "The file is a PDF document, not CUDA C++ text."),
         (b"PK\3\4\24\0", "not-utf8", "The file is a ZIP archive or an office document, not CUDA C++ text."),

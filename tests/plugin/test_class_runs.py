@@ -145,7 +145,7 @@ def test_a_student_without_a_counting_file_is_named_and_has_a_row(school: Course
     result.stdout.fnmatch_lines(
         [
             "dora: There is no .cu file, but notes.txt.",
-            "frank: 1 file for no exercise, left out: const.cu. Name a file after its exercise: twice.",
+            "frank: 1 file for no exercise, left out: const.cu. Name a file after its exercise: twice.cu.",
             "gil: 2 files for no exercise, left out: Twise.cu, notes.txt.",
             "hal: There is no .cu file.",
             "ida/all.zip: *",

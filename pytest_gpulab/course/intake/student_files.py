@@ -158,13 +158,16 @@ class StudentFiles:
         names = f", but {_first_named(others)}" if others else ""
         what = f"There is no .cu file{names}{advice}."
         code = "wrong-ending" if advice else "no-source" if others else NOTHING
-        return Finding(code, what, evidence=_named(others), hint=LAYOUT)
+        return Finding(code, what, evidence=_named(others), hint=self._naming)
 
     def _left_out(self) -> Finding:
         others = sorted(self.others, key=self._rank_as_source)  # sources first: notes are rarely a mistake
         what = f"{counted(len(others), 'file')} for no exercise, left out: {_first_named(others)}{self._advice()}."
-        hint = f"Name a file after its exercise: {listed(sorted(self.exercises), 'or')}."
-        return Finding("no-exercise", what, evidence=_named(others), hint=hint)
+        return Finding("no-exercise", what, evidence=_named(others), hint=self._naming)
+
+    @property
+    def _naming(self) -> str:
+        return f"Name a file after its exercise: {listed([f'{name}.cu' for name in sorted(self.exercises)], 'or')}."
 
     def _advice(self) -> str:
         has_other_ending = any(entry.suffix != ".cu" and self._is_meant_as_source(entry) for entry in self.others)

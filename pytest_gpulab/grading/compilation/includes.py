@@ -84,7 +84,8 @@ def accepted_text(contents: bytes, filename: str) -> str | Finding:
         what = "The file holds NUL characters only: it may not have been saved or copied as a whole."
         return finding("not-utf8", what)
     if "\0" in text:
-        return finding("not-utf8", f"The file is not text: character {text.index(chr(0))} is a NUL.")
+        line = text[: text.index("\0")].count("\n") + 1
+        return finding("not-utf8", f"The file is not text: line {line} has a NUL character.")
     if not text.strip():
         return finding("empty-source", "The file is empty.")
     source = normalised(text)
