@@ -85,12 +85,12 @@ class ClassRun:
         empty = {problem.student for problem in self.collection.problems if problem.finding.code == NOTHING}
         return [student for student in students if student not in empty]
 
-    def _handed_in(self) -> dict[str, dict[str, bool]]:
-        """Return the collected exercises of each student's id, and whether each can be graded."""
-        found: dict[str, dict[str, bool]] = {}
+    def _handed_in(self) -> dict[str, dict[str, int]]:
+        """Return the collected exercises of each student's id, and how many files of each can be graded."""
+        found: dict[str, dict[str, int]] = {}
         for each in self.collected:
             exercises = found.setdefault(self.student_id(each.student), {})
-            exercises[each.exercise] = exercises.get(each.exercise, False) or isinstance(each, HandedIn)
+            exercises[each.exercise] = exercises.get(each.exercise, 0) + isinstance(each, HandedIn)
         return found
 
     def _left_out(self) -> dict[str, dict[str, Finding]]:

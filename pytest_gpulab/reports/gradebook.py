@@ -124,8 +124,8 @@ class Gradebook:
     problems: tuple[str, ...] = ()  # oddities of the submissions, one sentence each
     changes: tuple[str, ...] = ()  # changes since the last grading, one sentence each
     duplicates: tuple[SimilarPair, ...] = ()  # sources of several students that are nearly the same
-    # student's id to the exercises with a file, and whether that can be graded; None if unknown
-    handed_in: Mapping[str, Mapping[str, bool]] | None = None
+    # student's id to the exercises with a file, and the number of those that can be graded; None if unknown
+    handed_in: Mapping[str, Mapping[str, int]] | None = None
     # student's id to the files that count for no exercise, by name, with the reason
     left_out: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)  # the sources of `duplicates`, by submission

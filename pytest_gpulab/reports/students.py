@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -37,11 +38,11 @@ class Row(NamedTuple):
     grades: tuple[Grade, ...] = ()  # one per exercise, by its name
     ungraded: tuple[tuple[str, Finding], ...] = ()  # submissions that could not be graded, with the reason
     absent: bool = False  # whether the student handed in nothing
-    # exercises with a submission, and whether it can be graded; None if unknown
-    exercises: Mapping[str, bool] | None = None
+    # exercises with a submission, and the number of those that can be graded; None if unknown
+    exercises: Mapping[str, int] | None = None
     # files that count for no exercise, by name, with the reason
     left_out: Mapping[str, Finding] = {}
-    is_part: bool = False  # whether a grade lacks checks of its exercise
+    is_part: bool = False  # whether an exercise with a grade lacks checks, or one of several submissions
     # the instructor's adjustments of exercises without a grade
     adjusted: Mapping[str, Adjustment] = {}
     weights: Mapping[str, float] = {}  # exercise to its weight in totals; 1 for others
@@ -154,7 +155,7 @@ def rows(gradebook: Gradebook) -> list[Row]:
             left_out={
                 name: why for name, why in gradebook.left_out.get(key, {}).items() if name not in dict(of_student)
             },
-            is_part=any(map(gradebook.is_part, best)),
+            is_part=_is_part(gradebook, key, grades.get(key, ())),
             adjusted=_without_a_grade(gradebook, key, {grade.exercise for grade in best}),
             weights=gradebook.weights,
         )
@@ -162,12 +163,18 @@ def rows(gradebook: Gradebook) -> list[Row]:
     ]
 
 
+def _is_part(gradebook: Gradebook, student: str, grades: Collection[Grade]) -> bool:
+    numbers, handed_in = Counter(grade.exercise for grade in grades), (gradebook.handed_in or {}).get(student, {})
+    is_any_missing = any(number < handed_in.get(exercise, 0) for exercise, number in numbers.items())
+    return is_any_missing or any(map(gradebook.is_part, grades))
+
+
 def _without_a_grade(gradebook: Gradebook, student: str, graded: Collection[str]) -> dict[str, Adjustment]:
     """Return a student's adjustments of exercises for which nothing gradable was handed in.
 
     A run that grades none of a student's submissions has no row for the student.
     """
-    to_be_graded = {name for name, is_gradable in (gradebook.handed_in or {}).get(student, {}).items() if is_gradable}
+    to_be_graded = {name for name, gradable in (gradebook.handed_in or {}).get(student, {}).items() if gradable}
     if to_be_graded and not graded:
         return {}
     return {
@@ -201,12 +208,11 @@ def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
     Raises ReportError if the run was stopped, or graded only some submissions of a student or some checks of one.
     """
     context.refuse_if_interrupted()
-    if any(map(gradebook.is_part, gradebook.grades)):
-        raise ReportError(f"{ONLY_SOME_CHECKS}, and a part of the points is no result")
     for row in rows(gradebook):
-        gaps = {name for name, is_gradable in (row.exercises or {}).items() if is_gradable}
-        if row.grades and (gaps := gaps - {grade.exercise for grade in row.grades}):
-            what = f"{min(gaps)} of {row.student.id} was {NOT_GRADED}"
+        gaps = {name for name, gradable in (row.exercises or {}).items() if gradable}
+        gaps -= {grade.exercise for grade in row.grades}
+        if row.is_part or (row.grades and gaps):
+            what = ONLY_SOME_CHECKS if row.is_part else f"{min(gaps)} of {row.student.id} was {NOT_GRADED}"
             raise ReportError(f"{what}, and a part of the points is no result")
 
 

@@ -18,7 +18,7 @@ from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.pages.feedback import page
 from pytest_gpulab.reports.standings import standings
-from pytest_gpulab.reports.students import points_text
+from pytest_gpulab.reports.students import points_text, rows
 
 pytestmark = [pytest.mark.unit, pytest.mark.unmeasured]
 
@@ -62,7 +62,7 @@ def test_exercises_without_a_grade_are_named_and_columns_of_sources_explained(tm
     assert not [text for text in written(tmp_path / "nobodys", nobodys).values() if "Nothing of yours" in text]
 
 
-def graded_alone(handed_in: dict[str, dict[str, bool]]) -> Gradebook:
+def graded_alone(handed_in: dict[str, dict[str, int]]) -> Gradebook:
     """The only grade of a run: the scan of s1, which earns all of its 10 points."""
     scan = next(grade for grade in Made(9).gradebook().grades if grade.exercise == "scan")
     passed = CheckResult("correct[1]", "correct", "passed", 10, 10, ())
@@ -72,16 +72,23 @@ def graded_alone(handed_in: dict[str, dict[str, bool]]) -> Gradebook:
 
 
 def test_the_page_of_a_student_who_is_graded_alone_has_the_totals_of_the_class(tmp_path: Path) -> None:
-    book = graded_alone({"s1": {"scan": True}, "s2": {"scan": True, "sum": True}})
+    book = graded_alone({"s1": {"scan": 1}, "s2": {"scan": 1, "sum": 1}})
     (text,) = written(tmp_path, book).values()
     assert "10 of 110 points" in text and "Nothing of yours was graded for sum." in text
 
 
 def test_no_page_is_written_if_an_exercise_of_the_student_is_not_graded_in_this_run(tmp_path: Path) -> None:
-    book = graded_alone({"s1": {"scan": True, "sum": True}})
+    book = graded_alone({"s1": {"scan": 1, "sum": 1}})
     with pytest.raises(ReportError, match=r": sum of s1 was not graded in this run, and a part of the points is no"):
         written(tmp_path, book)
     assert not list(tmp_path.iterdir())
+
+
+def test_no_page_is_written_if_the_better_of_two_submissions_may_not_be_graded_in_this_run(tmp_path: Path) -> None:
+    book = graded_alone({"s1": {"scan": 2}})
+    assert [row.is_part for row in rows(book)] == [True]
+    with pytest.raises(ReportError, match=r": only some of the checks were graded, and a part of the points is no"):
+        written(tmp_path, book)
 
 
 def test_a_page_needs_no_script_and_tells_neither_seed_nor_suspicion(tmp_path: Path) -> None:
