@@ -80,6 +80,9 @@ def _graded(request: Request) -> tuple[Gradebook, str]:
         unpacked.mkdir()
         graded.mkdir()
         try:
+            for path in request.submission:
+                if not path.suffix:  # a folder, not a file that the student forgot
+                    path.stat()
             files = handed_in_by_one(request.submission, request.names, request.exercises, unpacked)
             sources = _copies(files, request.names, graded)
         except (OSError, CannotUnpack) as error:

@@ -185,13 +185,20 @@ def test_a_missing_file_and_a_wrong_name_are_said_to_the_student(
     assert "Name the file after its exercise: twice.cu." in said and "There is no file twice.cu." in said
 
 
-@pytest.mark.parametrize("handed_in", ["handed_in", "no/where", "handed_in/twice.cu"])
+@pytest.mark.parametrize("handed_in", ["handed_in", "handed_in/twice.cu"])
 def test_nothing_handed_in_is_a_result(course: Path, handed_in: str, graded_once: GradedOnce) -> None:
     graded_once("shared exercise")
     assert main([*words("gradescope"), handed_in]) == 0
     data = result("gradescope")
     assert data["score"] == 0 and sum(test["max_score"] for test in data["tests"]) == ALL
     assert "There is no file twice.cu." in told("gradescope")
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_folder_that_is_not_there_is_no_fault_of_the_student(course: Path, platform: str) -> None:
+    assert main([*words(platform), "no/where"]) == PLATFORMS[platform].not_graded
+    said = told(platform)
+    assert "no fault of yours" in said and "The submission cannot be read: " in said and "no/where" in said
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
