@@ -243,6 +243,9 @@ VARIABLE = re.compile(
 )
 
 
+_NUMBERS = re.compile(r"(?:(?:0|[1-9]\d*),)*(?:0|[1-9]\d*)")
+
+
 def immediate(text: str) -> Imm:
     """Parse a number: decimal, octal, hexadecimal, or a float written in digits or as its bits."""
     sign = -1 if text[0] == "-" else 1
@@ -284,6 +287,9 @@ def variable_of(text: str) -> Variable:
 
 def _initialiser(text: str, size: int) -> tuple[bytes, tuple[tuple[int, str, int], ...]]:
     """Return the initial bytes, and (byte offset, symbol, addend) per address in them."""
+    digits = re.sub(r"[{}\s]", "", text)
+    if size == 1 and _NUMBERS.fullmatch(digits):  # as NVRTC writes tables of any type, which are long
+        return bytes(int(item) & 0xFF for item in digits.split(",")), ()
     data = bytearray()
     pointers = []
     for item in filter(None, map(str.strip, re.sub("[{}]", " ", text).split(","))):
