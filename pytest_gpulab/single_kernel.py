@@ -281,8 +281,8 @@ _LINES: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
 }
 _FIELDS: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
     "1x1": (1, 1),
-    "37x1": (37, 1),
-    "1x37": (1, 37),
+    "300x1": (300, 1),
+    "1x300": (1, 300),
     "whole tiles": lambda tunables: (2 * tunables["TILE_X"], 3 * _rows(tunables)),
     "tile+1 by 2 tiles-1": lambda tunables: (tunables["TILE_X"] + 1, 2 * _rows(tunables) - 1),
     "97x61": (97, 61),

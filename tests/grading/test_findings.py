@@ -68,8 +68,8 @@ TOLD = [
     ),
     (
         "matrix_sum/first_term_as_int",
-        "correct[37x1]",
-        "`out`: all 37 elements are wrong",
+        "correct[300x1]",
+        "`out`: all 300 elements are wrong",
         "each of them is the result for `a` without the fractions",
         "an intermediate `int`",
     ),
