@@ -131,12 +131,12 @@ def _built(program: Program, toolchain: Toolchain, options: Iterable[str], say: 
         )
         if done.returncode:
             raise CompileError(with_reason(done.stderr + done.stdout))
-        (folder / _MESSAGES).write_text(done.stderr)
+        (folder / _MESSAGES).write_text(done.stderr, encoding="utf-8", errors="replace")
         return [*_read(folder / "read.d"), *_files(words), source]
 
-    key = ("program", *toolchain.identity, str(source), str(Path.cwd()), *words, *_environment())
+    key = ("program and messages", *toolchain.identity, str(source), str(Path.cwd()), *words, *_environment())
     folder = built(key, produce)
-    say((folder / _MESSAGES).read_text())
+    say((folder / _MESSAGES).read_text(encoding="utf-8"))
     return folder / "program"
 
 

@@ -28,8 +28,8 @@ def note(call: Call, kernel: str, grid: Sizes, block: Sizes, arguments: Iterable
     values = [int.from_bytes(argument.tobytes(), "little") for argument in arguments]
     across, down = grid[0] * block[0], math.prod(grid[1:] + block[1:])
     for base in sorted((short.keys() | values) & memories.keys()):
-        memory = memories[base]
-        if not isinstance(memory.allocation, SharedAllocation) or not memory.allocation.use:
+        memory, is_left_out = memories[base], base in short and short[base] is None
+        if is_left_out or not isinstance(memory.allocation, SharedAllocation) or not memory.allocation.use:
             continue
         used, total = _part(memory.allocation.words_used, values, across, down)
         found = ShortLaunch(call.site, memory.site, kernel, across * down, used, total) if used else None
