@@ -143,19 +143,28 @@ def test_elements_that_another_block_writes_are_not_unwritten() -> None:
 @pytest.mark.parametrize(
     ("path", "block", "words"),
     [
-        ("stencil/no_halo", "block 6 of 9", "first wrong value: out[y=0, x=27] is 0, right is 1"),
         ("scan/fixed_point", "block 0 of 1", "first wrong value: out[0] is -4252.57812, right is -4252.58105"),
         ("histogram/full_blocks_only", "block 0 of 1", "no thread writes out[0]"),
     ],
 )
 def test_the_block_with_the_first_wrong_element_is_drawn(path: str, block: str, words: str) -> None:
-    """It may be neither the first nor the last one, and an output that holds zeros may miss what no thread adds."""
+    """An output that holds zeros may miss what no thread adds."""
     figures = draw(f"tests/wrong/{path}.cu").figures
     (marked,) = (figure for figure in figures if figure.has_marks)
     assert block in marked.title and marked.marks[0].what == words
 
 
 HEAD = "#include <gpulab.cuh>\n"
+SECOND_BLOCK = """GPULAB_TUNABLE(TILE_X, 32)
+GPULAB_TUNABLE(TILE_Y, 1)
+
+__global__ void matrix_sum(const float *a, const float *b, float *out, int width, int height)
+{
+    int x = blockIdx.x * TILE_X + threadIdx.x, y = blockIdx.y, i = y * width + x;
+    if (x < width)
+        out[i] = blockIdx.x == 1 && gridDim.x > 2 ? a[i] - b[i] : a[i] + b[i];
+}
+"""
 COUNTS = """GPULAB_TUNABLE(BLOCK_SIZE, 256)
 
 __global__ void histogram(const unsigned char *in, unsigned *out, int n)
@@ -227,6 +236,13 @@ def draw_text(source: str, exercise: str, folder: Path) -> Drawn:
     file.parent.mkdir()
     file.write_text(HEAD + source)
     return draw(str(file))
+
+
+def test_a_block_with_a_wrong_element_that_is_neither_the_first_nor_the_last_one_is_drawn(tmp_path: Path) -> None:
+    found = draw_text(SECOND_BLOCK, "matrix_sum", tmp_path)
+    (marked,) = (figure for figure in found.figures if figure.has_marks)
+    assert "block 1 of 3" in marked.title
+    assert marked.marks[0].what == "first wrong value: out[y=0, x=7] is -1, right is 1"
 
 
 def marks_of(found: Drawn) -> list[str]:
