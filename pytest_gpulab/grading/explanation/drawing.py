@@ -264,9 +264,11 @@ class _Runner:
 
     def _faulty(self, failure: Finding | None) -> Trial | None:
         """Run the case of a failure without a smallest failing input; None if the same fault does not end it."""
+        if failure is None or not failure.where:  # no fault, but a wrong result
+            return None
         exercise = self._subject.loaded.exercise
         for case in exercise.cases:
-            if failure and not case.hidden and failure.what.startswith(f"correct[{case.name}]"):
+            if not case.hidden and failure.what.startswith(f"correct[{case.name}]"):
                 trial = self._trials.run(*requested(exercise, self._trials, Request(case.name)))
                 if any((fault.code, fault.lane is None) == (failure.code, False) for fault in trial.outcome.faults):
                     self.request = Request(case.name)
