@@ -117,8 +117,8 @@ def program_findings(outcome: Outcome, sources: Sources) -> list[Finding]:
     found += [_of_unwritten(copy, sources) for copy in outcome.unwritten]
     found += [_of_dynamic(kernel, *launched, sources) for kernel, launched in outcome.dynamic.items()]
     shares = (_of_share(share, sources) for share in outcome.shares.values() if share is not None)
-    told = {copy.kernel for copy in outcome.unwritten}
-    short = {part.at: part for part in outcome.short.values() if part and part.kernel not in told}
+    reported = {copy.kernel for copy in outcome.unwritten}
+    short = {part.at: part for part in outcome.short.values() if part and part.kernel not in reported}
     found += [_of_short(part, sources) for part in short.values()]
     fills = (_of_fill(call, value, sources) for call, value in outcome.fills.items())
     found += filter(None, [*shares, *fills, *(_of_pointer(call, sources) for call in outcome.pointer_sized)])

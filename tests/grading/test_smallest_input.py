@@ -176,7 +176,7 @@ def test_a_slow_machine_finds_the_same_input(device: Device, monkeypatch: pytest
     path = ROOT / "tests" / "wrong" / "reduction" / "stops_at_two.cu"
     fast = smallest(device, path)
     charge = TimeBudget.charge
-    monkeypatch.setattr(TimeBudget, "charge", lambda self, took_s, is_launch=True: charge(self, 0.3, is_launch))
+    monkeypatch.setattr(TimeBudget, "charge", lambda self, took_s, is_launch=True: charge(self, 0.4, is_launch))
     assert smallest(device, path) == fast
 
 

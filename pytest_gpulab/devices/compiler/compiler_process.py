@@ -40,7 +40,7 @@ _NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$",
 _ABORTED = "Ptx assembly aborted due to errors"  # ptxas's only message when memory runs out
 _PTXAS_ERROR = re.compile(r"\berror +:|; fatal +:")
 _ERROR = "): error:"  # of a line of the text, unlike ptxas's
-_OTHERS = "These messages took so long that no other variant was compiled."
+_OTHERS = "The compiler took long to find these errors, so no other variant was compiled."
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
 

@@ -40,7 +40,7 @@ class Limits(NamedTuple):
     said_bytes: int = 64 * KIB  # size of the messages that are kept
     compile_s: int = 20  # processor time of one compilation by NVRTC; nvcc has the time of its check instead
     all_variants_s: int = 45  # processor time of all compilations of one text by NVRTC; CUB takes 2 s each
-    refused_s: int = 2  # processor time of a compilation with errors after which no variant is compiled
+    refused_s: int = 2  # processor time: if a compilation with errors takes more, no other variant is compiled
     output_bytes: int = 32 << 20  # size of NVRTC's output, PTX or machine code; a course's kernels have some ten KiB
     at_once: int = 4  # number of variants of one text that nvcc compiles in parallel, each with the whole memory limit
 

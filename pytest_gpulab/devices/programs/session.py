@@ -25,8 +25,8 @@ LEAST_LIMIT_S = 0.5  # of a launch: of a program that launches without end, the 
 MEMORY_SHARE = 1 / 3  # of the memory that the machine has left; the check of unwritten bytes takes as much again
 MAX_FREED = 1000  # freed allocations that are remembered, for messages
 FIRST_HANDLE = 0x1000
-WATCHED = ("device", "managed", "managed variable", "pinned")
 SHARED_WITH_HOST = ("managed", "managed variable", "pinned")
+WATCHED = ("device", *SHARED_WITH_HOST)
 LEGACY_STREAMS = (0, 1)
 
 

@@ -270,7 +270,7 @@ class _Runner:
         for case in exercise.cases:
             if not case.hidden and failure.what.startswith(f"correct[{case.name}]"):
                 trial = self._trials.run(*requested(exercise, self._trials, Request(case.name)))
-                if any((fault.code, fault.lane is None) == (failure.code, False) for fault in trial.outcome.faults):
+                if any(fault.code == failure.code and fault.lane is not None for fault in trial.outcome.faults):
                     self.request = Request(case.name)
                     return trial
         return None

@@ -145,11 +145,8 @@ class _Layout:
 
     def _caption(self, number: int, top: int, middle: float) -> str:
         """Return the caption on the left of a row, and the one above it, which a page shows in a narrow window."""
-        row, caption, active = (
-            self._rows[number],
-            self._figure.captions[number],
-            self._figure.active(self._rows[number]),
-        )
+        row = self._rows[number]
+        caption, active = self._figure.captions[number], self._figure.active(row)
         barrier = ""
         if self._is_unordered(row):
             assert row.unordered is not None
