@@ -23,7 +23,8 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    proof = Proof(f"All verdicts, {options.runs} runs in a row")
+    runs = "1 run" if options.runs == 1 else f"{options.runs} runs in a row"
+    proof = Proof(f"All verdicts, {runs}")
     for number in range(1, options.runs + 1):
         begin_s = time.perf_counter()
         counts, wrong = _run()
