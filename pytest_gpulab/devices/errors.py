@@ -110,16 +110,11 @@ class SourceLine(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One thread of a launch.
+    """One thread of a launch."""
 
-    Attributes:
-        block, thread: their indices as (x, y, z).
-        axes: the numbers of axes of the grid and of the block.
-    """
-
-    block: tuple[int, int, int]
-    thread: tuple[int, int, int]
-    axes: tuple[int, int] = (1, 1)
+    block: tuple[int, int, int]  # its index as (x, y, z)
+    thread: tuple[int, int, int]  # its index in the block as (x, y, z)
+    axes: tuple[int, int] = (1, 1)  # the numbers of axes of the grid and of the block
 
     def __str__(self) -> str:
         axes = max(self.axes)  # the same for both: `block 0 thread (y=1, x=0)` reads as two ways to count
@@ -138,29 +133,17 @@ def with_axes(index: Sequence[int]) -> str:
 
 
 class Location(NamedTuple):
-    """The location of a memory access, in or beside an array.
+    """The location of a memory access, in or beside an array."""
 
-    Attributes:
-        space: `global`, `constant`, `shared` or `local`.
-        offset: bytes from the array's start; negative before it.
-        nbytes: the array's size.
-        size: bytes of one lane's access.
-        element: bytes of one value in it (4 for a `float4`).
-        access: `read`, `write` or `atomic`.
-        symbol: the array's name in the source, if the array is a variable.
-        parameter: the index of the kernel parameter that points to the array, if any.
-        base: the array's address, if the caller allocated it.
-    """
-
-    space: str
-    offset: int
-    nbytes: int
-    size: int
-    element: int
-    access: str
-    symbol: str = ""
-    parameter: int | None = None
-    base: int | None = None
+    space: str  # `global`, `constant`, `shared` or `local`
+    offset: int  # bytes from the array's start; negative before it
+    nbytes: int  # the array's size
+    size: int  # bytes of one lane's access
+    element: int  # bytes of one value in it (4 for a `float4`)
+    access: str  # `read`, `write` or `atomic`
+    symbol: str = ""  # the array's name in the source, if the array is a variable
+    parameter: int | None = None  # the index of the kernel parameter that points to the array, if any
+    base: int | None = None  # the array's address, if the caller allocated it
 
     def __str__(self) -> str:
         """Return the element if the array has a name, else the distance from the array in bytes."""
@@ -221,29 +204,18 @@ class Access(NamedTuple):
 
 @dataclass(frozen=True)
 class Hazard:
-    """An error found in a launch, whether or not its results are correct.
+    """An error found in a launch, whether or not its results are correct."""
 
-    Attributes:
-        kind: the family, as in `safe[kind]`.
-        what: one sentence in compute-sanitizer's words, without the source line.
-        where: the source line, if known.
-        lane: the first thread found, if known.
-        count: the number of threads at this line.
-        other: the other access of a race.
-        harmless: True if it cannot change a result (two threads write the same value): a warning, not an error.
-        location: the location of the first uninitialised read, if known.
-        launch: the launch among several, and its arrays; empty if the caller gave none.
-    """
-
-    kind: HazardKind
-    what: str
-    where: SourceLine | None = None
-    lane: Lane | None = None
-    count: int = 1
-    other: Access | None = None
+    kind: HazardKind  # the family, as in `safe[kind]`
+    what: str  # one sentence in compute-sanitizer's words, without the source line
+    where: SourceLine | None = None  # the source line, if known
+    lane: Lane | None = None  # the first thread found, if known
+    count: int = 1  # the number of threads at this line
+    other: Access | None = None  # the other access of a race
+    # True if it cannot change a result (two threads write the same value): a warning, not an error
     harmless: bool = False
-    location: Location | None = None
-    launch: str = ""
+    location: Location | None = None  # the location of the first uninitialised read, if known
+    launch: str = ""  # the launch among several, and its arrays; empty if the caller gave none
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

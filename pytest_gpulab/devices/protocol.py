@@ -73,17 +73,10 @@ class Memory(Protocol):
         """Return a copy in host memory."""
 
     def set(self, values: npt.ArrayLike) -> None:
-        """Overwrite the contents; `values` must have this shape and be castable to this dtype.
-
-        Raises:
-            ValueError: the shape differs.
-        """
+        """Overwrite the contents with values castable to this dtype; raise ValueError if they have another shape."""
 
     def mark_unwritten(self) -> None:
-        """Mark the contents as uninitialised for launches with `LaunchOptions.check`.
-
-        No-op on a real GPU, which has no such check.
-        """
+        """Mark the contents as uninitialised for launches with `LaunchOptions.check`; no-op on a real GPU."""
 
     def damage(self, name: str = "array") -> str | None:
         """Describe a write into the array's guard zones in a sentence with the array's `name`; None without one.
@@ -115,45 +108,30 @@ class Module(Protocol):
         """True if a launch may leave state outside its arrays that a later launch can read."""
 
     def read_symbol(self, name: str) -> bytes:
-        """Return a variable's present contents.
-
-        Raises:
-            LaunchError: no such variable.
-        """
+        """Return a variable's present contents, or raise LaunchError if there is no such variable."""
 
     def set_constant(self, name: str, values: Array) -> None:
         """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
 
-        Raises:
-            LaunchError: no such variable, or it is smaller than the array.
+        Raises LaunchError if there is no such variable, or it is smaller than the array.
         """
 
     def reset_variables(self) -> None:
         """Reset all variables to their initial values: undo `set_constant` and writes by kernels."""
 
     def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
-        """Return the size of each of the kernel's parameters, or None if unknown.
-
-        Raises:
-            LaunchError: no such kernel.
-        """
+        """Return the size of each parameter, or None if unknown; raise LaunchError if there is no such kernel."""
 
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
         """Return the types of the kernel's parameters, such as `const int *`, or None if its symbol has none.
 
-        Raises:
-            LaunchError: no such kernel.
+        Raises LaunchError if there is no such kernel.
         """
 
     def alias(self, name: str, kernel: str) -> None:
-        """Give a kernel another name; the name then no longer means a kernel of that name.
+        """Give a kernel, by its unmangled name, another `name` for launches and queries; `kernels` does not list it.
 
-        Args:
-            name: the name for launches and queries; `kernels` does not list it.
-            kernel: unmangled name.
-
-        Raises:
-            LaunchError: no such kernel.
+        The name then no longer means a kernel of that name. Raises LaunchError if there is no such kernel.
         """
 
     def resources(self, kernel: str) -> KernelResources:
@@ -185,27 +163,16 @@ class Module(Protocol):
 
 
 class DeviceInfo(NamedTuple):
-    """The description of a device, for reports.
-
-    Attributes:
-        kind: `simulated` or `cuda`.
-        name: such as `NVIDIA H200` or `simulated GPU (cost model: NVIDIA H200)`.
-        compiler: such as `NVRTC 13.5`.
-        architecture: such as `sm_90`.
-        estimates: True if times are estimates.
-        details: further rows for the report's provenance, label to text.
-        summary: the most important details on one line, or empty.
-        peak_bandwidth_gb_s: peak bandwidth of its memory, in 1e9 bytes per second, if known.
-    """
+    """The description of a device, for reports."""
 
     kind: Literal["simulated", "cuda"]
-    name: str
-    compiler: str
-    architecture: str
-    estimates: bool
-    details: Mapping[str, str] = {}
-    summary: str = ""
-    peak_bandwidth_gb_s: float | None = None
+    name: str  # such as `NVIDIA H200` or `simulated GPU (cost model: NVIDIA H200)`
+    compiler: str  # such as `NVRTC 13.5`
+    architecture: str  # such as `sm_90`
+    estimates: bool  # True if times are estimates
+    details: Mapping[str, str] = {}  # further rows for the report's provenance, label to text
+    summary: str = ""  # the most important details on one line, or empty
+    peak_bandwidth_gb_s: float | None = None  # peak bandwidth of its memory, in 1e9 bytes per second, if known
 
 
 class Device(Protocol):
@@ -259,11 +226,7 @@ class LaunchLimits(Protocol):
     """A module that can check the extents of a launch beforehand."""
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
-        """Check a launch against the GPU's limits: extents, registers per block, shared memory.
-
-        Raises:
-            LaunchError: the launch exceeds a limit.
-        """
+        """Raise LaunchError if a launch exceeds a limit of the GPU: extents, registers per block, shared memory."""
 
 
 @runtime_checkable
@@ -273,12 +236,9 @@ class PrefetchingDevice(Protocol):
     def compile_ahead(
         self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
     ) -> None:
-        """Compile a source with several sets of macros in parallel; `Device.compile` then returns the results.
+        """Compile a source with several sets of macros in parallel; `Device.compile` then returns results and errors.
 
-        `Device.compile` raises the compile errors, too.
-
-        Raises:
-            DeviceUnavailable: the compiler cannot be run.
+        Raises DeviceUnavailable if the compiler cannot be run.
         """
 
 
@@ -287,11 +247,7 @@ class SharedDevice(Protocol):
     """A device that graders share: timing needs it alone."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Hold the GPU's lock exclusively: no other grader uses the GPU.
-
-        Raises:
-            DeviceUnavailable: the wait was too long.
-        """
+        """Hold the GPU's lock exclusively, against all graders; raise DeviceUnavailable if the wait is too long."""
 
     def working(self) -> AbstractContextManager[None]:
         """Hold the GPU's lock shared inside `with`: no other grader times meanwhile."""

@@ -37,16 +37,11 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy between two arrays in device memory, of the same size and type.
-
-    Attributes:
-        source, target: the arrays.
-        elements: the elements to copy, in row-major order; None copies all.
-    """
+    """A copy between two arrays in device memory, of the same size and type."""
 
     source: Memory
     target: Memory
-    elements: slice | None = None
+    elements: slice | None = None  # the elements to copy, in row-major order; None copies all
 
 
 Copies = Sequence[Copy]
@@ -54,20 +49,14 @@ Copies = Sequence[Copy]
 
 @dataclass(frozen=True)
 class Conditions:
-    """The state of the GPU at one moment, as far as it may disturb a timing; None or empty if unknown.
+    """The state of the GPU at one moment, as far as it may disturb a timing; None or empty if unknown."""
 
-    Attributes:
-        sm_clock_mhz, max_sm_clock_mhz: the present and the highest SM clock.
-        slowdowns: causes of throttling, in words.
-        speed: the SM clock of a kernel just run, over the rated clock; 1 at most.
-        interruption_ms: the longest time slice of other processes on the GPU; 0 if there is none. Also 0 if it was not
-            measured: the samples are too short to be interrupted and the clock is at full speed.
-    """
-
-    sm_clock_mhz: int | None = None
-    max_sm_clock_mhz: int | None = None
-    slowdowns: tuple[str, ...] = ()
-    speed: float = 1.0
+    sm_clock_mhz: int | None = None  # the present SM clock
+    max_sm_clock_mhz: int | None = None  # the highest SM clock
+    slowdowns: tuple[str, ...] = ()  # causes of throttling, in words
+    speed: float = 1.0  # the SM clock of a kernel just run, over the rated clock; 1 at most
+    # the longest time slice of other processes on the GPU; 0 if there is none. Also 0 if it was not measured: the
+    # samples are too short to be interrupted and the clock is at full speed
     interruption_ms: float = 0.0
 
     @property
@@ -101,21 +90,15 @@ class Stopwatch(Protocol):
         """The resolution of the clock, as far as known."""
 
     def cold_ms(self, module: Module, launches: Sequence[KernelLaunch], copies: Copies = ()) -> float:
-        """Time consecutive launches with a flushed level-2 cache; the sample includes the launch overhead.
+        """Time consecutive launches together, with a flushed level-2 cache; the sample includes the launch overhead.
 
-        Args:
-            module: the module of the kernels.
-            launches: the launches, timed together.
-            copies: copies to make before, in order.
-
-        Raises:
-            LaunchError, KernelFault: as for `Module.launch`.
+        The copies are made before, in order. Raises LaunchError and KernelFault as `Module.launch` does.
         """
 
     def batch_ms(self, module: Module, launches: Sequence[KernelLaunch], copies: Copies = ()) -> float:
         """Time consecutive launches directly after the copies, so that the caches hold the targets as far as they fit.
 
-        Args, raises, overhead: as for `cold_ms`.
+        Errors and overhead are as for `cold_ms`.
         """
 
     def overhead_ms(self, launches: int) -> float:
@@ -125,10 +108,9 @@ class Stopwatch(Protocol):
         """
 
     def calibrate(self, briefly: bool = False) -> None:
-        """Measure the launch overhead included in samples.
+        """Measure the launch overhead included in samples; anew, when the clock is at full speed.
 
-        Args:
-            briefly: add to the measurements between samples; otherwise start anew, when the clock is at full speed.
+        With `briefly`, between samples, add to the measurements.
         """
 
     def conditions(self) -> Conditions:
@@ -143,11 +125,7 @@ class TimingDevice(Device, SharedDevice, Protocol):
     """A device that can time launches."""
 
     def part(self, whole: Memory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Memory:
-        """Return an array inside another one, with the lifetime of the whole.
-
-        Raises:
-            ValueError: the part exceeds the whole.
-        """
+        """Return an array inside another one, with the lifetime of the whole; raise ValueError if it exceeds that."""
 
     def copy(self, copies: Copies) -> None:
         """Make copies within device memory, in order."""
@@ -158,9 +136,6 @@ class TimingDevice(Device, SharedDevice, Protocol):
     def stopwatch(self, drain: bool = False) -> AbstractContextManager[Stopwatch]:
         """Hold the GPU's lock exclusively, for timing. Call `calibrate` first, when the clock is at full speed.
 
-        Args:
-            drain: wait for long kernels of other graders, too; all other graders wait meanwhile.
-
-        Raises:
-            DeviceUnavailable: the wait was too long.
+        With `drain`, wait for long kernels of other graders, too; all other graders wait meanwhile. Raises
+        DeviceUnavailable if the wait is too long.
         """

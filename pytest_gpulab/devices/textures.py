@@ -28,19 +28,14 @@ _AXES = {"linear": 1, "1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2}
 
 @dataclass(frozen=True)
 class Sampling:
-    """The sampling of a texture, as in `cudaTextureDesc`; `tex1Dfetch` uses `normalized_reads` only.
+    """The sampling of a texture, as in `cudaTextureDesc`; `tex1Dfetch` uses `normalized_reads` only."""
 
-    Attributes:
-        address: the address mode outside the texture, for all axes or for x, y and z. `wrap` and `mirror` need
-            normalised coordinates; without them they act as `clamp`.
-        filter: `point` reads the nearest texel, `linear` interpolates between neighbours.
-        normalized_coords: True for coordinates from 0 to 1 instead of 0 to the number of texels.
-        normalized_reads: True if 8- and 16-bit integers are read as floats from 0 to 1, or from -1 to 1 if signed.
-    """
-
+    # the address mode outside the texture, for all axes or for x, y and z. `wrap` and `mirror` need normalised
+    # coordinates; without them they act as `clamp`
     address: AddressMode | tuple[AddressMode, ...] = "clamp"
-    filter: FilterMode = "point"
-    normalized_coords: bool = False
+    filter: FilterMode = "point"  # `point` reads the nearest texel, `linear` interpolates between neighbours
+    normalized_coords: bool = False  # True for coordinates from 0 to 1 instead of 0 to the number of texels
+    # True if 8- and 16-bit integers are read as floats from 0 to 1, or from -1 to 1 if signed
     normalized_reads: bool = False
 
     @property
@@ -58,19 +53,12 @@ DEFAULT_SAMPLING = Sampling()
 
 @dataclass(frozen=True)
 class Texels:
-    """The layout of the texels of a texture or surface.
-
-    Attributes:
-        kind: the kind of the texture.
-        dtype: the type of a channel.
-        channels: channels per texel: 1, 2 or 4.
-        extents: texels in x, y and z; z counts layers in a layered texture.
-    """
+    """The layout of the texels of a texture or surface."""
 
     kind: Kind
-    dtype: np.dtype[Any]
-    channels: int
-    extents: tuple[int, int, int]
+    dtype: np.dtype[Any]  # the type of a channel
+    channels: int  # channels per texel: 1, 2 or 4
+    extents: tuple[int, int, int]  # texels in x, y and z; z counts layers in a layered texture
 
     @property
     def nbytes(self) -> int:
@@ -92,11 +80,7 @@ class Texels:
         return self.dtype.kind == "f" or (sampling.normalized_reads and self.dtype.itemsize < 4)
 
     def check(self, sampling: Sampling) -> None:
-        """Check that a sampling suits these texels.
-
-        Raises:
-            ValueError: integers cannot be filtered.
-        """
+        """Raise ValueError if a sampling does not suit these texels: integers cannot be filtered."""
         if sampling.filter == "linear" and not self.is_float(sampling):
             raise ValueError(f"linear filtering needs floats or normalised reads; the texels are {self.dtype}")
 
@@ -112,11 +96,7 @@ class TexelArray(Protocol):
         """Return a copy in host memory."""
 
     def set(self, values: npt.ArrayLike) -> None:
-        """Overwrite the contents; `values` must have the array's shape.
-
-        Raises:
-            ValueError: the shape differs.
-        """
+        """Overwrite the contents; raise ValueError if `values` has another shape."""
 
     def free(self) -> None:
         """Free the memory; its textures and surfaces are unusable afterwards."""
@@ -158,11 +138,7 @@ class TextureDevice(Protocol):
         """Create a surface, which kernels may write, and return its handle."""
 
     def destroy(self, handle: np.uint64) -> None:
-        """Destroy a texture or surface: its handle becomes invalid.
-
-        Raises:
-            ValueError: no texture or surface has this handle.
-        """
+        """Destroy a texture or surface: its handle becomes invalid. Raise ValueError if none has this handle."""
 
 
 def texels_of_array(values: Array, channels: int, layered: bool) -> Texels:
@@ -178,8 +154,7 @@ def texels_of_array(values: Array, channels: int, layered: bool) -> Texels:
 def texels_in_memory(memory: Memory, channels: int) -> Texels:
     """Return the layout of a texture of an array in global memory.
 
-    Raises:
-        ValueError: no texture supports such texels, or the row pitch is not aligned.
+    Raises ValueError if no texture supports such texels, or the row pitch is not aligned.
     """
     shape = _without_channels(memory.shape, memory.dtype, channels)
     if len(shape) == 1:

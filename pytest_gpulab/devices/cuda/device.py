@@ -97,9 +97,8 @@ class CudaDevice:
     ) -> CudaModule:
         """Compile CUDA C++ for this GPU with nvcc; see `Device.compile`.
 
-        Raises:
-            CompileError: with nvcc's own message, which names `filename`.
-            DeviceUnavailable: nvcc compiles nothing at all, or the GPU cannot be opened.
+        Raises CompileError with nvcc's own message, which names `filename`, and DeviceUnavailable if nvcc compiles
+        nothing at all, or the GPU cannot be opened.
         """
         text = (source, filename, self.info.architecture, defines or {}, headers or {})
         cubin, log = self._run_nvcc(lambda: self._nvcc.cubin(*text))

@@ -94,10 +94,7 @@ class CudaModule:
         self._is_used = False
 
     def set_constant(self, name: str, values: Array) -> None:
-        """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
-
-        Raises LaunchError if there is no such variable, or it is smaller than the array.
-        """
+        """Copy an array into a variable; see `protocol.Module.set_constant`."""
         self._is_used = True
         with self._context.at_work():
             address, nbytes = self._variable(name)
@@ -106,17 +103,11 @@ class CudaModule:
             self._context.driver.memcpy_htod(address, np.ascontiguousarray(values))
 
     def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
-        """Return the size of each of the kernel's parameters, or None if the driver is too old to return it.
-
-        Raises LaunchError if there is no such kernel.
-        """
+        """Return the size of each parameter, None with an old driver; see `protocol.Module.parameter_bytes`."""
         return self._kernel(kernel).parameter_bytes
 
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
-        """Return the types of the kernel's parameters, such as `const int *`, or None if its symbol has none.
-
-        Raises LaunchError if there is no such kernel.
-        """
+        """Return the types of the kernel's parameters; see `protocol.Module.parameter_types`."""
         return signature(self._symbol(kernel, self._symbols, "kernel")).parameters
 
     def alias(self, name: str, kernel: str) -> None:
@@ -164,11 +155,9 @@ class CudaModule:
         shared_bytes: int = 0,
         options: LaunchOptions = DEFAULT_OPTIONS,
     ) -> LaunchProfile:
-        """Run a kernel to its end; its printf output goes to the process's stdout, not into the profile.
+        """Run a kernel to its end; see `protocol.Module.launch`.
 
-        Raises:
-            LaunchError: the arguments or extents do not match the kernel.
-            KernelFault: the kernel ended abnormally; the device is unusable afterwards.
+        Its printf output goes to the process's stdout, not into the profile. A fault makes the device unusable.
         """
         call = _Call(kernel, _three(grid), _three(block), shared_bytes)
         self._check_arguments(call, args)

@@ -142,8 +142,7 @@ def own_kernels_run() -> Iterator[None]:
 class CudaStopwatch:
     """The `Stopwatch` protocol on a GPU; one per device, used under the exclusive lock.
 
-    Raises:
-        DeviceUnavailable: GPU memory is full, or the driver does not compile the stopwatch's kernels.
+    Raises DeviceUnavailable if GPU memory is full, or the driver does not compile the stopwatch's kernels.
     """
 
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
@@ -154,10 +153,8 @@ class CudaStopwatch:
         self._overhead = Overhead(self._empty_ms)
         # Queried now: the driver may be slow to answer, and others wait while the stopwatch is in use.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")  # the size of the level-2 cache
-
         # peak bandwidth of device memory, in 1e9 bytes per second
         self.peak_bandwidth_gb_s = peak_bandwidth_gb_s(driver, context.gpu)
-
         self._vectors = np.uint32(max(FLUSH_SHARE * self.l2_bytes, LEAST_FLUSH_BYTES) // VECTOR_BYTES)
         multiprocessors = self._attribute("MULTIPROCESSOR_COUNT")
         self._block_each, self._flush_grid = (multiprocessors, 1), (FLUSH_BLOCKS_PER_SM * multiprocessors, 1)
