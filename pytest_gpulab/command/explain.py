@@ -6,19 +6,13 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-
-from pytest_gpulab.devices import open_device
-from pytest_gpulab.grading.compilation.builds import BuildFailed
-from pytest_gpulab.grading.correctness.requests import Request
-from pytest_gpulab.grading.explanation.drawing import Drawn, Subject, drawn
-from pytest_gpulab.grading.plans.prepare import InstructorsMistake
-from pytest_gpulab.grading.smallest_failing import smallest_failing
-from pytest_gpulab.reports.pages.explained_page import Explained, single_page, summary_lines, svg
-from pytest_gpulab.reports.terminal.explained import drawn_lines, page_lines, wrong_lines
-from pytest_gpulab.reports.terminal.text import wrapped
+from typing import TYPE_CHECKING
 
 from . import CommandError
-from .submission import exercise_of
+
+if TYPE_CHECKING:
+    from pytest_gpulab.grading.correctness.requests import Request
+    from pytest_gpulab.grading.explanation.drawing import Drawn
 
 FAILED = 1
 SEED = 1
@@ -50,6 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the result of the submission on the chosen input and write its figures; return 1 for a mistake."""
+    from pytest_gpulab.devices import open_device
+    from pytest_gpulab.grading.compilation.builds import BuildFailed
+    from pytest_gpulab.grading.explanation.drawing import Subject, drawn
+    from pytest_gpulab.grading.plans.prepare import InstructorsMistake
+    from pytest_gpulab.grading.smallest_failing import smallest_failing
+
+    from .submission import exercise_of
+
     loaded = exercise_of(arguments.file, arguments.exercises)
     device, _ = open_device("sim")
     subject = Subject(loaded, arguments.file, device, arguments.seed, smallest_failing)
@@ -63,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _request(arguments: argparse.Namespace) -> Request:
+    from pytest_gpulab.grading.correctness.requests import Request
+
     words: list[str] = arguments.more
     names = words[::2]
     if len(words) % 2 or not all(name.startswith("--") for name in names):
@@ -76,6 +80,10 @@ def _request(arguments: argparse.Namespace) -> Request:
 
 
 def _report(arguments: argparse.Namespace, found: Drawn) -> int:
+    from pytest_gpulab.reports.pages.explained_page import summary_lines
+    from pytest_gpulab.reports.terminal.explained import drawn_lines
+    from pytest_gpulab.reports.terminal.text import wrapped
+
     trial = found.trial
     own = trial.case.problem(trial.problem.tunables).size
     at = "" if trial.problem.size == own else " at another size"
@@ -87,6 +95,9 @@ def _report(arguments: argparse.Namespace, found: Drawn) -> int:
 
 
 def _written(arguments: argparse.Namespace, found: Drawn, summary: list[str]) -> Path:
+    from pytest_gpulab.reports.pages.explained_page import Explained, single_page, svg
+    from pytest_gpulab.reports.terminal.explained import page_lines, wrong_lines
+
     path: Path = arguments.output or Path(f"{arguments.file.stem}.{arguments.format}")
     try:
         if arguments.format == "html":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import io
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from importlib import import_module
 from types import ModuleType
 
 from pytest_gpulab import UserError, __version__
+from pytest_gpulab.devices.system.processes import with_one_thread
 from pytest_gpulab.reports.terminal.text import as_wide_as, terminal_columns
 
 SUBCOMMANDS = {
@@ -82,6 +84,8 @@ def _parser(given: Sequence[str]) -> tuple[ModuleType | None, argparse.ArgumentP
     for name, line in SUBCOMMANDS.items():
         subparser = subparsers.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".")
         if name == word:
+            if name != "run":  # its program inherits the environment
+                os.environ.update(with_one_thread(os.environ))  # before NumPy is loaded
             chosen = import_module(f"{__package__}.{name}")
             chosen.add_arguments(subparser)
     return chosen, parser

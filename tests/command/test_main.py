@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.command import CommandError, include, main
+from pytest_gpulab.devices.system.processes import ONE_THREAD
 
-HEAVY = ("numpy", "pytest", "tabulate", "cuda", "pycuda", "pytest_gpulab.devices", "pytest_gpulab.grading")
+HEAVY = ("numpy", "pytest", "tabulate", "cuda", "pycuda", "pytest_gpulab.devices.protocol", "pytest_gpulab.grading")
 
 
 def test_the_console_command_is_the_module() -> None:
@@ -77,13 +78,22 @@ def test_include_prints_the_folder_of_the_header() -> None:
     assert (Path(done.stdout.removesuffix("\n")) / "gpulab.cuh").is_file()
 
 
-def test_help_loads_nothing_heavy() -> None:
-    script = (
-        "import sys; from pytest_gpulab.command.main import main; main([]); "
-        f"sys.exit(' '.join(name for name in {HEAVY} if name in sys.modules) or None)"
-    )
+@pytest.mark.parametrize("words", [[], ["explain", "--help"]], ids=" ".join)
+def test_help_loads_nothing_heavy(words: list[str]) -> None:
+    script = "import sys; from pytest_gpulab.command.main import main\n"
+    script += f"try: main({words})\nexcept SystemExit: pass\n"
+    script += f"sys.exit(' '.join(name for name in {HEAVY} if name in sys.modules) or None)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+@pytest.mark.parametrize(("name", "threads"), [("explain", "1"), ("watch", "1"), ("run", "None")])
+def test_numpy_has_one_thread_in_subcommands_that_start_no_program(name: str, threads: str) -> None:
+    script = "import os, sys; from pytest_gpulab.command.main import main\n"
+    script += f"try: main(['{name}', '--help'])\nexcept SystemExit: print(os.environ.get('OPENBLAS_NUM_THREADS'))"
+    environment = {name: value for name, value in os.environ.items() if name not in ONE_THREAD}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == threads
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
