@@ -24,102 +24,71 @@ TOO_OLD = {"v100": "7.0", "p100": "6.0", "k80": "3.7"}
 
 
 class Gpu(NamedTuple):
-    """A GPU as the cost model sees it.
-
-    Latencies are SM cycles from an instruction to another one that needs its result.
-
-    Attributes:
-        architecture: compute capability, such as `sm_90`.
-        sms, clock_ghz: number of multiprocessors (SMs) and their clock.
-        bandwidth_gb_s: peak memory bandwidth, 1e9 bytes per second.
-        reachable: share of it that a copy reaches.
-        l2_bytes, l2_gb_s: size and bandwidth of the L2 cache.
-        l1_bytes: size of L1 and shared memory together, per SM.
-        fp32_lanes, int_multiply_lanes, integer_lanes, fp64_lanes, special_lanes: results per cycle and SM.
-        store_cycles: SM cycles per run of adjacent sectors of a 128-byte line that a warp writes to.
-        local_sector_cycles: SM cycles per sector of a store to local memory.
-        constant_cycles: cycles of the constant cache per distinct address that a warp reads.
-        constant_miss_cycles: additional cycles per miss of the constant cache.
-        loop_lane_cycles, loop_block_lane_cycles: cycles of the load/store unit for a compare-and-swap loop, which is
-            the machine code of some atomics on shared memory: per lane of the warp, and of the block, at one address.
-        loop_bank_cycles: cycles of such a loop per squared number of passes through one bank.
-        loop_wide_factor: cost of such a loop on 8 bytes, relative to 4 bytes.
-        swap_trip_cycles: the same per trip of a warp through a loop of the program around a compare-and-swap.
-        global_swap_passes: passes of a compare-and-swap on global memory that its loop repeats, of `atomics_per_ns`.
-        constant_cache_bytes, constant_cache_sets, constant_line_bytes: geometry of the SM's constant cache.
-        barrier_cycles: SM cycles per warp at a barrier.
-        predicate_latency: latency of a comparison.
-        branch_latency: cycles from a branch to the next instruction.
-        jump_cycles, jump_latency: SM cycles per warp and latency of a jump to an address in a register: of a `switch`,
-            through a pointer to a function, and back from a function.
-        block_fence_cycles: SM cycles per warp at a fence of the block's scope.
-        fence_latency, system_fence_latency: latency of a fence of the scope of the GPU and of the system.
-        system_fence_cycles: SM cycles per warp at a fence of the system's scope.
-        block_gap_ns: time between the starts of two blocks on the GPU.
-        block_start: cycles of a block before its first instruction and after its last one.
-        atomic_gap_ns: time between two atomics on the same address.
-        atomics_per_ns: passes of atomics on distinct sectors, on the whole GPU.
-        float_atomic_passes: duration of a float atomic, in passes of an integer atomic.
-        memory_bytes, memory_bus_bits, memory_mhz: size, bus and clock of the memory; the cost model does not use them.
-        atomic_share_256, atomic_share_1024: share of the passes within 256 or 1024 bytes that do not overlap.
-        launch_us: shortest duration of a launch.
-    """
+    """A GPU as the cost model sees it; latencies are SM cycles from an instruction to another that needs its result."""
 
     name: str
-    architecture: str
-    sms: int
-    clock_ghz: float
-    bandwidth_gb_s: float
-    reachable: float
-    l2_bytes: int
-    l2_gb_s: float
-    l1_bytes: int
+    architecture: str  # compute capability, such as `sm_90`
+    sms: int  # multiprocessors (SMs)
+    clock_ghz: float  # of an SM
+    bandwidth_gb_s: float  # peak memory bandwidth, 1e9 bytes per second
+    reachable: float  # share of it that a copy reaches
+    l2_bytes: int  # size of the L2 cache
+    l2_gb_s: float  # bandwidth of the L2 cache, 1e9 bytes per second
+    l1_bytes: int  # size of L1 and shared memory together, per SM
+    # results per cycle and SM
     fp32_lanes: int
     int_multiply_lanes: int
     integer_lanes: int
     fp64_lanes: int
     special_lanes: int
-    store_cycles: float
-    local_sector_cycles: float
-    constant_cycles: float
-    constant_miss_cycles: float
+    store_cycles: float  # SM cycles per run of adjacent sectors of a 128-byte line that a warp writes to
+    local_sector_cycles: float  # SM cycles per sector of a store to local memory
+    constant_cycles: float  # cycles of the constant cache per distinct address that a warp reads
+    constant_miss_cycles: float  # additional cycles per miss of the constant cache
+    # cycles of the load/store unit for a compare-and-swap loop, which is the machine code of some atomics on shared
+    # memory: per lane of the warp, and of the block, at one address; per squared number of passes through one bank
     loop_lane_cycles: float
     loop_block_lane_cycles: float
     loop_bank_cycles: float
-    loop_wide_factor: float
-    swap_trip_cycles: float
-    global_swap_passes: float
+    loop_wide_factor: float  # cost of such a loop on 8 bytes, relative to 4 bytes
+    swap_trip_cycles: float  # the same per trip of a warp through a loop of the program around a compare-and-swap
+    global_swap_passes: float  # of `atomics_per_ns`, of a compare-and-swap on global memory that its loop repeats
+    # geometry of the SM's constant cache
     constant_cache_bytes: int
     constant_cache_sets: int
     constant_line_bytes: int
-    barrier_cycles: float
+    barrier_cycles: float  # SM cycles per warp at a barrier
     alu_latency: float
-    predicate_latency: float
-    branch_latency: float
+    predicate_latency: float  # of a comparison
+    branch_latency: float  # cycles from a branch to the next instruction
     special_latency: float
     shuffle_latency: float
     shared_latency: float
     barrier_latency: float
+    # SM cycles per warp, and latency, of a jump to an address in a register: of a `switch`, through a pointer to a
+    # function, and back from a function
     jump_cycles: float
     jump_latency: float
-    block_fence_cycles: float
-    fence_latency: float
-    system_fence_latency: float
-    system_fence_cycles: float
+    block_fence_cycles: float  # SM cycles per warp at a fence of the block's scope
+    fence_latency: float  # of a fence of the GPU's scope
+    system_fence_latency: float  # of a fence of the system's scope
+    system_fence_cycles: float  # SM cycles per warp at such a fence
     l1_latency: float
     l2_latency: float
     memory_latency: float
-    block_start: float
+    block_start: float  # cycles of a block before its first instruction and after its last one
+    # the cost model does not use the next three
     memory_bytes: int
     memory_bus_bits: int
     memory_mhz: int
-    block_gap_ns: float
-    atomic_gap_ns: float
-    atomics_per_ns: float
-    float_atomic_passes: float
+    block_gap_ns: float  # time between the starts of two blocks on the GPU
+    atomic_gap_ns: float  # time between two atomics on the same address
+    atomics_per_ns: float  # passes of atomics on distinct sectors, on the whole GPU
+    float_atomic_passes: float  # duration of a float atomic, in passes of an integer atomic
+    # share of the passes within 256 or 1024 bytes that do not overlap
     atomic_share_256: float
     atomic_share_1024: float
-    launch_us: float
+    launch_us: float  # shortest duration of a launch
 
     @property
     def limits(self) -> SmLimits:

@@ -16,21 +16,13 @@ from pytest_gpulab.devices.simulated.translation.analysis.waits import hop_acces
 
 @dataclass(frozen=True)
 class Chain:
-    """The longest chain of blocks that wait for each other.
+    """The longest chain of blocks that wait for each other."""
 
-    Attributes:
-        waits: number of blocks in it.
-        together: number of blocks that a warp polls at once.
-        looks_back: True if blocks need not wait for the results of those before, see `_looks_back`.
-        hop_cycles: cycles per hop.
-        waiting: basic blocks of loops that may wait for other blocks.
-    """
-
-    waits: float = 0.0
-    together: int = 1
-    looks_back: bool = False
-    hop_cycles: float = 0.0
-    waiting: Sequence[int] = ()
+    waits: float = 0.0  # number of blocks in it
+    together: int = 1  # number of blocks that a warp polls at once
+    looks_back: bool = False  # True if blocks need not wait for the results of those before, see `_looks_back`
+    hop_cycles: float = 0.0  # cycles per hop
+    waiting: Sequence[int] = ()  # basic blocks of loops that may wait for other blocks
 
     def cycles(self, resident: int) -> float:
         """Return the cycles of all hops.
@@ -61,11 +53,7 @@ def chain(workload: Workload, cycles: Sequence[float], gpu: Gpu, scale: float) -
     step of the walk, with its computation, and the fence of one flag. A flag that comes while a poll is under way waits
     for the next one: half a poll on average, and n / (n + 1) polls for the last of n flags.
 
-    Args:
-        workload: counts of the blocks that ran.
-        cycles: cycles of each basic block.
-        gpu: the modelled GPU.
-        scale: number of all blocks per block that ran.
+    `cycles` are those of each basic block, `scale` is the number of all blocks per block that ran.
     """
     polled = workload.polled.distinct()
     if not len(polled):

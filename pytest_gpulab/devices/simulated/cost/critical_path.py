@@ -36,11 +36,8 @@ def warp_cycles(
 ) -> list[float]:
     """Return the cycles that each basic block adds to the path of a warp, per execution.
 
-    Args:
-        steps: basic blocks of the program, in order.
-        warps: executions of each of them, by warps; one that did not run has the cycles of its PTX.
-        gpu: the modelled GPU.
-        machine: the machine code and its executions, if it can be read.
+    `warps` are their executions by warps; one that did not run has the cycles of its PTX. `machine` is the machine code
+    with its executions, if it can be read.
     """
     by_rules = step_cycles(steps, gpu)
     if machine is None:
@@ -63,12 +60,7 @@ def warp_cycles(
 
 
 def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
-    """Return the cycles that each basic block adds to the path of a warp, per execution.
-
-    Args:
-        steps: basic blocks of the program, in order.
-        gpu: the modelled GPU; all loads hit L1, but for those that observe other threads' writes.
-    """
+    """Return the same by the PTX; all loads hit L1, but for those that observe other threads' writes."""
     cycles = [0.0] * len(steps)
     late: dict[int, dict[str, float]] = defaultdict(dict)
     slept = _sleeps(steps, gpu)

@@ -28,61 +28,37 @@ _SHARED_OUT: Mapping[str, float] = {SHUFFLE: 1.0, SPECIAL: 1.0}
 
 @dataclass(frozen=True)
 class Scattered:
-    """Accesses to global memory at one source line: averages per request.
-
-    Attributes:
-        sectors: sectors that a request accesses.
-        least_sectors: sectors that would hold its lanes' bytes.
-    """
+    """Accesses to global memory at one source line: averages per request."""
 
     where: SourceLine | None
-    sectors: float
-    least_sectors: float
+    sectors: float  # sectors that a request accesses
+    least_sectors: float  # sectors that would hold its lanes' bytes
 
 
 @dataclass(frozen=True)
 class Demands:
-    """The demands of a whole launch, unless an attribute says "block".
+    """The demands of a whole launch, unless a comment says "block"."""
 
-    Attributes:
-        pipes: warp instructions by pipe, see `pipes.pipes`.
-        global_passes: passes of loads from global and local memory through the banks of L1.
-        stored_runs: runs of adjacent sectors, within 128-byte lines, that a warp's store to such memory writes to;
-            those of local memory count more if their sectors take longer.
-        local_accesses: those of them that are of local memory.
-        l2_bytes: bytes between L1 and L2, which include every store to global memory.
-        local_l2_bytes: those of them that are of local memory.
-        memory_bytes: bytes between L2 and memory.
-        hot_atomics: passes of atomics at the most contended place: one sector, or 256 or 1024 bytes.
-        atomic_passes: passes of all atomics on global memory.
-        updates_in_turn: updates of one word of global memory by loops that repeat a compare-and-swap.
-        loop_cycles: SM cycles of compare-and-swap loops on shared memory.
-        missed_constants: misses of the SM's constant cache, by address.
-        chain: the longest chain of blocks that wait for each other.
-        fences: memory fences of a block.
-        block_cycles, longest_block_cycles: average and longest critical path of a block.
-        last_block_cycles: what the last block takes longer if it finds by a counter that all others are done.
-        most_scattered: the source line with most unnecessary sectors, if there are any.
-    """
-
-    pipes: Mapping[str, float]
-    global_passes: float
+    pipes: Mapping[str, float]  # warp instructions by pipe, see `pipes.pipes`
+    global_passes: float  # passes of loads from global and local memory through the banks of L1
+    # runs of adjacent sectors, within 128-byte lines, that a warp's store to such memory writes to; those of local
+    # memory count more if their sectors take longer
     stored_runs: float
-    local_accesses: float
-    l2_bytes: float
-    local_l2_bytes: float
-    memory_bytes: float
-    hot_atomics: float
-    atomic_passes: float
-    updates_in_turn: float
-    loop_cycles: float
-    missed_constants: float
-    chain: Chain
-    fences: Fences
-    block_cycles: float
-    longest_block_cycles: float
-    last_block_cycles: float
-    most_scattered: Scattered | None = None
+    local_accesses: float  # those of them that are of local memory
+    l2_bytes: float  # bytes between L1 and L2, which include every store to global memory
+    local_l2_bytes: float  # those of them that are of local memory
+    memory_bytes: float  # bytes between L2 and memory
+    hot_atomics: float  # passes of atomics at the most contended place: one sector, or 256 or 1024 bytes
+    atomic_passes: float  # passes of all atomics on global memory
+    updates_in_turn: float  # updates of one word of global memory by loops that repeat a compare-and-swap
+    loop_cycles: float  # SM cycles of compare-and-swap loops on shared memory
+    missed_constants: float  # misses of the SM's constant cache, by address
+    chain: Chain  # the longest chain of blocks that wait for each other
+    fences: Fences  # memory fences of a block
+    block_cycles: float  # average critical path of a block
+    longest_block_cycles: float  # longest critical path of a block
+    last_block_cycles: float  # what the last block takes longer if it finds by a counter that all others are done
+    most_scattered: Scattered | None = None  # the source line with most unnecessary sectors, if there are any
 
 
 @dataclass(frozen=True)

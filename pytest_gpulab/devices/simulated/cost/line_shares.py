@@ -23,12 +23,9 @@ LATENCIES = {ISSUED: 4.0, "global": 400.0, "shared": 30.0, "gpulab__barriers.sum
 
 
 def with_shares(lines: Iterable[LineCounters], parts_ms: Mapping[str, float], power: float) -> tuple[LineCounters, ...]:
-    """Return the lines with their share of the time in percent; the sum is 100.
+    """Return the lines of a launch with their share of the time in percent; the sum is 100.
 
-    Args:
-        lines: lines of one launch.
-        parts_ms: time of each unit of the GPU, by the cost model's names.
-        power: exponent of the norm that combines them.
+    `parts_ms` is the time of each unit of the GPU, `power` the exponent of the norm that combines them.
     """
     lines = tuple(lines)
     shares = [0.0] * len(lines)

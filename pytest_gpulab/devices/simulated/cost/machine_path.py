@@ -30,13 +30,8 @@ def issue_cycles(
     """Yield pieces of the paths of all warps: a statement's number, and cycles.
 
     A warp with a false guard in all lanes issues an instruction, but waits for nothing. Its cycle is a piece of the
-    last instruction without a guard.
-
-    Args:
-        kernel: the machine code.
-        found: executions of its instructions.
-        strong: numbers of loads that observe other threads' writes, so that they bypass L1.
-        gpu: the modelled GPU.
+    last instruction without a guard. `found` are the executions of the machine code, `strong` the numbers of loads that
+    observe other threads' writes, so that they bypass L1.
     """
     starts = np.cumsum([0] + [len(block.instructions) for block in kernel.blocks])
     entered = _likely(kernel, found, starts)

@@ -34,19 +34,12 @@ SCHEDULERS = 4  # per SM; each issues one warp instruction per cycle
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated time.
-
-    Attributes:
-        elapsed_ms: time of the launch.
-        parts_ms: time that each unit of the GPU would need alone, by its name in words.
-        occupancy: theoretical, 0 to 1.
-        used_sms: share of the multiprocessors that have a block.
-    """
+    """An estimated time."""
 
     elapsed_ms: float
-    parts_ms: Mapping[str, float] = field(default_factory=dict)
-    occupancy: float = 0.0
-    used_sms: float = 1.0
+    parts_ms: Mapping[str, float] = field(default_factory=dict)  # time of each unit of the GPU alone, by its name
+    occupancy: float = 0.0  # theoretical, 0 to 1
+    used_sms: float = 1.0  # share of the multiprocessors that have a block
 
     @property
     def bottleneck(self) -> str:

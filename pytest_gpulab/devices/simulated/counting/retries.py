@@ -37,25 +37,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Met:
-    """Lanes that meet: one entry per warp and address.
+    """Lanes that meet: one entry per warp and address."""
 
-    Attributes:
-        cells: flat index of each warp in the wave's (warps, columns) grid.
-        warp: index in `cells`.
-        address: the address.
-        lanes: lanes of the warp at it.
-        own: those of them that change the value.
-        near: lanes of other warps of its block that change it.
-        far: lanes of other blocks that run at the same time and change it.
-    """
-
-    cells: Counts
-    warp: Counts
+    cells: Counts  # flat index of each warp in the wave's (warps, columns) grid
+    warp: Counts  # index in `cells`
     address: Counts
-    lanes: Floats
-    own: Floats
-    near: Floats
-    far: Floats
+    lanes: Floats  # lanes of the warp at it
+    own: Floats  # those of them that change the value
+    near: Floats  # lanes of other warps of its block that change it
+    far: Floats  # lanes of other blocks that run at the same time and change it
 
     def per_warp(self, values: Floats) -> Floats:
         """Return the sum of values over the addresses of each warp."""
@@ -64,23 +54,14 @@ class Met:
 
 @dataclass(frozen=True)
 class Trips:
-    """Trips through a loop, and what comes of them: one entry per warp, in `met` one per warp and address.
-
-    Attributes:
-        met: the lanes that meet.
-        again: further swaps of a lane, by warp and address.
-        trips: trips through the loop.
-        parts: parts into which the warp has fallen.
-        lanes: lanes in the loop.
-        tries: swaps of all of them.
-    """
+    """Trips through a loop, and what comes of them: one entry per warp, in `met` one per warp and address."""
 
     met: Met
-    again: Floats
-    trips: Floats
-    parts: Floats
-    lanes: Floats
-    tries: Floats
+    again: Floats  # further swaps of a lane, by warp and address
+    trips: Floats  # trips through the loop
+    parts: Floats  # parts into which the warp has fallen
+    lanes: Floats  # lanes in the loop
+    tries: Floats  # swaps of all of them
 
     def after_a_guess(self) -> Trips:
         """Return the trips if the first swap expects a value that was not read, so that it only reads."""
@@ -163,10 +144,7 @@ def _met(lanes: Lanes, address: Value, unchanged: npt.NDArray[np.bool_]) -> Met:
 def _in_shared(found: Met, window: float, has_parts: bool) -> Trips:
     """Return the trips of a loop in shared memory.
 
-    Args:
-        found: the lanes that meet.
-        window: share of a trip between a lane's read and its swap.
-        has_parts: True if warps may have fallen into parts before.
+    `window` is the share of a trip between a lane's read and its swap. Warps may have fallen into parts if `has_parts`.
     """
     between = window * -np.expm1(-found.near) * found.near  # few warps are in the loop at the same time
     again = (np.maximum(found.own - 1, 0) + between) / 2
@@ -186,11 +164,9 @@ def _in_shared(found: Met, window: float, has_parts: bool) -> Trips:
 def _in_global(found: Met, window: float, rounds: float, trip: float) -> Trips:
     """Return the trips of a loop in global memory.
 
-    Args:
-        found: the lanes that meet.
-        window: share of a trip between a lane's read and its swap, if its whole warp is in the loop.
-        rounds: rounds of blocks. New blocks take the place of those that succeed, except in the last round.
-        trip: the time of a trip, relative to that of a warp until the loop.
+    `window` is the share of a trip between a lane's read and its swap, if its whole warp is in the loop. In all
+    `rounds` of blocks but the last, new blocks take the place of those that succeed. `trip` is the time of a trip,
+    relative to that of a warp until the loop.
     """
     lanes = found.per_warp(found.lanes)
     alone = (WARP - lanes[found.warp]) / (WARP - 1)

@@ -22,17 +22,11 @@ _PURE = {
 
 @dataclass(frozen=True)
 class Retry:
-    """A compare-and-swap that such a loop repeats.
+    """A compare-and-swap that such a loop repeats."""
 
-    Attributes:
-        expected: the register with the value that the swap expects.
-        steps: the instructions that compute the new value from it, in order.
-        given: the other registers that they read.
-    """
-
-    expected: Reg
-    steps: tuple[Instruction, ...]
-    given: tuple[str, ...]
+    expected: Reg  # the register with the value that the swap expects
+    steps: tuple[Instruction, ...]  # the instructions that compute the new value from it, in order
+    given: tuple[str, ...]  # the other registers that they read
 
 
 def retries(blocks: Sequence[Block], guesses: Set[int]) -> dict[int, Retry]:
