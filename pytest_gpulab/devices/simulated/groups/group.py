@@ -49,23 +49,19 @@ class DivergedGroup:
 
 
 class Group:
-    """Lanes at one program counter.
-
-    Attributes:
-        regs: values by register index; None where the diverged group holds the value.
-        origin: the diverged group of which this is a child, None if it is no child.
-        dirty: bit set of the registers written since the divergence.
-        tag: groups of different tags reconverge only at block barriers (schedules other than lockstep).
-        loops: number of back edges taken in loops that may be waiting.
-    """
+    """Lanes at one program counter."""
 
     __slots__ = ("_subset", "dirty", "lanes", "loops", "origin", "regs", "tag")
 
     def __init__(
         self, lanes: Lanes, regs: Registers, origin: DivergedGroup | None = None, dirty: int = 0, tag: int = 0
     ) -> None:
-        self.lanes, self.regs, self.origin, self.dirty, self.tag = lanes, regs, origin, dirty, tag
-        self.loops = 0
+        self.lanes = lanes
+        self.regs = regs  # values by register index; None where the diverged group holds the value
+        self.origin = origin  # the diverged group of which this is a child, None if it is no child
+        self.dirty = dirty  # bit set of the registers written since the divergence
+        self.tag = tag  # groups of different tags reconverge only at block barriers (schedules other than lockstep)
+        self.loops = 0  # number of back edges taken in loops that may be waiting
         self._subset: Subset | None = None
 
     def fetch(self, register: int) -> Value:
@@ -240,20 +236,10 @@ def _filled(code: str, fill: int) -> Value:
 
 
 class StalledGroups:
-    """The stalled groups of a wave.
-
-    Args:
-        in_turn: True if lanes that wait for their turn may be woken one by one, which saves polls.
-
-    Attributes:
-        groups: the groups, with the basic blocks where they go on.
-        is_endless: True if, when the wave last stopped, all groups were in loops that change nothing; only other waves
-            could end them.
-        is_alone: True if such a loop is the only remaining group, so that no other thread of the wave can end it.
-    """
+    """The stalled groups of a wave; if `in_turn`, lanes that wait for their turn may be woken one by one."""
 
     def __init__(self, in_turn: bool = True) -> None:
-        self.groups: list[tuple[Group, int]] = []
+        self.groups: list[tuple[Group, int]] = []  # with the basic blocks where they go on
         self.begin()
         self._woken = Counter[int]()  # lanes per basic block
         # wakes in a row of which one lane went on each, how many there must be, whether the last one was for one lane
@@ -270,7 +256,9 @@ class StalledGroups:
 
     def begin(self) -> None:
         """Begin a run of the wave."""
-        self.is_endless = self.is_alone = False
+        # True if all groups were in loops that change nothing when the wave stopped: only other waves can end them
+        self.is_endless = False
+        self.is_alone = False  # True if such a loop is all that remains, so that no other thread of the wave can end it
         self._endless = self._wakes = 0
         self._is_released = False
 

@@ -25,20 +25,14 @@ MAX_WARPS = 32  # per block
 
 
 class Shape:
-    """The extents of grid and block, and the linear indices of a wave's blocks.
-
-    Attributes:
-        grid, block: (x, y, z).
-        block_ids: linear index of the block in each column of the wave.
-        turns: cache of `LaunchState.turns`.
-    """
+    """The extents (x, y, z) of grid and block, and the linear index of the block in each column of a wave."""
 
     def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], block_ids: IndexArray) -> None:
         self.grid, self.block, self.block_ids = grid, block, block_ids
         self.threads = block[0] * block[1] * block[2]
         self.columns = len(block_ids)
         self.warps = -(-self.threads // WARP)
-        self.turns: dict[Any, list[tuple[int, Subset]]] = {}
+        self.turns: dict[Any, list[tuple[int, Subset]]] = {}  # cache of `LaunchState.turns`
 
     @cached_property
     def thread_indices(self) -> Indices:

@@ -18,8 +18,7 @@ from .lanes import Lanes, Shape
 class Progress:
     """The lanes of a wave that have executed each basic block since the launch became slow.
 
-    Args:
-        is_counted: whether counters end all loops around a block.
+    `is_counted` returns whether counters end all loops around a block.
     """
 
     def __init__(self, shape: Shape, is_counted: Callable[[int], bool]) -> None:

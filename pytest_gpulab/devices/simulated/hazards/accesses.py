@@ -31,23 +31,15 @@ _DENSE = 4  # entries of a table per key, up to which a table is faster than sor
 
 
 class MemoryAccess(NamedTuple):
-    """One memory instruction of a group of lanes.
-
-    Attributes:
-        address: bytes from the start of shared memory or of the allocation.
-        values: the written values; empty for reads, atomics, and writes that were repeated with other values.
-        memory: the allocation; None for shared memory.
-        time: logical time; it grows from one event of a launch to the next.
-        announces: True for a write after a fence, which makes earlier accesses of its thread visible.
-    """
+    """One memory instruction of a group of lanes."""
 
     site: Site
     lanes: Lanes
-    address: Value
-    values: list[Value]
-    memory: Allocation | None
-    time: int
-    announces: bool = False
+    address: Value  # bytes from the start of shared memory or of the allocation
+    values: list[Value]  # empty for reads, atomics, and writes that were repeated with other values
+    memory: Allocation | None  # None for shared memory
+    time: int  # logical time; it grows from one event of a launch to the next
+    announces: bool = False  # True for a write after a fence, which makes earlier accesses of its thread visible
 
     @property
     def same_in_all_blocks(self) -> bool:
@@ -79,17 +71,11 @@ class NamedBarrierEvent(NamedTuple):
 
 
 class MbarrierEvent(NamedTuple):
-    """Threads at mbarriers of their blocks.
-
-    Attributes:
-        address: address of the barrier in shared memory; for `complete` and `wait` with the phase number, see
-            `in_phase`.
-        what: `arrive`; `complete`, the end of a phase, with one lane per block; `wait`, the end of a wait for a phase.
-    """
+    """Threads at mbarriers of their blocks."""
 
     lanes: Lanes
-    address: Value
-    what: str
+    address: Value  # of the barrier in shared memory; for `complete` and `wait` with the phase, see `in_phase`
+    what: str  # `arrive`; `complete`: a phase ends, with one lane per block; `wait`: a wait for a phase ends
     time: int
 
     @property
@@ -116,23 +102,15 @@ def split_phase(barrier: int) -> tuple[int, int]:
 
 
 class AccessPiece(NamedTuple):
-    """One unit (1, 2 or 4 bytes) of each lane's access, as flat arrays over the lanes.
+    """One unit (1, 2 or 4 bytes) of each lane's access, as flat arrays over the lanes."""
 
-    Attributes:
-        position: position of the access in the list of events.
-        nth: number of the unit in the lane's access.
-        unit: address in units.
-        thread, column: the lane's thread in its block, and the block's column in the wave.
-        lane: index of the lane in the flattened group.
-    """
-
-    position: int
+    position: int  # of the access in the list of events
     access: MemoryAccess
-    nth: int
-    unit: IndexArray
-    thread: IndexArray
-    column: IndexArray
-    lane: IndexArray
+    nth: int  # number of the unit in the lane's access
+    unit: IndexArray  # address in units
+    thread: IndexArray  # the lane's thread in its block
+    column: IndexArray  # the block's column in the wave
+    lane: IndexArray  # index of the lane in the flattened group
 
     def where(self, chosen: Mask | IndexArray) -> AccessPiece:
         """Return the piece for the lanes where a mask is True, or for lanes by number, which may be repeated."""
@@ -232,8 +210,7 @@ def spread(
 ) -> tuple[IndexArray, npt.NDArray[np.int32]]:
     """Return the units of `pieces_of` as arrays, in its order: a key of each unit, and a number of its thread.
 
-    Args:
-        by_block: True if the same unit of two blocks has two keys.
+    With `by_block`, the same unit of two blocks has two keys.
     """
     wave = accesses[0].lanes.wave
     addresses, numbers, columns = [], [], []

@@ -34,17 +34,9 @@ MAX_RACING = 1 << 18  # racing lanes, after which the search stops
 class LaunchHazardChecker:
     """The hazard checks of one launch: the logical time of all waves, and races between blocks.
 
-    Attributes:
-        time: logical time of the last event.
-        orders: number of events that may order threads: barriers, fences, writes that are not weak.
-        changing: the arrays that the launch may change; None if it may be any.
-        read_bytes: bytes read per array, by all threads.
-        fences: its record of synchronisations; None if its program has no fences.
-        locate: returns the array of an instruction's access from its memory space and address.
-        check_time: raises an exception if the launch has exceeded its time limit; long searches call it.
-        racing: number of lanes that race for certain.
-        unchecked: discarded accesses that may have raced with later ones, in words; each once.
-        has_copied_unwritten: True once a load with a value that is only copied has read unwritten bytes.
+    `locate` returns the array of an instruction's access from its memory space and address. `changing` are the arrays
+    that the launch may change; None if it may be any. `check_time` raises an exception if the launch has exceeded its
+    time limit; long searches call it.
     """
 
     def __init__(
@@ -56,13 +48,15 @@ class LaunchHazardChecker:
         blocks: int,
         check_time: Callable[[], None],
     ) -> None:
-        self.time = self.orders = self.racing = 0
-        self.unchecked: list[str] = []
-        self.locate, self.check_time, self._hazards = locate, check_time, hazards
-        self.has_copied_unwritten = False
-        self.program, self.changing = program, changing
-        self.read_bytes: dict[Allocation, int] = defaultdict(int)
-        self.fences = _fences() if program.communicates else None
+        self.program, self._hazards, self.locate = program, hazards, locate
+        self.changing, self.check_time = changing, check_time
+        self.time = 0  # logical time of the last event
+        self.orders = 0  # number of events that may order threads: barriers, fences, writes that are not weak
+        self.racing = 0  # number of lanes that race for certain
+        self.unchecked: list[str] = []  # discarded accesses that may have raced with later ones, in words; each once
+        self.has_copied_unwritten = False  # True once a load that is only copied has read unwritten bytes
+        self.read_bytes: dict[Allocation, int] = defaultdict(int)  # by all threads
+        self.fences = _fences() if program.communicates else None  # the record of synchronisations, if it has fences
         self.strong_writes: LastWrites | None = None
         self.plain_writes: LastWrites | None = None  # all that are no atomics
         self.inter_block = _inter_block(self) if blocks > 1 else None
@@ -116,7 +110,7 @@ class HazardChecker:
 
     def __init__(self, launch: LaunchHazardChecker, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
         self.launch, self.shape = launch, shape
-        self.races = Racecheck(shape, launch, launch.program.clean)
+        self.races = Racecheck(shape, launch)
         self.initcheck = Initcheck(launch, shape, shared_bytes, local_bytes)
         self._polls = None if launch.fences is None else _polls(shape, launch)
         self._orders_seen = 0

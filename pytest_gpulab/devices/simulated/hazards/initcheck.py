@@ -96,10 +96,7 @@ class Initcheck:
     def _without_padding(self, site: Site, bad: Mask | None, empty: Callable[[], Mask]) -> Mask | None:
         """Return a mask of the lanes that read more unwritten bytes than the padding of a struct that they copy.
 
-        Args:
-            site: a load or an atomic.
-            bad: mask of the lanes that read any unwritten byte.
-            empty: returns a mask of the lanes that read only unwritten bytes.
+        `bad` masks the lanes that read any unwritten byte, the result of `empty` those that read only such bytes.
         """
         unit = None if bad is None else self._launch.program.copied.get(site.number)
         if bad is None or unit is None:
@@ -115,10 +112,8 @@ def _plus(address: Value, nbytes: int) -> Value:
 class Written:
     """The written bytes of shared or local memory, four bits per word: (words, columns), one column while all agree.
 
-    Args:
-        nbytes: bytes per column.
-        columns: blocks of the wave for shared memory, lanes for local memory.
-        reserved: size of the memory of NVIDIA's libraries, at the start; it counts as written.
+    Columns are the wave's blocks or lanes, of `nbytes` each. The first `reserved` bytes are of NVIDIA's libraries, and
+    count as written.
     """
 
     def __init__(self, nbytes: int, columns: int, reserved: int = 0) -> None:

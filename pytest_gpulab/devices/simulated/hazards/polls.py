@@ -115,8 +115,7 @@ class FailedSwaps:
     def racing(self, access: MemoryAccess, failed: npt.NDArray[np.bool_]) -> MemoryAccess | None:
         """Return the lanes of a compare-and-swap that may race with others than their last one; None if there are none.
 
-        Args:
-            failed: mask of the lanes that found another value than the expected one.
+        `failed` masks the lanes that found another value than the expected one.
         """
         base = SHARED_WINDOW if access.memory is None else access.memory.base
         where, location = access.lanes.position, access.address + np.uint64(base)

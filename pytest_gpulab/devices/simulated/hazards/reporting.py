@@ -149,28 +149,18 @@ class Reporter:
 
 
 class Pairs(NamedTuple):
-    """Conflicting accesses of two instructions, in pairs to the same word by two threads.
+    """Conflicting accesses of two instructions, in pairs to the same word by two threads."""
 
-    Attributes:
-        kind: `RAW`, `WAR` or `WAW`: the later access first.
-        space: `global` or `shared`.
-        site, other: the instructions of the later and of the earlier accesses.
-        second, first: the later and the earlier accesses.
-        harmless: True if both write the same value.
-        everywhere: all blocks that have these accesses, if only those of one block are listed.
-        both_strong: True for strong reads of a strong write, which need no order of their own; see `Questions`.
-    """
-
-    kind: str
-    space: str
-    site: Site
-    other: Site
+    kind: str  # `RAW`, `WAR` or `WAW`: the later access first
+    space: str  # `global` or `shared`
+    site: Site  # the instruction of the later accesses
+    other: Site  # and of the earlier ones
     wave: Shape
-    second: Accessors
-    first: Accessors
-    harmless: bool = False
-    everywhere: IndexArray | None = None
-    both_strong: bool = False
+    second: Accessors  # the later accesses
+    first: Accessors  # the earlier ones
+    harmless: bool = False  # True if both write the same value
+    everywhere: IndexArray | None = None  # all blocks that have these accesses, if only those of one block are listed
+    both_strong: bool = False  # True for strong reads of a strong write, which need no order; see `Questions`
 
     def at(self, chosen: IndexArray) -> Pairs:
         """Return a selection of the pairs."""

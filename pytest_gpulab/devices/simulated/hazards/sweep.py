@@ -21,24 +21,19 @@ from .accesses import AccessPiece, Event, Mask, MbarrierEvent, NamedBarrierEvent
 from .vector_clocks import VectorClock, advance
 
 Positions = npt.NDArray[np.int32]
+Permitted = Callable[[Positions, IndexArray, AccessPiece, IndexArray], Mask]
+"""A function of positions and threads of earlier accesses, the later access and its threads."""
 AT_ONCE = 1 << 16  # earlier accesses per comparison
 
 
 class RacingLanes(NamedTuple):
-    """Lanes of an access that race, each with an earlier access of its block.
+    """Lanes of an access that race, each with an earlier access of its block."""
 
-    Attributes:
-        piece: the later access, for the racing lanes only.
-        kind: `RAW`, `WAR` or `WAW`: the later access first.
-        other, thread: position and thread of the earlier access, per lane.
-        harmless: True per lane if both write the same value.
-    """
-
-    piece: AccessPiece
-    kind: str
-    other: Positions
-    thread: IndexArray
-    harmless: Mask
+    piece: AccessPiece  # the later access, for the racing lanes only
+    kind: str  # `RAW`, `WAR` or `WAW`: the later access first
+    other: Positions  # position of the earlier access, per lane
+    thread: IndexArray  # its thread
+    harmless: Mask  # True per lane if both write the same value
 
 
 class _WarpHistory:
@@ -153,12 +148,8 @@ class Sweep:
     An access after a weak write is also ordered after the accesses before that write, or a race was found already. So a
     weak write replaces earlier accesses. A strong write does not: atomics need no order among each other.
 
-    Args:
-        any_strong: True if some accesses are not weak.
-        unit_bytes: size of a word.
-        strong: function of (positions and threads of earlier accesses, later access and its threads) that returns a
-            mask of the pairs which the memory model permits without an order.
-        any_order: True if other synchronisations than warp syncs may order threads: named barriers, mbarriers, fences.
+    `any_strong` is True if some accesses are not weak. `strong` returns a mask of the pairs which the memory model
+    permits without an order. `any_order` is True if other synchronisations than warp syncs may order threads.
     """
 
     def __init__(
@@ -167,7 +158,7 @@ class Sweep:
         words: int,
         any_strong: bool,
         unit_bytes: int,
-        strong: Callable[[Positions, IndexArray, AccessPiece, IndexArray], Mask],
+        strong: Permitted,
         any_order: bool,
     ) -> None:
         self.clocks, self.unit_bytes, self.strong = clocks, unit_bytes, strong
@@ -306,22 +297,16 @@ class Sweep:
 def races(
     events: Sequence[Event],
     pieces: Sequence[AccessPiece],
-    strong: Callable[[Positions, IndexArray, AccessPiece, IndexArray], Mask],
+    strong: Permitted,
     unit_bytes: int,
     one_block: bool,
     any_order: bool,
     check_time: Callable[[], None],
 ) -> Iterator[RacingLanes]:
-    """Yield the races among some accesses of one memory within blocks.
+    """Yield the races within blocks among the accesses of some pieces, in order, of `unit_bytes` each.
 
-    Args:
-        events: all events since the last barrier of the whole block, in order.
-        pieces: pieces of the accesses to check, in order.
-        strong: see `Sweep`.
-        unit_bytes: size of the unit of a piece.
-        one_block: True if all blocks have the same accesses and the pieces are those of one.
-        any_order: see `Sweep`.
-        check_time: see `LaunchHazardChecker`.
+    `events` are all since the last barrier of the whole block. With `one_block`, all blocks have the same accesses, and
+    the pieces are those of one. For the other parameters see `Sweep` and `LaunchHazardChecker`.
     """
     wave = pieces[0].access.lanes.wave
     columns, column = numbered(np.concatenate([piece.column for piece in pieces]))

@@ -13,10 +13,7 @@ from .accesses import PHASES, Event, Mask, MbarrierEvent, NamedBarrierEvent, War
 class VectorClock:
     """The vector clocks of all threads: the position up to which accesses of each other thread happen before.
 
-    Args:
-        columns: number of blocks.
-        warps: warps per block.
-        across_warps: True to keep entries for all warps of the block, False for a thread's own warp only.
+    There are entries for all warps of a thread's block if `across_warps`, else for its own warp only.
     """
 
     def __init__(self, columns: int, warps: int, across_warps: bool) -> None:
@@ -126,12 +123,9 @@ def members(lanes: Lanes, columns: IndexArray) -> Mask:
 
 
 def advance(clocks: VectorClock, event: Event, position: int, columns: IndexArray, one_block: bool) -> None:
-    """Advance vector clocks by an event.
+    """Advance the vector clocks of some columns of a wave by the event at a position in the list of events.
 
-    Args:
-        clocks: the clocks of the given columns of the wave; of the first column only, if `one_block`.
-        position: its position in the list of events.
-        one_block: True if all blocks have the same events.
+    With `one_block`, all blocks have the same events, and the clocks are those of the first column.
     """
     if isinstance(event, WarpSync):
         clocks.warp_sync(sync_bits(event, columns, one_block), position)

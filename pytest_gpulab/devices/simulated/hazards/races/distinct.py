@@ -30,11 +30,9 @@ def by_thread(times: Sequence[int]) -> ClassKeys:
 def distinct(
     accesses: Sequence[MemoryAccess], class_keys: ClassKeys, check_time: Callable[[], None]
 ) -> list[MemoryAccess]:
-    """Return accesses that represent all, in order.
+    """Return accesses that represent all, in order; one to shared memory represents all blocks that do the same.
 
-    Args:
-        accesses: the accesses; one to shared memory represents all blocks of its wave if these do the same.
-        check_time: see `LaunchHazardChecker`.
+    For `check_time` see `LaunchHazardChecker`.
     """
     similar: dict[object, list[MemoryAccess]] = defaultdict(list)
     for access in accesses:

@@ -32,18 +32,14 @@ _IS_WEAK: dict[Scope, Callable[[Site], bool]] = {
 
 
 class Pairing:
-    """Pieces of accesses, sorted by word and then by time.
+    """Pieces of accesses, sorted by word, of `unit_bytes`, and then by time.
 
-    Attributes:
-        is_complete: False if pairs were skipped; valid after `pairs`.
-
-    Args:
-        unit_bytes: size of a word.
-        scope: `grid` for pairs of different blocks, `block` or `warp` for pairs of threads of one block or warp.
+    `scope` is `grid` for pairs of different blocks, `block` or `warp` for pairs of threads of one block or warp.
     """
 
     def __init__(self, pieces: Sequence[AccessPiece], unit_bytes: int, classes: Classes, scope: Scope = "grid") -> None:
-        self.is_complete, self._across = True, scope == "grid"
+        self.is_complete = True  # False if `pairs` has skipped some
+        self._across = scope == "grid"
         self._pieces, self._classes = pieces, classes
         unit, thread = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("unit", "thread"))
         wave = pieces[0].access.lanes.wave

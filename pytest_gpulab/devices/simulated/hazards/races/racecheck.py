@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Shape
 from pytest_gpulab.devices.simulated.hazards.accesses import (
@@ -50,16 +49,13 @@ MAX_SWEEP_KEY = 4096  # lanes of suspects, up to which the result of their sweep
 
 
 class Racecheck:
-    """The events of one wave since the last barrier.
+    """The events of one wave since the last barrier."""
 
-    Args:
-        clean: sequences of events without races, with their size in bytes; shared by all launches of a program.
-    """
-
-    def __init__(self, shape: Shape, launch: LaunchHazardChecker, clean: dict[object, int]) -> None:
-        self.shape, self._launch, self.clean = shape, launch, clean
+    def __init__(self, shape: Shape, launch: LaunchHazardChecker) -> None:
+        self.shape, self._launch = shape, launch
+        self.clean = launch.program.clean
         self.repeats = Repeats()
-        self._scratch: dict[int, npt.NDArray[np.int32]] = {}
+        self._scratch = np.empty(0, np.int32)
         self._reset()
 
     def _reset(self) -> None:
@@ -268,16 +264,12 @@ class Racecheck:
         key -= key.min()
         key = small_keys(key)
         size = int(key.max()) + 1
-        owner = self._scratch_of(size)
+        if len(self._scratch) < size:
+            self._scratch = np.empty(size, np.int32)
+        owner = self._scratch
         owner[key] = thread
         met = owner[key] != thread
         return _contested(list(pieces_of(accesses, unit, one_block)), key, key[met], size) if met.any() else []
-
-    def _scratch_of(self, size: int) -> npt.NDArray[np.int32]:
-        known = self._scratch.get(0)
-        if known is None or len(known) < size:
-            known = self._scratch[0] = np.empty(size, np.int32)
-        return known
 
 
 def _contested(pieces: list[AccessPiece], key: IndexArray, met: IndexArray, size: int) -> list[AccessPiece]:

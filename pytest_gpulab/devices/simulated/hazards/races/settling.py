@@ -46,11 +46,7 @@ def shortened(events: Sequence[Event], shape: Shape, thin: Thin) -> list[Event]:
 
 
 def outstanding(events: Sequence[Event], shape: Shape) -> list[Event]:
-    """Return events without the accesses that are ordered before all other threads of their block.
-
-    Args:
-        events: the events in order, with named barriers or mbarriers.
-    """
+    """Return events, in order, without the accesses that are ordered before all other threads of their block."""
     one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
     columns = np.arange(1 if one_block else shape.columns)
     clocks = VectorClock(len(columns), shape.warps, across_warps=True)

@@ -28,12 +28,9 @@ class Owner(Enum):
 
 
 def thinned(accesses: Sequence[MemoryAccess], owner: Owner, shared_counts: bool = True) -> list[MemoryAccess]:
-    """Return accesses that represent all, in order.
+    """Return accesses that represent all, in order; there is no synchronisation between them.
 
-    Args:
-        accesses: accesses without a synchronisation between them.
-        owner: the unit that two accesses must differ in to race; threads and warps are those of one block.
-        shared_counts: False to drop words that several blocks use (`owner` is not the block).
+    Two accesses must differ in their `owner` to race. Words that several blocks use are dropped unless `shared_counts`.
     """
     similar: dict[object, list[MemoryAccess]] = defaultdict(list)
     for access in accesses:
