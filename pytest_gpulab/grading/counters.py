@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_gpulab.devices.hardware import metrics
 from pytest_gpulab.devices.protocol import LaunchProfile
@@ -46,12 +45,6 @@ class KernelCounters:
     def value(self, name: str) -> float | None:
         """Return a counter's value, or None if the GPU lacks the counter."""
         return next((counter.value for counter in self.counters if counter.name == name), None)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> KernelCounters:
-        """Return the counters from builtins, as in a grade's JSON form."""
-        counters = tuple(Counter(**{key: item[key] for key in ("name", "value", "unit")}) for item in data["counters"])
-        return cls(data["kernel"], tuple(data["grid"]), tuple(data["block"]), counters)
 
 
 def counted(profiles: Iterable[LaunchProfile]) -> tuple[KernelCounters, ...]:

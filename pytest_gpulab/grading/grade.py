@@ -8,11 +8,13 @@ texts are never null but may be empty. A new key keeps the version; removing a k
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_gpulab.exercise_rules import NAIVE
 
@@ -41,6 +43,29 @@ MIN_SHOWN_PCT = 0.05  # of an error: less would read 0.0 %
 RUN_IT = "run it:"
 Verdict = Literal["passed", "failed", "missed", "inconclusive", "not gradable", "not started"]
 CheckKind = Literal["compile", "correct", "safe", "uses", "speedup"]
+Record = TypeVar("Record")
+
+_RECORDS: Mapping[str, str] = {
+    **dict.fromkeys(("SmallestInput", "Finding", "Measurement", "CheckResult", "Provenance", "Adjustment"), __name__),
+    **dict.fromkeys(("KernelCounters", "Counter"), "pytest_gpulab.grading.counters"),
+    **dict.fromkeys(("Listing", "ListedFile", "ListedLine", "ListedHazard"), "pytest_gpulab.grading.listing"),
+    "KernelOccupancy": "pytest_gpulab.devices.hardware.occupancy",
+}
+"""The records within records, to their modules, which are imported on first use."""
+
+
+class _Plain:
+    """A record that can be converted to builtins and back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return builtins only, ready for JSON."""
+        return _plain_fields(self)
+
+    @classmethod
+    def from_dict(cls: type[Record], data: Mapping[str, Any]) -> Record:
+        """Return the record that `to_dict` was called on; unknown keys are ignored."""
+        record: Record = from_plain(cls, data)
+        return record
 
 
 @dataclass(frozen=True)
@@ -64,7 +89,7 @@ class SmallestInput:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(_Plain):
     """The reason why a check did not pass."""
 
     code: str  # a stable word that instructors name in expected verdicts, such as `wrong-result` or `out-of-bounds`
@@ -78,16 +103,6 @@ class Finding:
     line: str = ""  # the source line at `where`, trimmed; empty if it is not in the submission
     bits: int = 0  # for a wrong result, the strength of its pattern, at most 64: by chance it holds once in 2**bits
     smallest: SmallestInput | None = None  # the smallest failing input; None if none was looked for or found
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Finding:
-        """Return the finding of a plain-data form; unknown keys are ignored."""
-        smallest = data.get("smallest")
-        rebuilt = {
-            "evidence": tuple(data["evidence"]),
-            "smallest": None if smallest is None else SmallestInput(**_known(SmallestInput, smallest)),
-        }
-        return cls(**_known(cls, data) | rebuilt)
 
     def without(self, shown: Collection[object]) -> Finding:
         """Return the finding without its hint, its smallest input and the command of it if these were shown before."""
@@ -161,7 +176,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CheckResult(_Plain):
     """The result of one check."""
 
     name: str  # as in the pytest id: `compile`, `correct[n=1023]`, `speedup[1.5x]`
@@ -188,21 +203,6 @@ class CheckResult:
         """True if the exercise is the cause that the check is not gradable."""
         codes = (found.code for found in self.findings)
         return self.verdict == "not gradable" and EXERCISES_MISTAKE in codes
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return builtins only, ready for JSON."""
-        return _plain_fields(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CheckResult:
-        """Return the result that `to_dict` was called on; unknown keys are ignored."""
-        measured, listing = data["measurement"], data.get("listing")
-        rebuilt = {
-            "listing": None if listing is None else _listing(listing),
-            "findings": tuple(map(Finding.from_dict, data["findings"])),
-            "measurement": None if measured is None else _measurement(measured),
-        }
-        return cls(**_known(cls, data) | rebuilt)
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class Adjustment:
 
 
 @dataclass(frozen=True)
-class Grade:
+class Grade(_Plain):
     """The result of one submission; `to_dict` and `from_dict` are each other's inverse."""
 
     submission: str
@@ -275,50 +275,42 @@ class Grade:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Grade:
-        """Return the grade that `to_dict` was called on; unknown keys are ignored.
-
-        Raises:
-            ValueError: the data has another schema version.
-        """
+        """Return the grade that `to_dict` was called on, or raise ValueError for data of another schema version."""
         if data["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"grade of schema version {data['schema_version']}; this is version {SCHEMA_VERSION}")
-        checks = tuple(map(CheckResult.from_dict, data["checks"]))
-        provenance = Provenance(**_known(Provenance, data["provenance"]))
-        adjusted = data.get("adjustment")
-        adjustment = Adjustment(**_known(Adjustment, adjusted)) if adjusted else None
-        names, more = (data["submission"], data["exercise"]), (data.get("student", ""), data.get("swept", {}))
-        return cls(*names, checks, provenance, *more, adjustment)
+        return super().from_dict(data)
 
 
-def _listing(data: Mapping[str, Any]) -> Listing:
-    from .listing import Listing
-
-    return Listing.from_dict(data)
-
-
-def _measurement(data: Mapping[str, Any]) -> Measurement:
-    from .counters import KernelCounters
-
-    kernels = tuple(_kernel_occupancy(kernel) for kernel in data.get("kernels", ()))
-    counters = tuple(KernelCounters.from_dict(kernel) for kernel in data.get("counters", ()))
-    rebuilt = {name: tuple(data.get(name, ())) for name in ("shared_with", "held_down_by")}
-    rebuilt |= {"kernels": kernels, "counters": counters}
-    return Measurement(**_known(Measurement, data) | rebuilt)
+def from_plain(record: type, data: Mapping[str, Any]) -> Any:
+    """Return a record from builtins, as in a grade's JSON form; unknown keys are ignored."""
+    known = _annotations(record)
+    return record(**{name: _rebuilt(known[name], value) for name, value in data.items() if name in known})
 
 
-def _kernel_occupancy(data: Mapping[str, Any]) -> KernelOccupancy:
-    from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
-
-    return KernelOccupancy(**_known(KernelOccupancy, data) | {"limited_by": tuple(data["limited_by"])})
+def _rebuilt(annotation: str, value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, tuple | list):
+        return tuple(_rebuilt(annotation, item) for item in value)
+    record = _record_in(annotation) if isinstance(value, Mapping) else None
+    return value if record is None else from_plain(record, value)
 
 
 @cache
-def _field_names(record: type) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(record))
+def _record_in(annotation: str) -> type | None:
+    """Return the record in a field's annotation, such as `tuple[Finding, ...]`; None for other data."""
+    name = next((word for word in re.findall(r"\w+", annotation) if word in _RECORDS), None)
+    return None if name is None else resolve_name(f"{_RECORDS[name]}:{name}")
+
+
+@cache
+def _annotations(record: type) -> Mapping[str, str]:
+    """Return the annotations of a record's fields by name."""
+    return {item.name: str(item.type) for item in fields(record)}
 
 
 def _plain_fields(record: Any) -> dict[str, Any]:
-    return {name: _plain(getattr(record, name)) for name in _field_names(record.__class__)}
+    return {name: _plain(getattr(record, name)) for name in _annotations(record.__class__)}
 
 
 def _plain(value: Any) -> Any:
@@ -334,8 +326,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
-
-
-def _known(record: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    names = _field_names(record)
-    return {key: value for key, value in data.items() if key in names}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 TIME_SHARE = "gpulab__time_share.pct"
 
@@ -54,14 +53,3 @@ class Listing:
     files: tuple[ListedFile, ...]  # the submission first
     hazards: tuple[ListedHazard, ...] = ()  # in the order of discovery
     note: str = ""  # the reason for missing figures or lines
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Listing:
-        """Return the listing from builtins, as in a grade's JSON form."""
-        files = tuple(
-            ListedFile(each["name"], tuple(ListedLine(x["number"], x["text"], x["counters"]) for x in each["lines"]))
-            for each in data["files"]
-        )
-        hazards = tuple(ListedHazard(x["file"], x["line"], x["what"], x["harmless"]) for x in data["hazards"])
-        figures = (data["size"], data["variant"], data["device"], data["estimated_ms"])
-        return cls(*figures, files, hazards, data["note"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from course import BROKEN, NAIVE, RIGHT, Course
 
+from pytest_gpulab.grading.grade import from_plain
 from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
 from pytest_gpulab.reports.terminal.annotated import BESIDE, Row, compact, file_lines
 from pytest_gpulab.reports.terminal.text import WIDTH, as_wide_as, fitted, visible
@@ -286,5 +287,5 @@ def test_a_listing_survives_its_journey_as_json() -> None:
     from dataclasses import asdict
 
     data: dict[str, Any] = json.loads(json.dumps(asdict(listing)))
-    assert Listing.from_dict(data) == listing
+    assert from_plain(Listing, data) == listing
     assert [line.time_share for line in listing.files[0].lines] == [0.125, None]
