@@ -95,11 +95,9 @@ class Catalogue:
         self._loaded: dict[str, Loaded | BrokenExercise] = {}
 
     def load(self, name: str) -> Loaded:
-        """Import the exercise of that name, once.
+        """Import the exercise of that name, once, or raise KeyError.
 
-        Raises:
-            KeyError: there is none.
-            BrokenExercise: its exercise.py raises or binds no `Exercise` to the name `exercise`.
+        Raises BrokenExercise if its exercise.py raises or binds no `Exercise` to the name `exercise`.
         """
         if name not in self.names:
             raise KeyError(name)

@@ -27,16 +27,13 @@ def hide_explained(config: pytest.Config) -> None:
 class Summary:
     """A filter that hides explained failures from pytest's own lists, and from nothing else.
 
-    `--tb` or `-r` with another value than pytest's own, also in `addopts`, brings pytest's lists back.
-
-    Attributes:
-        parts: two wrappers of `pytest_terminal_summary`. pytest writes its lists before and after all others: the
-            outer one hides failures from them, the inner one shows them to the other plugins.
+    `--tb` or `-r` with another value than pytest's own, also in `addopts`, brings pytest's lists back. The two `parts`
+    wrap `pytest_terminal_summary`. pytest writes its lists before and after all others: the outer part hides failures
+    from them, the inner one shows them to the other plugins.
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._inner = _Inner()
+        self._config, self._inner = config, _Inner()
         self.parts = (_Outer(self), self._inner)
 
     def hiding(self, stats: dict[str, list[Any]]) -> _SummaryHook:

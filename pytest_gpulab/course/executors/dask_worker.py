@@ -70,9 +70,8 @@ def looked_at(spec: str, architecture: str | None, gpu: str | None) -> tuple[Dev
 def graded_there(sent: PackedJob) -> Grade:
     """Grade a job on the worker that this is called on.
 
-    Raises:
-        NotGraded: this worker differs from those that the run began with, or as an `Executor`'s futures.
-        CancelledError: the run has been forgotten meanwhile.
+    Raises NotGraded if this worker differs from those that the run began with, or as an `Executor`'s futures, and
+    CancelledError if the run has been forgotten meanwhile.
     """
     from distributed import get_worker
 

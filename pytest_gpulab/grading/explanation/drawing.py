@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -41,60 +40,38 @@ LIMITS = TimeLimits(case_s=1.0, file_s=1.0, is_verdict=False)  # a figure is of 
 TRACE_S = 0.3  # for the traced run in any case
 
 
-class Search(Protocol):
-    """A search for the first failure of a file, such as `smallest_failing`."""
-
-    def __call__(
-        self,
-        exercise: LoadedExercise,
-        path: Path,
-        device: Device,
-        seed: int,
-        case: str = "",
-        instead: Instead | None = None,
-    ) -> Finding | None:
-        """Return the failure; None if none is found."""
+Search = Callable[[LoadedExercise, Path, Device, int, str, "Instead | None"], "Finding | None"]
+"""Searches the first failure of a file, as `smallest_failing` does, which has the same parameters."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A trial with its figures.
+    """A trial with its figures."""
 
-    Attributes:
-        trial: with the declared block size if it has the same input as the figures; else the one of the figures.
-        note: what differs from the submission.
-        hidden: what the outputs do not show: hazards of a right result, or the failure of a larger case.
-    """
-
-    trial: Trial
+    trial: Trial  # with the declared block size if it has the same input as the figures; else the one of the figures
     figures: tuple[Figure, ...]
-    note: str
+    note: str  # what differs from the submission
+    # what the outputs do not show: hazards of a right result, or the failure of a larger case
     hidden: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A submission on a device, to be drawn.
-
-    Attributes:
-        search: returns the first failure of a file that has a smallest failing input, or else the first one; None for
-            a file that is known to be right.
-    """
+    """A submission on a device, to be drawn."""
 
     loaded: LoadedExercise
     path: Path
     device: Device
     seed: int
+    # returns the first failure of a file that has a smallest failing input, or else the first one; None for a file that
+    # is known to be right
     search: Search | None
 
 
 def drawn(subject: Subject, request: Request) -> Drawn:
     """Return the figures of a request, or of the smallest failing input, or of a readable one, with hidden mistakes.
 
-    Raises:
-        RequestError: the request does not fit the exercise.
-        InstructorsMistake: the exercise does not accept this size or these values.
-        BuildFailed: the submission has no build.
+    Raises RequestError, InstructorsMistake and BuildFailed as `requested`.
     """
     own = _Runner(subject, subject.path)
     with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
@@ -114,15 +91,10 @@ def _drawn(own: _Runner, smaller: _Smaller, request: Request) -> Drawn:
 
 
 class _Smaller:
-    """Copies of a submission with smaller blocks.
+    """Copies of a submission with smaller blocks."""
 
-    Attributes:
-        were_searched: True once they were searched for a failure.
-        drawn: the figures of this failure, if they have it.
-    """
-
-    were_searched = False
-    drawn: Drawn | None = None
+    were_searched = False  # True once they were searched for a failure
+    drawn: Drawn | None = None  # the figures of this failure, if they have it
 
     def __init__(self, subject: Subject, own: _Runner, folder: Path) -> None:
         self._subject, self._own, self._path = subject, own, folder / subject.path.name
@@ -216,14 +188,10 @@ def with_small_blocks(
 
 
 class _Runner:
-    """Trials of one file.
+    """Trials of one file."""
 
-    Attributes:
-        request: that of its smallest failing input, once it was searched and found.
-        failure: the first failure of a file without a smallest failing input, or one that this input does not repeat.
-    """
-
-    request: Request | None = None
+    request: Request | None = None  # that of its smallest failing input, once it was searched and found
+    # the first failure of a file without a smallest failing input, or one that this input does not repeat
     failure: tuple[Finding, ...] = ()
 
     def __init__(self, subject: Subject, path: Path) -> None:

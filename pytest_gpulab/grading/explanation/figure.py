@@ -38,26 +38,17 @@ class Mark:
 
 @dataclass(frozen=True)
 class Figure:
-    """The figure of one block of a launch.
+    """The figure of one block of a launch."""
 
-    Attributes:
-        title: the launch and the block.
-        captions: one per row, such as `tile, step 2, stride = 4`.
-        marks: what is wrong.
-        warps: the executed lines of the first warps.
-        accesses: the most expensive access of each line.
-        ends: where the threads were after the last row, if a fault ended the launch.
-    """
-
-    title: str
+    title: str  # the launch and the block
     rows: tuple[Row, ...]
-    captions: tuple[str, ...]
-    marks: tuple[Mark, ...]
+    captions: tuple[str, ...]  # one per row, such as `tile, step 2, stride = 4`
+    marks: tuple[Mark, ...]  # what is wrong
     threads: int
     block: tuple[int, int, int]
-    warps: tuple[tuple[LineRun, ...], ...]
-    accesses: tuple[WarpAccess, ...]
-    ends: tuple[Stop, ...] = ()
+    warps: tuple[tuple[LineRun, ...], ...]  # the executed lines of the first warps
+    accesses: tuple[WarpAccess, ...]  # the most expensive access of each line
+    ends: tuple[Stop, ...] = ()  # where the threads were after the last row, if a fault ended the launch
 
     @property
     def has_race(self) -> bool:

@@ -43,32 +43,24 @@ class Arrow:
 
 @dataclass
 class Row:
-    """One row.
-
-    Attributes:
-        step: the number of barriers before.
-        values: the contents after the row, flat; unknown elements are left out of `known`.
-        known: which elements hold a value.
-        writers: element to the threads that wrote it in this row, in order.
-        arrows: from the elements that were read to those written.
-        readers: element to the threads that read it from this row; some write nothing afterwards.
-        line: the source line of most writes; 0 for a row before the first access.
-        unordered: the threads of two accesses between this row and the one before, without a barrier; None if the
-            same thread made both, or a barrier is between.
-        unwritten: elements that a thread reads from this row before any thread has written them.
-        missed: the barriers after this row that not all threads reach, one per source line.
-    """
+    """One row."""
 
     array: TracedArray
-    step: int
-    values: npt.NDArray[Any]
-    known: npt.NDArray[np.bool_]
+    step: int  # the number of barriers before
+    values: npt.NDArray[Any]  # the contents after the row, flat; unknown elements are left out of `known`
+    known: npt.NDArray[np.bool_]  # which elements hold a value
+    # element to the threads that wrote it in this row, in order
     writers: dict[int, list[int]] = field(default_factory=dict)
-    arrows: list[Arrow] = field(default_factory=list)
+    arrows: list[Arrow] = field(default_factory=list)  # from the elements that were read to those written
+    # element to the threads that read it from this row; some write nothing afterwards
     readers: dict[int, set[int]] = field(default_factory=dict)
-    line: int = 0
+    line: int = 0  # the source line of most writes; 0 for a row before the first access
+    # the threads of two accesses between this row and the one before, without a barrier; None if the same thread made
+    # both, or a barrier is between
     unordered: tuple[int, int] | None = None
+    # elements that a thread reads from this row before any thread has written them
     unwritten: dict[int, int] = field(default_factory=dict)
+    # the barriers after this row that not all threads reach, one per source line
     missed: list[MissedBarrierEvent] = field(default_factory=list)
 
     @property

@@ -17,15 +17,10 @@ DEADLOCK = "deadlock"  # at a barrier: a missed one shows it
 
 @dataclass(frozen=True)
 class Stop:
-    """A place where threads stop: a barrier that some do not reach, or the end of the launch.
+    """A place where threads stop: a barrier that some do not reach, or the end of the launch."""
 
-    Attributes:
-        what: in words.
-        threads: those that stay away from the barrier, or that never go on; empty if all are alike.
-    """
-
-    what: str
-    threads: Sequence[int] = ()
+    what: str  # in words
+    threads: Sequence[int] = ()  # those that stay away from the barrier, or that never go on; empty if all are alike
 
 
 def ends_of(traced: Traced, number: int, block: int, is_marked: bool) -> Iterator[Stop]:

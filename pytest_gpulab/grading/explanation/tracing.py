@@ -47,24 +47,17 @@ _DECLARED = re.compile(r"(?:^|,)\s*(\w+)")
 
 @dataclass(frozen=True)
 class TracedArray:
-    """An array of a launch.
-
-    Attributes:
-        contents: before the launch's first access; None for shared memory and registers.
-        unwritten: whether a read before a write is a hazard; for memory that earlier launches wrote, per element.
-        buffer: the name of the plan's buffer; empty for other arrays.
-        lanes: numbers per element, 2 for `float2`; `shape` counts numbers.
-        is_register: whether the elements are values of a register, one per thread.
-    """
+    """An array of a launch."""
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    contents: Array | None
+    contents: Array | None  # before the launch's first access; None for shared memory and registers
+    # whether a read before a write is a hazard; for memory that earlier launches wrote, per element
     unwritten: bool | npt.NDArray[np.bool_]
-    buffer: str = ""
-    lanes: int = 1
-    is_register: bool = False
+    buffer: str = ""  # the name of the plan's buffer; empty for other arrays
+    lanes: int = 1  # numbers per element, 2 for `float2`; `shape` counts numbers
+    is_register: bool = False  # whether the elements are values of a register, one per thread
 
     def element(self, index: int) -> str:
         """Return the name of an element by its flat index, such as `tile[y=1, x=0]`, or `v[3].x` for vectors."""
@@ -82,27 +75,19 @@ class TracedArray:
 
 @dataclass(frozen=True)
 class Traced:
-    """A traced trial.
-
-    Attributes:
-        launches: the traces of its launches.
-        arrays: per launch, by (`shared` or `global`, start or address), or (`register`, line of a shuffle).
-        scalars: per launch, whole numbers among its arguments by the kernel's parameters.
-        source: the compiled text.
-        blocks: the recorded blocks of each launch.
-        order: the order of warps or blocks, as the end of a sentence "The result is wrong ..."; empty if all warps run
-            in step.
-        right: a run of the same plan with right results: in another order, or of a baseline. None if none is known.
-    """
+    """A traced trial."""
 
     trial: Trial
-    launches: tuple[LaunchTrace, ...]
+    launches: tuple[LaunchTrace, ...]  # the traces of its launches
+    # per launch, by (`shared` or `global`, start or address), or (`register`, line of a shuffle)
     arrays: tuple[Mapping[tuple[str, int], TracedArray], ...]
-    scalars: tuple[Mapping[str, int], ...]
+    scalars: tuple[Mapping[str, int], ...]  # per launch, whole numbers among its arguments by the kernel's parameters
     run: Run
-    source: str
-    blocks: frozenset[int]
+    source: str  # the compiled text
+    blocks: frozenset[int]  # the recorded blocks of each launch
+    # the order of warps or blocks, as the end of a sentence "The result is wrong ..."; empty if all warps run in step
     order: str = ""
+    # a run of the same plan with right results: in another order, or of a baseline. None if none is known
     right: Traced | None = None
 
 

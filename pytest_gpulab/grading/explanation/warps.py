@@ -23,22 +23,15 @@ class LineRun:
 
 @dataclass(frozen=True)
 class WarpAccess:
-    """An access of one warp.
-
-    Attributes:
-        kind: `read`, `write` or `atomic`.
-        space: `shared` or `global`.
-        places: bank or sector to the lanes that access it; sectors are counted from the first one.
-        cost: passes of shared memory, or sectors of global memory.
-        best: the cost of the same lanes with neighbouring elements, at most `cost`: a broadcast costs even less.
-    """
+    """An access of one warp."""
 
     line: int
-    kind: str
-    space: str
+    kind: str  # `read`, `write` or `atomic`
+    space: str  # `shared` or `global`
+    # bank or sector to the lanes that access it; sectors are counted from the first one
     places: dict[int, tuple[int, ...]]
-    cost: int
-    best: int
+    cost: int  # passes of shared memory, or sectors of global memory
+    best: int  # the cost of the same lanes with neighbouring elements, at most `cost`: a broadcast costs even less
 
 
 def line_runs(trace: LaunchTrace, block: int, warp: int) -> list[LineRun]:

@@ -102,11 +102,7 @@ class _RecordedTunables(Mapping[str, int]):
 
 
 class _Shared:
-    """The files of one set of contents, one per input buffer.
-
-    All methods raise:
-        OSError: the files are not available; the caller makes the same contents itself.
-    """
+    """The files of one set of contents, one per input buffer; all methods raise OSError if they are not available."""
 
     def __init__(self, folder: Path, buffers: Iterable[Buffer], which: Sequence[object]) -> None:
         shapes = [(buffer.name, np.dtype(buffer.dtype).str, buffer.shape) for buffer in buffers]

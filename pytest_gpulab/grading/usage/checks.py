@@ -53,15 +53,7 @@ class Usages:
     def __init__(
         self, loaded: LoadedExercise, simulated: Device, builds: Builds, seed: int, costs: EstimatedCosts
     ) -> None:
-        """Keep references; nothing is counted yet.
-
-        Args:
-            loaded: the exercise.
-            simulated: the device that counts.
-            builds: the submission's builds on that device.
-            seed: the seed of the input data.
-            costs: the submission's costs on that device.
-        """
+        """Keep references to the device that counts, and to the submission's builds and costs on it."""
         self._loaded, self._device, self._builds, self._seed, self._costs = loaded, simulated, builds, seed, costs
         self._usages: dict[tuple[Size, VariantKey], _Counted | BuildFailed] = {}
         self.known: dict[str, tuple[Usage, tuple[Finding, ...]] | BuildFailed] = {}
@@ -73,10 +65,8 @@ class Usages:
         At its own size, a bound holds exactly. A kernel may recognise that size. So the bound must also hold, with some
         slack, for the counts per element at a smaller random size, and at the sizes of the speed checks.
 
-        Raises:
-            BuildFailed: there are no counts. `not gradable`: the machine is the cause. `failed`: a kernel ends
-                abnormally at this size.
-            InstructorsMistake: the exercise's own code is wrong.
+        Raises BuildFailed if there are no counts: `not gradable` because of the machine, `failed` if a kernel ends
+        abnormally at this size. Raises InstructorsMistake if the exercise's own code is wrong.
         """
         own, found = self.count(check)
         return found or self._broken_when_costed(check, own)
@@ -158,11 +148,7 @@ class Usages:
 
 
 def counting_device(device: Device) -> Device:
-    """Return a device with counters: a simulated GPU that runs the code of a real one, which has none.
-
-    Raises:
-        BuildFailed: `not gradable` if it cannot be opened.
-    """
+    """Return a device with counters: a simulated GPU that runs the code of a real one. Raises BuildFailed."""
     if device.info.kind == "simulated":
         return device
     try:

@@ -142,16 +142,10 @@ def used_reads(
 ) -> UsedReads:
     """Return the used share of a submission's reads; of constant memory, only the plan's constants can be used.
 
-    Args:
-        device, build, plan, inputs: as in `replay`.
-        others: other inputs.
-        rng: the generator that chooses the reads.
-        space: the memory that is read.
-        compared: whether values that are only compared count as used.
-        reused: whether values in shared memory count only if more outputs depend on them than on one of their reads.
-
-    Raises:
-        BuildFailed: the runs take too long, or fail for another reason than the disturbed reads.
+    The first arguments are as in `replay`; `rng` chooses the reads of the memory `space`. With `compared`, values that
+    are only compared count as used. With `reused`, values in shared memory count only if more outputs depend on them
+    than on one of their reads. Raises BuildFailed if the runs take too long, or fail for another reason than the
+    disturbed reads.
     """
     recorded = RecordedReads() if space == "shared" else None
     none = DisturbedRead(nth=-1, flipped=0, space=space, compared=compared, single=reused, recorded=recorded)
@@ -173,12 +167,9 @@ def used_reads(
 
 
 class _Runs:
-    """Runs of a submission, undisturbed and disturbed.
+    """Runs of a submission, undisturbed and disturbed, with flipped bits as in `_masks`.
 
-    Args:
-        replayed: device, build, plan and inputs, as in `replay`.
-        none: a disturbed read that changes nothing; the undisturbed run stores its counts of reads in it.
-        masks: flipped bits, see `_masks`.
+    The undisturbed run stores its counts of reads in `none`, a disturbed read that changes nothing.
     """
 
     def __init__(
@@ -243,9 +234,7 @@ class _Runs:
         """Return a disturbed run that ends within the limit, or does not end because of the read.
 
         An undisturbed run shows if the machine has become slower; then the read is tried again, with a longer limit.
-
-        Raises:
-            BuildFailed: the machine ended the run, or the time of the check is used up.
+        Raises BuildFailed if the machine ended the run, or the time of the check is used up.
         """
         read = replace(begun)
         run = self._run(read, self._limit_s)
