@@ -13,6 +13,7 @@ from remote_class import EXERCISE, KERNEL, READS_BEYOND, Class
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.exercise import Expected
 from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.correctness.blame import Blame
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 
@@ -110,6 +111,18 @@ def test_a_mistake_at_the_timed_size_only(change: tuple[str, str], reason: str, 
     found = graded(written(tmp_path, change), KERNEL)
     assert blamed(found) == ["speedup[0.5x]"]
     assert reason in found["speedup[0.5x]"].findings[0].what
+
+
+@pytest.mark.simulator
+def test_the_baseline_of_wrong_submissions_runs_a_case_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[Any] = []
+    run = Blame._run_baseline
+    monkeypatch.setattr(Blame, "_run_baseline", lambda self, *words: runs.append(words) or run(self, *words))
+    bench, device = written(tmp_path), SimulatedDevice()
+    for seed, count in ((1, 1), (1, 1), (2, 2)):
+        bench.submission.write_text(KERNEL.replace("2 *", "3 *"))
+        assert Grader(bench.exercise, bench.submission, device, seed).grade().checks[1].verdict == "failed"
+        assert len(runs) == count
 
 
 def tripled(problem: Any, inputs: Any) -> Expected:

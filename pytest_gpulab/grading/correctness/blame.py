@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pytest_gpulab.devices.protocol import Device, at_work_on
 from pytest_gpulab.exercise import Case, Problem, Size, Variant
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, made_once, variants_of
+from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, Made, made_once, variants_of
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, CaseOutcome
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, PROOF, CheckResult, Finding, Verdict
@@ -26,8 +27,8 @@ BUILT = (*UNFIT, "compile-error", "launch-error", "tunable-range")
 """Codes of failures to build that an exercise can cause."""
 MERELY_WRONG = ("wrong-result", "not-written", "input-changed")
 
-_wrong_baselines: WeakKeyDictionary[Device, dict[Hashable, tuple[Finding, ...] | BuildFailed]] = WeakKeyDictionary()
-"""The errors of baselines at timed sizes, which all submissions that a process grades share."""
+_baselines: WeakKeyDictionary[Device, dict[Hashable, Any]] = WeakKeyDictionary()
+"""The outcomes of baselines in cases and their errors at timed sizes, which all submissions of a process share."""
 
 
 class Blame:
@@ -39,7 +40,6 @@ class Blame:
         self._seed, self._limits = seed, limits
         self._has_own_failure = False
         self._shared: dict[str, Finding] = {}  # failures that the baseline shares, by code
-        self._own: dict[tuple[str, str], CaseOutcome | BuildFailed | None] = {}  # by case and input pattern
 
     def of_build(self, result: CheckResult) -> CheckResult:
         """Return the result to report for a submission without a build."""
@@ -78,10 +78,8 @@ class Blame:
         """Return the verdict on wrong results at a timed size, and the findings to report."""
         found: tuple[Finding, ...] = ()
         if self._baseline is not None:
-            identity = str(self._loaded.folder), self._loaded.exercise.reference, self._baseline.sha256, self._seed
-            key = (*identity, size, variant.name, pattern)
-            cache = _wrong_baselines.setdefault(self._device, {})
-            found = made_once(cache, key, partial(self._wrong_at, self._baseline, size, variant, pattern))
+            wrong_at = partial(self._wrong_at, self._baseline, size, variant, pattern)
+            found = self._once(self._baseline, (size, variant.name, pattern), wrong_at)
         return ("not gradable", (_shared(found[0]),)) if found else ("failed", wrong)
 
     def _wrong_at(self, baseline: Builds, size: Size, variant: Variant, pattern: str) -> tuple[Finding, ...]:
@@ -135,7 +133,13 @@ class Blame:
         """Return the baseline's outcome in a case with one input pattern; None if it is not run."""
         if self._baseline is None:
             return None
-        return made_once(self._own, (case.name, pattern), partial(self._run_baseline, self._baseline, case, pattern))
+        key = (case.name, case.size, case.variant.name, pattern, self._limits._replace(ahead=False))
+        return self._once(self._baseline, key, partial(self._run_baseline, self._baseline, case, pattern))
+
+    def _once(self, baseline: Builds, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+        identity = str(self._loaded.folder), self._loaded.exercise.reference, baseline.sha256, self._seed
+        found: Made = made_once(_baselines.setdefault(self._device, {}), (*identity, *key), make)
+        return found
 
     def _run_baseline(self, baseline: Builds, case: Case, pattern: str) -> CaseOutcome | None:
         budget = TimeBudget(self._limits.time)

@@ -272,9 +272,10 @@ class _Runner:
             with suppress(InstructorsMistake):
                 change = counting if exercise.mixable else dict
                 problem, prepared = self._trials.prepared(case, size, case.patterns[0], change)
-                trial = self._trials.run(case, problem, prepared)
-                if prod(prepared.plan.launches[0].grid) == 1 and trial.outcome.verdict == "passed":
-                    return trial
+                if prod(prepared.plan.launches[0].grid) == 1:
+                    trial = self._trials.run(case, problem, prepared)
+                    if trial.outcome.verdict == "passed":
+                        return trial
         return self._trials.run(case, *self._trials.prepared(case, own_size, case.patterns[0]))
 
     def figures(self, trial: Trial, note: str) -> Drawn:
