@@ -43,6 +43,8 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
             any order: a kernel that rounds, truncates, drops or doubles a term gets another sum. Some have too many
             digits for half precision. Beyond 1/(2u) values in total, the rest are zeros. Integer types get odd
             integers.
+        bits: integers of random bits, whose sums wrap around; floats as `random`. Not one of PATTERNS: a reference
+            must allow for the overflow.
 
     Raises:
         ValueError: the pattern is unknown.
@@ -65,6 +67,8 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
         values = _cancelling(n, kind, rng)
     elif pattern == "integers":
         values = rng.integers(-8, 9, n)
+    elif pattern == "bits":
+        values = fill("random", n, kind, rng) if is_float else rng.integers(0, 1 << 8 * kind.itemsize, n, np.uint64)
     else:
         raise ValueError(f"no input pattern is called {pattern!r}; there are {', '.join(PATTERNS)}")
     return values.astype(kind)

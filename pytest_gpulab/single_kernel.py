@@ -86,6 +86,7 @@ def single_kernel(
         dimensions: 1 or 2.
         values: function from a generator and a shape to input values, or one per pattern; `numerics.fill` if None.
         patterns: patterns of `numerics.fill`, "random" and "needle" if None; not with `values`, which has its own.
+            The first one is timed, but "bits" instead if it is among them.
         more: further attributes of `Exercise`, in place of the defaults.
 
     The points that `uses` and `speed` leave are for correctness: 2.5 for each kind of hazard, the rest for the cases.
@@ -259,12 +260,16 @@ def _left(speed: Mapping[float, float], uses: Sequence[UsesCheck]) -> float:
 
 
 def _cases(dimensions: int, points: float, patterns: tuple[str, ...]) -> tuple[Case, ...]:
-    """Return cases at every edge of a block, with whole points but for the last one."""
+    """Return cases at every edge of a block, with whole points but for the last one.
+
+    Timed runs take the first pattern of the first case. "bits" shows the most there, but is hard to read elsewhere.
+    """
     sizes = _LINES if dimensions == 1 else _FIELDS
     each = max(points // len(sizes), 0)
     rest = points - each * (len(sizes) - 1)
+    timed_first = tuple(sorted(patterns, key="bits".__ne__))
     return tuple(
-        Case(name, size, rest if number == len(sizes) - 1 else each, patterns)
+        Case(name, size, rest if number == len(sizes) - 1 else each, patterns if number else timed_first)
         for number, (name, size) in enumerate(sizes.items())
     )
 

@@ -26,7 +26,7 @@ exercise = single_kernel(
     inputs={"in": np.int32},
     output=np.int32,
     reference=sums_of_squares,
-    patterns=("random", "needle", "fractions", "cancellation"),
+    patterns=("random", "needle", "bits"),
     tunables=(
         Tunable("TILE_X", EDGES[1]),
         Tunable("TILE_Y", EDGES[1]),
