@@ -11,6 +11,7 @@ import pytest
 from graded_folders import EXERCISES as NAMES
 
 from pytest_gpulab import numerics
+from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.exercise import Case, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 
@@ -151,6 +152,23 @@ def test_a_path_with_a_faster_division_or_root_has_other_bits(which: int):
     answer = rounds(step, START)
     assert answer.dtype == F4
     assert np.mean(answer == DIVERGENCE.follow(which, START)) < 0.3
+
+
+@pytest.mark.parametrize("scope", ["", "namespace own"])
+def test_the_given_paths_do_not_use_another_definition_of_a_function(scope: str):
+    """A faster `sqrtf` would change the arithmetic that the exercise compares. The compiler accepts it."""
+    device, header = SimulatedDevice(), (EXERCISES.folder / "divergence/paths.cuh").read_text(encoding="utf-8")
+    own = """__device__ float sqrtf(float) { return 0; }
+    #include "paths.cuh"
+    __device__ float taken(float x) { return take_path(threadIdx.x % 8, x); }"""
+    source = f"{scope} {{ {own} }} using namespace own;" if scope else own
+    source += "__global__ void take(float *x) { x[threadIdx.x] = taken(x[threadIdx.x]); }"
+    module = device.compile(source, "own.cu", headers={"paths.cuh": header})
+    start = np.linspace(DIVERGENCE.SMALLEST, DIVERGENCE.LARGEST, 256, dtype=F4)
+    values = device.array(start)
+    module.launch("take", (1,), (256,), [values])
+    results = [DIVERGENCE.follow(which, start[which::8]) for which in range(8)]
+    assert np.array_equal(values.get().reshape(-1, 8).T, results)
 
 
 @pytest.mark.parametrize("which", range(8))
