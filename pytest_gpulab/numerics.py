@@ -43,7 +43,7 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
             any order: a kernel that rounds, truncates, drops or doubles a term gets another sum. Some have too many
             digits for half precision. Beyond 1/(2u) values in total, the rest are zeros. Integer types get odd
             integers.
-        bits: integers of random bits, whose sums wrap around; floats as `random`. Not one of PATTERNS: a reference
+        bits: integers of random bits, with sums that wrap around; floats as `random`. Not one of PATTERNS: a reference
             must allow for the overflow.
 
     Raises:

@@ -1,7 +1,7 @@
-// Wrong: `sqrtf` in paths.cuh becomes a macro that computes both paths, and selects one of them by the lane.
+// Wrong: `square_root` in paths.cuh becomes a macro that computes both paths, and selects one of them by the lane.
 #include <gpulab.cuh>
 
-#define sqrtf(v) both(v, x)
+#define square_root(v) both(v, x)
 #define both(v, x)                                                                                               \
     ([&]() {                                                                                                     \
         float a = (v), b = fmaf(0.0009765625f, x, 1.0f), c = x + 0.03125f, r, s, q;                              \
@@ -17,7 +17,7 @@
         return r;                                                                                                \
     }())
 #include "paths.cuh"
-#undef sqrtf
+#undef square_root
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
 
