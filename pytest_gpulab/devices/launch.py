@@ -196,7 +196,7 @@ class LaunchOptions:
 
 DEFAULT_OPTIONS = LaunchOptions()
 
-STALL_S = 4.0  # the limit of a launch without progress if its arrays have at most `STALL_SIZE` elements
+STALL_S = 2.0  # the limit of a launch without progress if its arrays have at most `STALL_SIZE` elements
 STALL_SIZE = 1024  # a right kernel usually takes hundredths of a second at this size
 
 

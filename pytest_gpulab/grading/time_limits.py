@@ -38,6 +38,7 @@ from pytest_gpulab.devices.system.processes import Helpers, charged_s
 CHECK_S = 120.0  # the default of --gpulab-timeout
 CASE_S, FILE_S = 20.0, 100.0  # what begins before the end of the file's time takes at most as long as a case
 LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes a few hundredths of a second
+LATER_STALL = 1 / 4  # of the limit of a launch without progress, once a case was stopped
 SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
 LEAST_OWN_S = 2.0  # for the exercise's own functions: with a shorter limit of checks, the whole process ends
 TIME_LIMIT = "time-limit"
@@ -92,6 +93,7 @@ class TimeBudget:
         self._work = None if work is None else WorkLimit(work)
         self._case_s = self._case_left_s = limits.case_s
         self._stopped: DeviceError | None = None
+        self._stall = 1.0
 
     @property
     def is_used_up(self) -> bool:
@@ -115,7 +117,7 @@ class TimeBudget:
 
     def be_short(self) -> None:
         """Reduce the limit of later cases, because one case used up its time."""
-        self._case_s = min(self._case_s, LATER_CASE_S)
+        self._case_s, self._stall = min(self._case_s, LATER_CASE_S), LATER_STALL
 
     def grant(self, options: LaunchOptions, args: Sequence[Memory | np.generic] = ()) -> LaunchOptions:
         """Return a launch's options with its time limits: the rest of the budget, or its own limit if that is shorter.
@@ -128,7 +130,7 @@ class TimeBudget:
             raise self._stopped
         limit_s = min(self._left_s, _own_limit_s(options))
         work = self._work or options.work_limit
-        stall_s = max(1.0, self._limits.case_s / CASE_S) * stall_limit_s(_size(args))
+        stall_s = self._stall * max(1.0, self._limits.case_s / CASE_S) * stall_limit_s(_size(args))
         return replace(
             options, time_limit_s=limit_s, stall_limit_s=None if work is not None else stall_s, work_limit=work
         )

@@ -112,10 +112,10 @@ def test_a_launch_that_cannot_end_in_time_says_why_with_the_limit_of_the_case() 
 @pytest.mark.parametrize(
     ("args", "stall_s"),
     [
-        ((), 4),
-        ((np.uint32(1024),), 4),
-        ((np.zeros(1024), np.int32(-2048), np.float32(1e9)), 8),
-        ((np.zeros(4096),), 16),
+        ((), 2),
+        ((np.uint32(1024),), 2),
+        ((np.zeros(1024), np.int32(-2048), np.float32(1e9)), 4),
+        ((np.zeros(4096),), 8),
     ],
 )
 def test_a_launch_without_progress_ends_sooner_the_smaller_it_is(args: tuple[Any, ...], stall_s: float) -> None:
@@ -130,6 +130,11 @@ def test_a_launch_without_progress_ends_sooner_the_smaller_it_is(args: tuple[Any
         with pytest.raises(KernelFault, match="it only repeats lines"):
             limited(cast(Any, module), budget).launch("k", (1,), (1,), args)
     assert [options.stall_limit_s for options in granted] == [stall_s], "the rest of the case is not launched"
+    budget.be_short()
+    budget.begin()
+    with pytest.raises(KernelFault, match="it only repeats lines"):
+        limited(cast(Any, module), budget).launch("k", (1,), (1,), args)
+    assert granted[-1].stall_limit_s == stall_s / 4, "a later case is stopped sooner"
 
 
 def test_each_input_pattern_of_a_case_has_the_time_of_a_case(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
