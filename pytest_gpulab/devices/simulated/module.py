@@ -302,7 +302,7 @@ class SimulatedModule:
     def _joined_accesses(self, kernel: str) -> Joined:
         """Return the accesses that the assembler may have joined; see `sass.joins`."""
         from pytest_gpulab.devices.simulated.counting.counters import Joined
-        from pytest_gpulab.devices.simulated.sass.joins import PtxAccess
+        from pytest_gpulab.devices.simulated.sass.joins import PtxAccess, joined_atomics, joined_loads, joined_widths
 
         machine, sites = self._machine_kernel(kernel), self.program(kernel).sites
         atomics = frozenset(site.number for site in sites if site.kind in ("count", "integer"))
@@ -310,7 +310,8 @@ class SimulatedModule:
             return Joined({}, atomics)
         shared = [site for site in sites if site.space == "shared" and site.op in ("ld", "st")]
         accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
-        return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics), machine.joined_loads())
+        widths = joined_widths(machine.blocks, machine.homes, accesses)
+        return Joined(widths, joined_atomics(machine.blocks, atomics), joined_loads(machine.blocks))
 
     def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures

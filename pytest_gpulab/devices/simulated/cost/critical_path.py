@@ -16,7 +16,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Stateme
 from pytest_gpulab.devices.simulated.sass.executions import Executions, MachineKernel
 from pytest_gpulab.devices.simulated.translation.analysis.regions import StoreOrder, regions
 from pytest_gpulab.devices.simulated.translation.analysis.waits import is_strong_load
-from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used, space_of
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
@@ -25,7 +25,6 @@ from .pipes import JUMP, SPECIAL, TABLE_JUMP, pipes
 
 _FREE = {"mov", "cvta"}
 _WARP_WIDE = {"shfl", "vote", "match", "redux"}
-_SPACES = ("global", "shared", "local", "const", "param")
 _CALL_CYCLES = 1000.0  # printf and similar functions
 
 Machine = tuple[MachineKernel, Executions]
@@ -155,15 +154,6 @@ def _registers(statement: Statement) -> tuple[list[str], list[str]]:
     return defined_and_used(statement, {})
 
 
-def space_of(statement: Instruction) -> str:
-    """Return the memory space of a load, store or atomic; `global` also for a generic address."""
-    for word in statement.op[1:]:
-        name = word.partition("__")[0]
-        if name in _SPACES:
-            return name
-    return "global"
-
-
 def latency(statement: Statement, gpu: Gpu) -> float:
     """Return the cycles until a statement's result is ready."""
     if not isinstance(statement, Instruction):
@@ -175,7 +165,7 @@ def latency(statement: Statement, gpu: Gpu) -> float:
         return gpu.alu_latency * (max(weight(statement), 1.0) - 1) + gpu.predicate_latency
     if name in ("ld", "ldu"):
         space = space_of(statement)
-        if space == "global":
+        if space in ("global", "generic"):
             return gpu.l2_latency if is_strong_load(statement) else gpu.l1_latency
         return {"param": 0.0, "local": gpu.l1_latency}.get(space, gpu.shared_latency)
     if name == "atom":

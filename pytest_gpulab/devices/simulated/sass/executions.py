@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from statistics import median_low
@@ -15,7 +15,6 @@ from . import instructions
 from .code import MachineBlock
 from .flow import OUT, Flow, FlowModel
 from .instructions import MachineInstruction
-from .joins import PtxAccess, joined_atomics, joined_loads, joined_widths
 
 _SAME = 0.02  # difference of logarithms, up to which two counts are equal
 _OTHER = 0.4  # difference of logarithms, from which two counts are unrelated
@@ -53,7 +52,7 @@ class MachineKernel:
     """
 
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int], corrected: frozenset[int]) -> None:
-        self.blocks, self._homes, self._corrected = blocks, homes, corrected
+        self.blocks, self.homes, self._corrected = blocks, homes, corrected
         self._flow = FlowModel(blocks, homes)
         self.cached: dict[tuple[Any, ...], Any] = {}  # results of `accounts` for earlier launches, by their counts
         self.is_too_large = self._flow.is_too_large  # to compute executions
@@ -84,24 +83,12 @@ class MachineKernel:
 
     def _charged(self) -> list[int]:
         """Return the statement numbers; instructions without one get the number of the caller or of the one before."""
-        callers = {b.calls: b.last.number for b in self.blocks if b.calls is not None and b.last.number in self._homes}
-        number, numbers = min(self._homes, default=-1), []
+        callers = {b.calls: b.last.number for b in self.blocks if b.calls is not None and b.last.number in self.homes}
+        number, numbers = min(self.homes, default=-1), []
         for i, block in enumerate(self.blocks):
             number = callers.get(i, number)
-            numbers += [n.number if n.number in self._homes else number for n in block.instructions]
+            numbers += [n.number if n.number in self.homes else number for n in block.instructions]
         return numbers
-
-    def joined_widths(self, accesses: Iterable[PtxAccess]) -> dict[int, int]:
-        """See `joins.joined_widths`."""
-        return joined_widths(self.blocks, self._homes, accesses)
-
-    def joined_loads(self) -> dict[int, int]:
-        """See `joins.joined_loads`."""
-        return joined_loads(self.blocks)
-
-    def joined_atomics(self, atomics: frozenset[int]) -> frozenset[int]:
-        """See `joins.joined_atomics`."""
-        return joined_atomics(self.blocks, atomics)
 
     def executions(self, executed: Executed, launched: int) -> Executions:
         """Return the executions of a launch; `launched` is the number of threads of the blocks that ran."""

@@ -55,6 +55,9 @@ class Program:
     clean: dict[object, int] = field(default_factory=dict)
     # cache of `locating.shared_bounds`, by the bytes of shared memory per block
     bounds: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    # caches of `counted_loop` and `is_counted`, by basic block
+    _counted_loops: dict[int, CountedLoop | FloatCounter | None] = field(default_factory=dict)
+    _counted_blocks: dict[int, bool] = field(default_factory=dict)
 
     @cached_property
     def is_orderly(self) -> bool:
@@ -95,23 +98,13 @@ class Program:
             fresh += found
         return frozenset(range(len(self.steps))) - ending
 
-    @cached_property
-    def counted_loops(self) -> dict[int, CountedLoop | FloatCounter | None]:
-        """Cache of `counted_loop`."""
-        return {}
-
     def counted_loop(self, block: int) -> CountedLoop | FloatCounter | None:
         """Return the loop that begins at a basic block, if it ends only when a counter meets a bound."""
-        if block not in self.counted_loops:
+        if block not in self._counted_loops:
             from pytest_gpulab.devices.simulated.translation.analysis.counted_loops import counted_loop
 
-            self.counted_loops[block] = counted_loop(self.steps, block) if self.stack is None else None
-        return self.counted_loops[block]
-
-    @cached_property
-    def _counted_blocks(self) -> dict[int, bool]:
-        """Cache of `is_counted`."""
-        return {}
+            self._counted_loops[block] = counted_loop(self.steps, block) if self.stack is None else None
+        return self._counted_loops[block]
 
     def is_counted(self, block: int) -> bool:
         """Return whether a basic block is in loops that each end when a counter meets its bound."""

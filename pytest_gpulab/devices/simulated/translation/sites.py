@@ -18,9 +18,8 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Function,
     Instruction,
     Operand,
-    Reg,
     Sym,
-    Vector,
+    registers_of,
 )
 
 SHARED_WINDOW = 0x7F00_0000_0000  # generic addresses of shared memory
@@ -159,7 +158,7 @@ class Origins:
         self._instructions = [statement for statement in kernel.body if isinstance(statement, Instruction)]
         self._writers: dict[str, list[Instruction]] = defaultdict(list)
         for instruction in self._instructions:
-            for register in _registers(instruction.operands[:1]):
+            for register in registers_of(instruction.operands[:1]):
                 self._writers[register].append(instruction)
         self._known: dict[tuple[Site, ...], frozenset[str]] = {}
 
@@ -175,8 +174,9 @@ class Origins:
         waiting: list[Operand] = [part for i in self._at(*sites) for part in i.operands if isinstance(part, Address)]
         while waiting:
             operand = waiting.pop()
-            names.update(symbol for symbol in _symbols(operand))
-            for register in {*_registers([operand])} - seen:
+            base = operand.base if isinstance(operand, Address) else operand
+            names.update([base.name] if isinstance(base, Sym) else [])
+            for register in {*registers_of([operand])} - seen:
                 seen.add(register)
                 for writer in self._writers[register]:
                     waiting += _sources(writer)
@@ -202,7 +202,7 @@ def lines_reading(kernel: Function, registers: frozenset[str]) -> tuple[SourceLi
     reading = (
         statement.where
         for statement in kernel.body
-        if isinstance(statement, Instruction) and registers & {*_registers(_read(statement))}
+        if isinstance(statement, Instruction) and not registers.isdisjoint(registers_of(_read(statement)))
     )
     return tuple(dict.fromkeys(where for where in reading if where is not None))
 
@@ -217,22 +217,6 @@ def _sources(instruction: Instruction) -> list[Operand]:
     if instruction.op[0] not in _MEMORY:
         return list(instruction.operands[1:])
     return list(instruction.operands[1:2]) if instruction.op[:2] == ("ld", "param") else []
-
-
-def _registers(operands: Iterable[Operand]) -> Iterator[str]:
-    for operand in operands:
-        if isinstance(operand, Reg):
-            yield operand.name
-        elif isinstance(operand, Address):
-            yield from _registers([operand.base])
-        elif isinstance(operand, Vector):
-            yield from _registers(operand.items)
-
-
-def _symbols(operand: Operand) -> Iterator[str]:
-    base = operand.base if isinstance(operand, Address) else operand
-    if isinstance(base, Sym):
-        yield base.name
 
 
 class Targets(NamedTuple):

@@ -28,8 +28,8 @@ from pytest_gpulab.devices.simulated.translation.control.graph import (
     Block,
     Graph,
     members,
+    naming_feature,
     refusal,
-    with_feature,
 )
 from pytest_gpulab.devices.simulated.translation.emission import integers
 from pytest_gpulab.devices.simulated.translation.emission.block import BlockWriter, Names
@@ -65,10 +65,7 @@ BUILTINS_IN = {
 
 
 def translate(
-    module: PtxModule,
-    kernel: Function,
-    addresses: dict[str, int],
-    frame_bytes: Callable[[], Mapping[str, int]],
+    module: PtxModule, kernel: Function, addresses: dict[str, int], frame_bytes: Callable[[], Mapping[str, int]]
 ) -> Program:
     """Translate a kernel; `addresses` are those of the module's global and constant variables.
 
@@ -76,31 +73,24 @@ def translate(
     kernels with recursion. Raises CannotSimulate with the opcode, file and line if an opcode, type or modifier is not
     supported.
     """
-    with without_collector():
-        try:
-            return _translated(module, kernel, addresses, frame_bytes)
-        except CannotSimulate as error:
-            raise with_feature(error) from None
+    with without_collector(), naming_feature():
+        flat, calls = _inlined(module, kernel, frame_bytes)
+        if len(flat.body) > MAX_STATEMENTS:
+            raise CannotSimulate(f"a kernel of {len(flat.body):,} instructions; the limit is {MAX_STATEMENTS:,}")
+        return _translated(kernel.name, flat, calls, Layout(module, flat, addresses), addresses)
 
 
 def _translated(
-    module: PtxModule,
-    kernel: Function,
-    addresses: dict[str, int],
-    frame_bytes: Callable[[], Mapping[str, int]],
+    name: str, flat: Function, calls: Sequence[StackCall], layout: Layout, addresses: dict[str, int]
 ) -> Program:
-    flat, calls = _inlined(module, kernel, frame_bytes)
-    if len(flat.body) > MAX_STATEMENTS:
-        raise CannotSimulate(f"a kernel of {len(flat.body):,} instructions; the limit is {MAX_STATEMENTS:,}")
     graph = build(flat)
-    layout = Layout(module, flat, addresses)
     names = Names(flat.registers, graph.registers, layout.addresses)
     swaps = any(isinstance(s, Instruction) and "cas" in s.op for block in graph.blocks for s in block.body)
     names.guesses, names.awaited = _guesses_and_awaited(graph, swaps)
     names.retries = _retries(graph, names.guesses) if swaps else {}
     source = write(graph, names)
     namespace = names.namespace
-    code = compile(source, f"<{kernel.name}>", "exec")  # generated text; it contains no text of the submission
+    code = compile(source, f"<{name}>", "exec")  # generated text; it contains no text of the submission
     namespace.update(_builtins(code))
     namespace.update({f"c{number}": call for number, call in enumerate(calls)})
     exec(code, namespace)
@@ -111,7 +101,7 @@ def _translated(
     ]
     codes = list(names.codes.values())
     return Program(
-        kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
+        name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
         layout.banked, addresses, frozenset() if calls else _unset(graph, names), names.fences, names.sees_order,
         names.shuffles, names.grid_syncs, layout.reserved, names.allocates, layout.stack,
     )  # fmt: skip

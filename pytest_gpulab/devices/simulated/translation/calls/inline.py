@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
@@ -31,8 +30,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 from pytest_gpulab.devices.simulated.translation.control.graph import MALFORMED, REFUSED, refusal
 from pytest_gpulab.devices.source.names import unmangle
 
-if TYPE_CHECKING:  # imported for kernels with functions
-    from .recursion import Frame, StackCall
+from .recursion import Frame, StackCall, candidates, link, recursive
 
 RETURN_JUMP, INDIRECT_RETURN_JUMP = ("bra", "ret"), ("bra", "call", "ret")
 """Opcodes of jumps in place of returns: from a function, and from one that was called through a pointer."""
@@ -81,7 +79,7 @@ class _Sizes:
             return 1
         if name not in self.known:
             calls = [statement for statement in function.body if isinstance(statement, Call)]
-            reached = (name for call in calls for name in _candidates(self.module, function, call))
+            reached = (name for call in calls for name in candidates(self.module, function, call))
             self.known[name] = len(function.body) + sum(self.of(callee, depth + 1) for callee in reached)
         return self.known[name]
 
@@ -94,7 +92,7 @@ class _Inliner:
         self.body = self.result.body  # receives statements: of the kernel or of a recursive function
         self.made = 0  # statements in the earlier bodies
         self.serial = count(1)
-        self.recursive = _recursive(module)
+        self.recursive = recursive(module)
         self.frames: dict[str, Frame] = {}
         self.sizes = _Sizes(module, self.recursive)
         self.open: list[str] = []  # the functions that are being inlined, the outermost first
@@ -105,17 +103,12 @@ class _Inliner:
         while done < len(self.frames):
             self._copy(list(self.frames.values())[done])
             done += 1
-        calls = self._link(frame_bytes) if self.frames else []
+        calls = link(self.result, list(self.frames.values()), frame_bytes()) if self.frames else []
         if any(variable.space == "param" for variable in self.result.variables.values()):
             from .passing import lower_parameters
 
             lower_parameters(self.result)
         return self.result, calls
-
-    def _link(self, frame_bytes: Callable[[], Mapping[str, int]]) -> list[StackCall]:
-        from .recursion import link
-
-        return link(self.result, list(self.frames.values()), frame_bytes())
 
     def _copy(self, frame: Frame) -> None:
         """Expand the only copy of a recursive function."""
@@ -192,8 +185,6 @@ class _Inliner:
             raise CannotSimulate(f"a call of {name.replace(DEVICE_RUNTIME, 'cuda')}()", call.where)
         elif name in self.recursive:
             if name not in self.frames:
-                from .recursion import Frame
-
                 self.frames[name] = Frame(callee, f"~{next(self.serial)}")
             self.body.append(Call(Sym(name), results, arguments, None, call.where, call.number))
         elif (reason := self._reason_to_refuse(name)) is not None:
@@ -217,7 +208,7 @@ class _Inliner:
         """Compare the pointer with each function with parameters of these sizes, and expand a call for each."""
         assert isinstance(call.callee, Reg)
         pointer = names.operand(call.callee)
-        for name in _candidates(self.module, names.function, call):
+        for name in candidates(self.module, names.function, call):
             predicate, skip = f"%p~{next(self.serial)}", f"$skip~{next(self.serial)}"
             self.result.registers[predicate] = "pred"
             address = Imm(self.module.function_addresses[name])
@@ -227,20 +218,6 @@ class _Inliner:
             self._direct(name, results, arguments, Instruction(INDIRECT_RETURN_JUMP, (Sym(after),)), call)
             self.body += [Instruction(("bra",), (Sym(after),), None, call.where), Label(skip)]
         self.body.append(Instruction(("trap",), (), None, call.where))
-
-
-def _candidates(module: PtxModule, caller: Function, call: Call) -> list[str]:
-    from .recursion import candidates
-
-    return candidates(module, caller, call)
-
-
-def _recursive(module: PtxModule) -> frozenset[str]:
-    if all(function.entry or not function.body for function in module.functions.values()):
-        return frozenset()
-    from .recursion import recursive
-
-    return recursive(module)
 
 
 def _formals(function: Function) -> tuple[Variable, ...]:

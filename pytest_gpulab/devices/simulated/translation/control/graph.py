@@ -5,8 +5,8 @@ Statements decide on both: the kinds of opcodes, the registers that a statement 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -23,6 +23,7 @@ BARRIERS = {"bar", "barrier"}
 _NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
               "exit", "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
               "griddepcontrol", "stmatrix", "sust"}  # fmt: skip
+_SPACES = {"global", "shared", "local", "const", "param"}
 MBARRIER_TESTS = {"test_wait", "try_wait"}
 _MBARRIER_RESULTS = {"arrive", "arrive_drop", "pending_count", *MBARRIER_TESTS}
 
@@ -36,6 +37,12 @@ def has_result(op: tuple[str, ...]) -> bool:
     if name == "mbarrier":
         return op[1] in _MBARRIER_RESULTS
     return name not in _NO_RESULT or (name in BARRIERS and "red" in op)
+
+
+def space_of(instruction: Instruction) -> str:
+    """Return the memory space of a load, store or atomic; `generic` for a generic address."""
+    words = (word.partition("__")[0] for word in instruction.op[1:])
+    return next((word for word in words if word in _SPACES), "generic")
 
 
 def is_arrival(instruction: Instruction) -> bool:
@@ -90,15 +97,14 @@ def needs_cluster(statement: Statement) -> bool:
     return is_named or statement.op[0] in ("mapa", "getctarank") or statement.op[:2] == ("barrier", "cluster")
 
 
-# By a pattern in the message about the instruction or the register.
-_FEATURES = {r"\.bulk": "bulk asynchronous copies (TMA)"}
-
-
-def with_feature(error: CannotSimulate) -> CannotSimulate:
-    """Return the error with the CUDA feature that the instruction belongs to, if it is a known one."""
-    found = (name for pattern, name in _FEATURES.items() if re.search(pattern, error.what))
-    feature = next(found, None)
-    return error if feature is None else CannotSimulate(f"{feature}: {error.what}", error.where)
+@contextmanager
+def naming_feature() -> Iterator[None]:
+    """Name the CUDA feature of an instruction that is refused, if it is a known one."""
+    try:
+        yield
+    except CannotSimulate as error:
+        feature = "bulk asynchronous copies (TMA): " if ".bulk" in error.what else ""
+        raise CannotSimulate(feature + error.what, error.where) from None
 
 
 @dataclass

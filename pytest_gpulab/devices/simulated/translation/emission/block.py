@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Not, Operand, Reg, Sym
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Not, Operand, Reg, Sym, items_of
 from pytest_gpulab.devices.simulated.translation.control.graph import ENTER, LEAVE, MALFORMED, RETURN, refusal
 from pytest_gpulab.devices.simulated.translation.sites import Site, ordering
 
@@ -360,6 +360,13 @@ class BlockWriter:
         self.lines.append(f"{name} = {expression}")
         if register in self.aliases:
             self._forget_aliases(register)
+
+    def write_all(self, target: Operand, call: str, code: str) -> None:
+        """Assign the values of a call to the registers of a vector, all of one type; `_` discards a value."""
+        values = self.assign(call)
+        for number, item in enumerate(items_of(target)):
+            if item != Sym("_"):
+                self.write(item, f"{values}[{number}]", code)
 
     @staticmethod
     def _convert(expression: str, code: str, held: str) -> str:

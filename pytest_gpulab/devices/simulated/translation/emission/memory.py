@@ -17,13 +17,10 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Vector,
     items_of,
 )
-from pytest_gpulab.devices.simulated.translation.control.graph import REFUSED
+from pytest_gpulab.devices.simulated.translation.control.graph import REFUSED, space_of
 from pytest_gpulab.devices.simulated.translation.sites import ASYNC_COPY, atomic_kind
 
 from .block import CODES, BlockWriter, emits, refuse_others, type_code
-
-_SPACES = ("global", "shared", "local", "const", "param")
-
 
 # Hints for caches change no result.
 _CACHING = (
@@ -32,14 +29,6 @@ _CACHING = (
 )
 _ORDER = "weak volatile relaxed acquire release acq_rel mmio cta cluster gpu sys"
 _PLACES = "const global local param shared param__entry param__func shared__cta shared__cluster"
-
-
-def _space(instruction: Instruction) -> str:
-    for part in instruction.op[1:]:
-        name, _, _ = part.partition("__")
-        if name in _SPACES:
-            return name
-    return "generic"
 
 
 @emits("mov")
@@ -102,7 +91,7 @@ def _load(b: BlockWriter, i: Instruction) -> None:
     target, address = i.operands[:2]
     if not isinstance(address, Address):
         raise CannotSimulate("an address of this form")
-    code, space = CODES[i.op[-1]], _space(i)
+    code, space = CODES[i.op[-1]], space_of(i)
     items = items_of(target)
     if space == "param":
         _load_parameter(b, i, items, address, code)
@@ -115,13 +104,10 @@ def _load(b: BlockWriter, i: Instruction) -> None:
         loaded = f"w.load_shared(L, {site}, {inner}, {code}, 1, False)"
     else:
         loaded = f"w.load_{space}(L, {site}, {b.address(address)}, {code}, {len(items)})"
-    if len(items) == 1 and isinstance(target, Reg):
+    if isinstance(target, Reg):
         b.write(target, f"{loaded}[0]", code)
-        return
-    values = b.assign(loaded)
-    for k, item in enumerate(items):
-        if not (isinstance(item, Sym) and item.name == "_"):
-            b.write(item, f"{values}[{k}]", code)
+    else:
+        b.write_all(target, loaded, code)
 
 
 def _load_parameter(b: BlockWriter, i: Instruction, items: tuple[Operand, ...], address: Address, code: str) -> None:
@@ -138,7 +124,7 @@ def _load_parameter(b: BlockWriter, i: Instruction, items: tuple[Operand, ...], 
 @emits("st", modifiers=f"{_CACHING} {_ORDER} {_PLACES} v2 v4 v8")
 def _store(b: BlockWriter, i: Instruction) -> None:
     address, value = i.operands[:2]
-    code, space = CODES[i.op[-1]], _space(i)
+    code, space = CODES[i.op[-1]], space_of(i)
     if not isinstance(address, Address) or space == "param":  # parameters of functions are registers at this point
         raise CannotSimulate("an address of this form")
     items = items_of(value)
@@ -168,7 +154,7 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
     if returns and isinstance(i.operands[0], Sym):
         returns = False  # the result goes to `_`
     cost_kind = atomic_kind(operation, int(code[1]), kind.startswith(("f", "bf")), i.operands[-1] == Imm(1))
-    site = b.names.site(_space(i), "atomic", int(code[1]), i, returns, cost_kind)
+    site = b.names.site(space_of(i), "atomic", int(code[1]), i, returns, cost_kind)
     if returns and i.number in b.names.retries:
         _retried(b, i, site, code)
         return
@@ -263,7 +249,7 @@ def _nothing(b: BlockWriter, i: Instruction) -> None:
 @emits("discard", modifiers=None)
 def _discard(b: BlockWriter, i: Instruction) -> None:
     """Write stores of another value to the 128 bytes, which are undefined until they are written again."""
-    space, address = _space(i), i.operands[0]
+    space, address = space_of(i), i.operands[0]
     if not isinstance(address, Address):
         raise CannotSimulate("an address of this form")
     lost = ", ".join([b.names.constant(LOST, "u4")] * 4)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Instruction, Operand, Reg, items_of
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Instruction, Operand, items_of
+from pytest_gpulab.devices.simulated.translation.control.graph import space_of
 from pytest_gpulab.devices.simulated.translation.fragments import ELEMENTS, Fragment, accesses
 
 from .block import BlockWriter, emits
@@ -68,7 +69,7 @@ def _multiply(b: BlockWriter, i: Instruction) -> None:
     lists = ", ".join(_read_all(b, operand, part.register) for part, operand in zip(parts[1:], factors, strict=True))
     site = b.names.site("tensor", "multiplication", 0, i)
     call = f"multiply(w, L, {site}, {shape!r}, {tuple(kinds)!r}, {'satfinite' in i.op}, {lists})"
-    _write_all(b, target, call, parts[0].register)
+    b.write_all(target, call, parts[0].register)
 
 
 def _go_together(first: str, second: str) -> bool:
@@ -90,7 +91,7 @@ def _move_matrix(b: BlockWriter, i: Instruction) -> None:
     _check_count(i, part, registers)
     if not isinstance(address, Address):
         raise CannotSimulate("an address of this form")
-    layout, space = "row" if "row" in i.op else "col", _space(i)
+    layout, space = "row" if "row" in i.op else "col", space_of(i)
     default = b.names.constant(part.extents[layout == "row"], "u4")
     stride = b.read(i.operands[2], "u4") if len(i.operands) > 2 else default
     nbytes = accesses(part, layout, space == "shared").count * part.nbytes
@@ -98,17 +99,12 @@ def _move_matrix(b: BlockWriter, i: Instruction) -> None:
     call = f"{i.op[1]}_matrix(w, L, {site}, {(matrix, shape, kind)!r}, {layout!r}"
     if is_load:
         call += f", {len(items_of(registers))}, {b.address(address)}, {stride})"
-        _write_all(b, registers, call, part.register)
+        b.write_all(registers, call, part.register)
     else:
         b.lines.append(f"{call}, {b.address(address)}, {stride}, {_read_all(b, registers, part.register)})")
 
 
 _PLACES = "global shared shared__cta"
-
-
-def _space(i: Instruction) -> str:
-    words = (word.partition("__")[0] for word in i.op)
-    return next((word for word in words if word in ("global", "shared")), "generic")
 
 
 @emits("ldmatrix", "stmatrix", modifiers=None)
@@ -119,10 +115,10 @@ def _move_tiles(b: BlockWriter, i: Instruction) -> None:
     tiles = next((int(word[1]) for word in i.op if word in ("x1", "x2", "x4")), 0)
     if (shape, kinds) != ("m8n8", ["b16"]) or tiles != len(items_of(registers)) or not isinstance(address, Address):
         _refuse(i, shape, ".".join(kinds))
-    site = b.names.site(_space(i), "read" if is_load else "write", 16, i)
+    site = b.names.site(space_of(i), "read" if is_load else "write", 16, i)
     call = f"{'load' if is_load else 'store'}_tiles(w, L, {site}, {tiles}, {'trans' in i.op}, {b.address(address)}"
     if is_load:
-        _write_all(b, registers, f"{call})", "u4")
+        b.write_all(registers, f"{call})", "u4")
     else:
         b.lines.append(f"{call}, {_read_all(b, registers, 'u4')})")
 
@@ -169,10 +165,3 @@ def _check_count(i: Instruction, part: Fragment, operand: Operand) -> None:
 
 def _read_all(b: BlockWriter, operand: Operand, code: str) -> str:
     return f"[{', '.join(b.read(item, code) for item in items_of(operand))}]"
-
-
-def _write_all(b: BlockWriter, target: Operand, call: str, code: str) -> None:
-    values = b.assign(call)
-    for number, item in enumerate(items_of(target)):
-        if isinstance(item, Reg):
-            b.write(item, f"{values}[{number}]", code)

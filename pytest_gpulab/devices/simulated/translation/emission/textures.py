@@ -53,7 +53,7 @@ def _fetch(b: BlockWriter, i: Instruction) -> None:
         _refuse("textures: offsets and comparisons of depths", i)
     handle, places = _source(b, i, i.operands[1], form, CODES[coordinate], "textures")
     site = b.names.site("texture", "read", 0, i)
-    call = f"w.launch.textures.fetch(w, L, {site}, {handle}, [{', '.join(places)}], {form!r}, {CODES[result]})"
+    call = f"w.launch.device.textures.fetch(w, L, {site}, {handle}, [{', '.join(places)}], {form!r}, {CODES[result]})"
     _results(b, i.operands[0], call, CODES[result])
 
 
@@ -63,7 +63,7 @@ def _read_surface(b: BlockWriter, i: Instruction) -> None:
     handle, places = _source(b, i, i.operands[1], form, "i4", "surfaces")
     site = b.names.site("surface", "read", int(code[1]) * count, i)
     how = f"[{', '.join(places)}], ({form!r}, {mode!r})"
-    _results(b, i.operands[0], f"w.launch.textures.read(w, L, {site}, {handle}, {how}, {code})", code)
+    _results(b, i.operands[0], f"w.launch.device.textures.read(w, L, {site}, {handle}, {how}, {code})", code)
 
 
 @emits("sust", modifiers=None)
@@ -73,7 +73,7 @@ def _write_surface(b: BlockWriter, i: Instruction) -> None:
     values = [b.read(item, code) for item in items_of(i.operands[1])]
     site = b.names.site("surface", "write", int(code[1]) * count, i)
     how = f"[{', '.join(places)}], ({form!r}, {mode!r}), [{', '.join(values)}]"
-    b.lines.append(f"w.launch.textures.write(w, L, {site}, {handle}, {how})")
+    b.lines.append(f"w.launch.device.textures.write(w, L, {site}, {handle}, {how})")
 
 
 def _access(i: Instruction) -> tuple[str, int, str, str]:
@@ -105,7 +105,4 @@ def _results(b: BlockWriter, target: Operand, call: str, code: str) -> None:
         assert isinstance(target.second, Reg)
         b.write(target.second, b.names.constant(1, "?"), "?")
         target = target.first
-    values = b.assign(call)
-    for k, item in enumerate(items_of(target)):
-        if not (isinstance(item, Sym) and item.name == "_"):
-            b.write(item, f"{values}[{k}]", code)
+    b.write_all(target, call, code)
