@@ -32,7 +32,7 @@ class Paths:
     def __init__(self, program: Program) -> None:
         self.blocks = 0
         self._statements = np.array([len(step.statements) for step in program.steps])
-        self._of_waves: dict[int, tuple[Shape, Rows | None]] = {}  # references to waves, so that ids stay unique
+        self._of_waves: dict[Shape, Rows | None] = {}
         self._representatives: list[_Kept] = []
         self._longest: tuple[int, _Kept | None] = -1, None
         self._warps = 0
@@ -50,22 +50,21 @@ class Paths:
         self._of(wave)[block].reshape(-1)[cells] += further
 
     def _of(self, wave: Shape) -> Rows:
-        if id(wave) not in self._of_waves:
+        if wave not in self._of_waves:
             self.blocks += wave.columns
-            self._of_waves[id(wave)] = wave, np.zeros((len(self._statements), wave.warps, wave.columns), np.int64)
-        paths = self._of_waves[id(wave)][1]
+            self._of_waves[wave] = np.zeros((len(self._statements), wave.warps, wave.columns), np.int64)
+        paths = self._of_waves[wave]
         assert paths is not None  # the wave has not ended
         return paths
 
     def end(self, wave: Shape) -> None:
         """Keep all paths of a wave that has ended, or those of one block if enough are kept."""
-        paths = self._of_waves.get(id(wave), (wave, None))[1]
-        if paths is None:
+        if (paths := self._of_waves.get(wave)) is None:
             return
         if self._warps <= MAX_PATHS:
             self._warps += wave.warps * wave.columns
             return
-        self._of_waves[id(wave)] = wave, None
+        self._of_waves[wave] = None
         column = len(self._representatives) % wave.columns
         self._representatives.append(self._kept(wave, paths, column, wave.columns))
         lengths = np.tensordot(self._statements, paths, axes=(0, 0)).max(axis=0)
@@ -84,7 +83,7 @@ class Paths:
         """
         whole = [
             _Kept(wave.block_ids, paths, np.ones(wave.columns, np.int64))
-            for wave, paths in self._of_waves.values()
+            for wave, paths in self._of_waves.items()
             if paths is not None
         ]
         longest = [self._longest[1]] if self._longest[1] is not None else []

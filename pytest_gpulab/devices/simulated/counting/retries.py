@@ -90,7 +90,7 @@ class RetryLoops:
         }
         read_first = {site.space for site in program.sites if site.is_guess and site.access == "read"}
         self._guessed = {site.number for site in program.sites if site.is_retried and site.space not in read_first}
-        self._entered: dict[tuple[int, int], Shape] = {}  # references to waves, so that ids stay unique
+        self._entered: set[tuple[Shape, int]] = set()
 
     def of(self, site: Site) -> tuple[int, Sequence[int], Sequence[Site]]:
         """Return the basic block of a swap's loop, those of the loop around it, and the loads in its loop."""
@@ -111,8 +111,8 @@ class RetryLoops:
             rounds, trip = prod(lanes.wave.grid) / _at_once(lanes), ROUND_TRIP * self.lengths[block]
             trips = _in_global(found, window, rounds, trip / max(executed, trip))
         else:
-            has_parts = bool(around) and (id(lanes.wave), block) in self._entered
-            self._entered[id(lanes.wave), block] = lanes.wave
+            has_parts = bool(around) and (lanes.wave, block) in self._entered
+            self._entered.add((lanes.wave, block))
             trips = _in_shared(found, READ_AGAIN if rereads else TAKEN_OVER, has_parts)
         return trips.after_a_guess() if site.number in self._guessed else trips
 

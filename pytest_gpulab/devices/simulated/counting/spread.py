@@ -7,33 +7,29 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape
 
-_Counts = npt.NDArray[np.int64]
-
 
 class BarrierSpread:
     """The barriers of each warp, b, as the number of warps that would have as many, evenly: sum(b)^2 / sum(b^2)."""
 
     def __init__(self) -> None:
-        self._running: dict[int, tuple[Shape, _Counts]] = {}  # references to waves, so that ids stay unique
+        self._running: dict[Shape, npt.NDArray[np.int64]] = {}
         self._barriers = self._squares = 0
 
     def step(self, lanes: Lanes, barriers: int) -> None:
         """Count barriers, and arrivals at them, of the warps that have these lanes."""
         wave = lanes.wave
-        if id(wave) not in self._running:
-            self._running[id(wave)] = wave, np.zeros((wave.warps, wave.columns), np.int64)
-        counts = self._running[id(wave)][1]
+        if wave not in self._running:
+            self._running[wave] = np.zeros((wave.warps, wave.columns), np.int64)
         if lanes.full:
-            counts += barriers
+            self._running[wave] += barriers
         else:
-            counts.reshape(-1)[lanes.warp_cells] += barriers
+            self._running[wave].reshape(-1)[lanes.warp_cells] += barriers
 
     def end(self, wave: Shape) -> None:
         """Add the barriers of a wave that has ended."""
-        if id(wave) in self._running:
-            _, counts = self._running.pop(id(wave))
-            self._barriers += int(counts.sum())
-            self._squares += int((counts**2).sum())
+        counts = self._running.pop(wave, np.zeros(1, np.int64))
+        self._barriers += int(counts.sum())
+        self._squares += int((counts**2).sum())
 
     @property
     def warps(self) -> float:

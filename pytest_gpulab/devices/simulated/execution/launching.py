@@ -30,6 +30,7 @@ WAVE_STACK_BYTES = 32 << 20  # stacks per wave; saved registers and the hazard c
 MAX_THREADS = 1024  # per block, on every GPU
 STEP_WORK = 100  # overhead of a basic block, in warp instructions
 EXCHANGE_WORK = 2  # overhead of each lane of an atomic with a used result, in warp instructions
+WORKSPACE_BYTES = 1024  # zeroed; cooperative groups of CUDA 13 use the first few words
 MAX_IDLE_ROUNDS = 40  # rounds in which all waves wait and no register or byte changes; then the kernel is endless
 
 
@@ -99,9 +100,7 @@ def prepared(launch: LaunchState, sms: int) -> Iterator[None]:
     """
     with ExitStack() as provided:
         if launch.options.cooperative:
-            from .cooperation import cooperating
-
-            provided.enter_context(cooperating(launch, _resident(launch, sms)))
+            provided.enter_context(_cooperating(launch, _resident(launch, sms)))
         if launch.program.allocates:
             from pytest_gpulab.devices.simulated.memory.heap import heap_of
 
@@ -111,6 +110,26 @@ def prepared(launch: LaunchState, sms: int) -> Iterator[None]:
 
             provided.enter_context(judged(launch, sms))
         yield
+
+
+@contextmanager
+def _cooperating(launch: LaunchState, resident: int) -> Iterator[None]:
+    """Allocate the workspace of `grid.sync()` for a cooperative launch (`cudaLaunchCooperativeKernel`) while it runs.
+
+    Cooperative groups find it through the special registers `%envreg1` and `%envreg2`, the halves of its address.
+    Raises LaunchError for more blocks than can be resident at once, which would wait forever.
+    """
+    blocks = prod(launch.grid)
+    if blocks > resident:
+        raise LaunchError(f"a cooperative launch of {blocks} blocks: at most {resident} can be resident at once")
+    workspace = launch.arena.allocate(WORKSPACE_BYTES)
+    launch.workspace = workspace.base
+    if launch.checker is not None and launch.checker.changing is not None:
+        launch.checker.changing |= {workspace}
+    try:
+        yield
+    finally:
+        launch.arena.free(workspace)
 
 
 def run_blocks(launch: LaunchState, sms: int) -> int:
