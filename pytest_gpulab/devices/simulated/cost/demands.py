@@ -12,6 +12,7 @@ from pytest_gpulab.devices.simulated.counting.counters import Counters
 from pytest_gpulab.devices.simulated.counting.footprint import SECTOR_BYTES, Touched
 from pytest_gpulab.devices.simulated.counting.workload import LocalTraffic, Workload
 from pytest_gpulab.devices.simulated.gpus import Gpu
+from pytest_gpulab.devices.simulated.groups.lanes import starts_of
 from pytest_gpulab.devices.simulated.memory.spaces import Arena
 
 from .chains import Chain, chain
@@ -228,8 +229,7 @@ def _atomics(workload: Workload, arena: Arena, gpu: Gpu, scale: float) -> tuple[
     hot = float((passes + (gpu.float_atomic_passes - 1) * of_floats).max())
     for nbytes, share in ((256, gpu.atomic_share_256), (1024, gpu.atomic_share_1024)):
         pieces = sectors // np.uint64(nbytes // SECTOR_BYTES)
-        starts = np.flatnonzero(np.concatenate(([True], pieces[1:] != pieces[:-1])))
-        together = np.add.reduceat(passes, starts)
+        together = np.add.reduceat(passes, starts_of(pieces))
         hot = max(hot, share * float(together.max()))
     # if only atomics of one block contend, more blocks change nothing
     of_many = workload.blocks > 1 and together.max() > together.sum() / workload.blocks

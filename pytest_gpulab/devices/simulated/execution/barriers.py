@@ -17,15 +17,11 @@ import numpy.typing as npt
 from pytest_gpulab.devices.hardware.architectures import BARRIERS
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, Union, reconverge
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps, lane_at
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, as_bits, lane_at
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 
 from .wave import Wave
-
-_ALL_LANES = 0xFFFFFFFF
-_NONE = np.uint32(0)
-_BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
 
 
 @dataclass
@@ -54,15 +50,14 @@ class Barriers:
     def exit(self, group: Group) -> None:
         """Remove the lanes of a group that exits."""
         group.exit()
-        _remove(self.alive, group.lanes)
+        self.alive[slice(None) if group.lanes.full else group.lanes.cells] = False
 
     def alive_bits(self, lanes: Lanes, leaving: Sequence[Lanes] = ()) -> Value:
         """Return the lanes of each lane's warp that have not exited and are not leaving, as a bit mask."""
         alive = self.alive.copy() if leaving else self.alive
         for each in leaving:
-            _remove(alive, each)
-        grid = alive.reshape(self.wave.shape.warps, WARP, -1)
-        return from_warps(lanes, (grid * _BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
+            alive[each.cells] = False
+        return as_bits(lanes, alive.reshape(self.wave.shape.warps, WARP, -1))
 
     def arrive(
         self, group: Group, block: int, step: TranslatedBlock, value: tuple[Value, Value, Value]
@@ -346,10 +341,6 @@ class Barriers:
         group.regs[register] = values if code == "?" or "popc" not in op else values.astype(code)
         group.dirty |= 1 << register
 
-    def check_all_left(self) -> None:
-        """Assert that all threads have exited."""
-        assert not self.alive.any(), "the scheduler lost threads"
-
 
 def _named(numbers: set[int]) -> str:
     """Return the numbers of barriers in brackets, or nothing if only `__syncthreads()` is meant."""
@@ -364,15 +355,5 @@ def _threads_wait(count: int) -> str:
 
 def _of(going: npt.NDArray[np.bool_], lanes: Lanes) -> npt.NDArray[np.bool_]:
     """Return a mask of blocks or threads as a mask of these lanes, broadcastable to their shape."""
-    threads = 0 if len(going) == 1 else lanes.threads[:, None]
-    mine: npt.NDArray[np.bool_] = going[threads, lanes.column]
+    mine: npt.NDArray[np.bool_] = going[0, lanes.column] if len(going) == 1 else going[lanes.cells]
     return mine
-
-
-def _remove(alive: npt.NDArray[np.bool_], lanes: Lanes) -> None:
-    if lanes.full:
-        alive[:] = False
-    elif lanes.flat:
-        alive[lanes.threads, lanes.columns] = False
-    else:
-        alive[np.ix_(lanes.threads, lanes.columns)] = False

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, from_warps, to_warps
+from pytest_gpulab.devices.simulated.groups.lanes import LANE_BITS, WARP, Lanes, Subset, Value, from_warps, to_warps
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.warps.collectives import OTHERS, activemask
 
@@ -19,7 +19,6 @@ from .wave import Wave
 
 _ALL_LANES = 0xFFFFFFFF
 _NONE = np.uint32(0)
-_BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
 
 
 class PartialWarps:
@@ -81,7 +80,7 @@ class PartialWarps:
         if mask.ndim == 0 and int(mask) == _ALL_LANES:
             return
         grid = to_warps(lanes, np.broadcast_to(mask, lanes.shape if mask.ndim else (lanes.shape[0], 1)), _NONE)
-        missing = from_warps(lanes, grid & _BITS == 0)
+        missing = from_warps(lanes, grid & LANE_BITS == 0)
         if missing.any():
             self._invalid("must name the thread that calls it", where, lanes, missing)
         elif mask.ndim and mask.size > 1:

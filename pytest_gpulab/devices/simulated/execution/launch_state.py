@@ -32,7 +32,6 @@ if TYPE_CHECKING:  # imported by the launches that use them
     from pytest_gpulab.devices.simulated.device import SimulatedDevice
     from pytest_gpulab.devices.simulated.memory.heap import Heap
     from pytest_gpulab.devices.simulated.memory.printf import Printer
-    from pytest_gpulab.devices.simulated.memory.textures import Textures
     from pytest_gpulab.devices.simulated.trace.recorder import LineRecorder
     from pytest_gpulab.devices.trace_events import LaunchTrace, Trace
 
@@ -318,11 +317,6 @@ class LaunchState:
     def arena(self) -> Arena:
         """Global memory."""
         return self.device.arena
-
-    @property
-    def textures(self) -> Textures:
-        """The device's textures and surfaces."""
-        return self.device.textures
 
     @cached_property
     def printer(self) -> Printer:

@@ -94,7 +94,7 @@ class Scheduler:
                 if not self._release_barriers() and not self._release_partial():
                     if self.phase_waits:
                         raise self.faults.of_phases()
-                    self.barriers.check_all_left()
+                    assert not self.barriers.alive.any(), "the scheduler lost threads"
                     if self.wave.checker is not None:
                         self.wave.checker.end()
                     return True

@@ -21,6 +21,7 @@ Value = Any  # np.generic or a two-dimensional np.ndarray
 IndexArray = npt.NDArray[np.intp]
 Indices = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
 WARP, WARP_BITS = 32, 5
+LANE_BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
 MAX_WARPS = 32  # per block
 
 
@@ -111,6 +112,11 @@ class Lanes:
         """The wave's column of each lane, broadcastable to the shape."""
         return self.columns.reshape((-1, 1) if self.flat else (1, -1))
 
+    @property
+    def cells(self) -> tuple[IndexArray, IndexArray]:
+        """The index of the lanes in a table (threads, columns) of the wave."""
+        return self.threads.reshape(-1, 1), self.column
+
     @cached_property
     def warps_of_grid(self) -> npt.NDArray[np.uint64]:
         """The number of each lane's warp, 32 per block of the grid; has the shape of the lanes."""
@@ -149,7 +155,7 @@ class Lanes:
             return np.zeros(1, np.intp)
         if self.whole_warps:
             return np.arange(0, len(threads), WARP)
-        return _changes(threads >> WARP_BITS)
+        return starts_of(threads >> WARP_BITS)
 
     @cached_property
     def all_starts(self) -> IndexArray:
@@ -165,7 +171,7 @@ class Lanes:
         here = np.zeros(len(index), np.bool_)
         here[places], index[places] = True, np.arange(self.n)
         ordered = here.nonzero()[0]
-        return index[ordered], _changes(ordered >> WARP_BITS)
+        return index[ordered], starts_of(ordered >> WARP_BITS)
 
     @cached_property
     def warp_numbers(self) -> IndexArray:
@@ -200,6 +206,10 @@ class Lanes:
     def shared_keys(self, address: Value) -> npt.NDArray[np.int64]:
         """Return a key per lane that identifies a shared memory address of its block; has the shape of the lanes."""
         return np.broadcast_to(address.astype(np.int64) * self.wave.columns + self.column, self.shape)
+
+    def alike(self, value: Value) -> bool:
+        """Return True if every block of the wave has these lanes, with the same value."""
+        return self.all_columns and (value.ndim == 0 or value.shape[1] == 1)
 
     def agree(self, value: Value) -> bool:
         """Return True if the shape of a value implies that all lanes of a block have the same."""
@@ -258,7 +268,7 @@ def _reduced(where: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return where
 
 
-def _changes(values: IndexArray) -> IndexArray:
+def starts_of(values: npt.NDArray[Any]) -> IndexArray:
     """Return the indices of values that differ from the value before, and index 0."""
     new = np.empty(len(values), np.bool_)
     new[0] = True
@@ -313,12 +323,10 @@ def to_warps(lanes: Lanes, value: Value, fill: Any) -> npt.NDArray[Any]:
     else:
         width = 1
     grid = np.full((wave.warps * WARP, width), fill, value.dtype)
-    if lanes.flat:
-        grid[lanes.threads, lanes.columns] = value[:, 0] if value.ndim else value
-    elif width == 1 or lanes.all_columns:
+    if not lanes.flat and (width == 1 or lanes.all_columns):
         grid[lanes.threads] = value
     else:
-        grid[np.ix_(lanes.threads, lanes.columns)] = value
+        grid[lanes.cells] = value
     return grid.reshape(wave.warps, WARP, width)
 
 
@@ -333,7 +341,12 @@ def from_warps(lanes: Lanes, grid: npt.NDArray[Any]) -> Value:
         return flat[lanes.threads, lanes.columns if width > 1 else 0].reshape(-1, 1)
     if width == 1 or lanes.all_columns:
         return flat[lanes.threads]
-    return flat[np.ix_(lanes.threads, lanes.columns)]
+    return flat[lanes.cells]
+
+
+def as_bits(lanes: Lanes, grid: npt.NDArray[np.bool_]) -> Value:
+    """Return a bit per lane of each lane's warp from a mask (warps, 32, blocks)."""
+    return from_warps(lanes, (grid * LANE_BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
 
 
 def lane_at(lanes: Lanes, flat_index: int) -> Lane:

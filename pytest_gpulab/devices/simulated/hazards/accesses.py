@@ -44,7 +44,7 @@ class MemoryAccess(NamedTuple):
     @property
     def same_in_all_blocks(self) -> bool:
         """True if every block of the wave has the same event."""
-        return self.lanes.all_columns and (self.address.ndim == 0 or self.address.shape[1] == 1)
+        return self.lanes.alike(self.address)
 
 
 class WarpSync(NamedTuple):
@@ -57,7 +57,7 @@ class WarpSync(NamedTuple):
     @property
     def same_in_all_blocks(self) -> bool:
         """True if every block of the wave has the same event."""
-        return self.lanes.all_columns and (self.mask.ndim == 0 or self.mask.shape[1] == 1)
+        return self.lanes.alike(self.mask)
 
 
 class NamedBarrierEvent(NamedTuple):
@@ -81,7 +81,7 @@ class MbarrierEvent(NamedTuple):
     @property
     def same_in_all_blocks(self) -> bool:
         """True if every block of the wave has the same event."""
-        return self.lanes.all_columns and (self.address.ndim == 0 or self.address.shape[1] == 1)
+        return self.lanes.alike(self.address)
 
 
 Event = MemoryAccess | WarpSync | NamedBarrierEvent | MbarrierEvent

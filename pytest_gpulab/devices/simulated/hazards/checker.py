@@ -56,10 +56,18 @@ class LaunchHazardChecker:
         self.unchecked: list[str] = []  # discarded accesses that may have raced with later ones, in words; each once
         self.has_copied_unwritten = False  # True once a load that is only copied has read unwritten bytes
         self.read_bytes: dict[Allocation, int] = defaultdict(int)  # by all threads
-        self.fences = _fences() if program.communicates else None  # the record of synchronisations, if it has fences
+        self.fences: Fences | None = None  # the record of synchronisations, if threads communicate
         self.strong_writes: LastWrites | None = None
         self.plain_writes: LastWrites | None = None  # all that are no atomics
-        self.inter_block = _inter_block(self) if blocks > 1 else None
+        self.inter_block: InterBlockRaceDetector | None = None
+        if program.communicates:
+            from .fences import Fences
+
+            self.fences = Fences()
+        if blocks > 1:
+            from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
+
+            self.inter_block = InterBlockRaceDetector(self)
 
     @cached_property
     def reporter(self) -> Reporter:
@@ -112,7 +120,12 @@ class HazardChecker:
         self.launch, self.shape = launch, shape
         self.races = Racecheck(shape, launch)
         self.initcheck = Initcheck(launch, shape, shared_bytes, local_bytes)
-        self._polls = None if launch.fences is None else _polls(shape, launch)
+        self._polls: Polls | None = None
+        if launch.fences is not None:
+            from .polls import LastWrites, Polls
+
+            launch.strong_writes = launch.strong_writes or LastWrites()
+            self._polls = Polls(shape, launch.strong_writes)
         self._orders_seen = 0
         self._swaps: FailedSwaps | None = None
         self._spins: Spins | None = None
@@ -151,8 +164,7 @@ class HazardChecker:
 
     def land_copy(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Record that a started copy is complete."""
-        alike = lanes.all_columns and (address.ndim == 0 or address.shape[1] == 1)
-        self.initcheck.shared.write(lanes.column, address, site.nbytes, alike)
+        self.initcheck.shared.write(lanes.column, address, site.nbytes, lanes.alike(address))
 
     def access_mbarrier(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Check an access to mbarriers: initialise, arrive, test. `phase` has the order that they establish."""
@@ -252,7 +264,10 @@ class HazardChecker:
             if self._swaps is not None and access.site.order != "weak":
                 self._swaps.synchronised(access.lanes)
             return access
-        self._swaps = self._swaps or _failed_swaps(self.shape)
+        if self._swaps is None:
+            from .polls import FailedSwaps
+
+            self._swaps = FailedSwaps(self.shape)
         return self._swaps.racing(access, self._failed)
 
     def _strong(self, access: MemoryAccess) -> None:
@@ -289,14 +304,14 @@ class HazardChecker:
 
     def _have_fenced(self, lanes: Lanes) -> bool:
         """Return True if all lanes have executed a fence since the last barrier of their block."""
-        return bool(self._fenced.size) and bool(self._fenced[lanes.threads.reshape(-1, 1), lanes.column].all())
+        return bool(self._fenced.size) and bool(self._fenced[lanes.cells].all())
 
     def fence(self, lanes: Lanes, whole_device: bool) -> None:
         """Record a fence, for the device or for the block only."""
         time = self.launch.order()
         self._synchronised(lanes, time)
         if self._fenced.size:
-            self._fenced[lanes.threads.reshape(-1, 1), lanes.column] = True
+            self._fenced[lanes.cells] = True
         if self.launch.fences is not None:
             self.launch.fences.add(time, "fence" if whole_device else "block fence", lanes)
 
@@ -348,37 +363,12 @@ class HazardChecker:
         self.races.barrier(None)
 
 
-def _polls(shape: Shape, launch: LaunchHazardChecker) -> Polls:
-    from .polls import LastWrites, Polls
-
-    launch.strong_writes = launch.strong_writes or LastWrites()
-    return Polls(shape, launch.strong_writes)
-
-
 def _spins(shape: Shape, launch: LaunchHazardChecker) -> Spins:
     from .polls import LastWrites, Spins
 
     assert launch.fences is not None and launch.strong_writes is not None
     launch.plain_writes = launch.plain_writes or LastWrites()
     return Spins(shape, launch.fences, launch.strong_writes, launch.plain_writes)
-
-
-def _failed_swaps(shape: Shape) -> FailedSwaps:
-    from .polls import FailedSwaps
-
-    return FailedSwaps(shape)
-
-
-def _inter_block(launch: LaunchHazardChecker) -> InterBlockRaceDetector:
-    from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
-
-    return InterBlockRaceDetector(launch)
-
-
-def _fences() -> Fences:
-    from .fences import Fences
-
-    return Fences()
 
 
 def may_change(program: Program, parameters: bytes, arena: Arena) -> frozenset[Allocation] | None:

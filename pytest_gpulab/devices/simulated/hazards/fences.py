@@ -192,15 +192,15 @@ class Fences:
             while True:
                 due = self._records[at].time if at < len(self._records) else later
                 while started < len(sources) and sources[started][0] < min(due, later):
-                    replay.make_visible(sources[started][1], bit[sources[started]])
+                    replay.visible[sources[started][1]] |= bit[sources[started]]
                     started += 1
                 if at >= len(self._records) or due >= later:
                     break
                 replay.step(self._records[at])
                 at += 1
-            result[number] = bool(replay.visible_to(thread) & bit[source])
+            result[number] = bool(_of(replay.visible, thread) & bit[source])
             if is_strong_pair and not result[number]:
-                result[number] = not replay.has_observed(thread) & bit[source]
+                result[number] = not _of(replay.observed, thread) & bit[source]
         return result
 
 
@@ -214,10 +214,10 @@ class _Replay:
         self._bit, self._times = bit, {time for time, _ in bit}
         # Per thread, or per block: the sources visible to it, those published by its fences (for the device, or for its
         # block only), and those observed by its reads with or without a fence.
-        self._visible: dict[Any, int] = defaultdict(int)
+        self.visible: dict[Any, int] = defaultdict(int)
         self._published: dict[Any, int] = defaultdict(int)
         self._published_in_block: dict[Any, int] = defaultdict(int)
-        self._observed: dict[Any, int] = defaultdict(int)
+        self.observed: dict[Any, int] = defaultdict(int)
         # Per location: the sources that made its value, and all sources that are strong accesses to it.
         self._seen: dict[Any, int] = {}
         self._strong_accesses: dict[Any, int] = defaultdict(int)
@@ -229,18 +229,6 @@ class _Replay:
         # Per mbarrier: the visible and the published sources of arrivals in its phase, and up to the end of a phase.
         self._arriving: dict[Any, tuple[int, int]] = {}
         self._complete: dict[Any, tuple[int, int]] = {}
-
-    def make_visible(self, thread: tuple[int, int], bits: int) -> None:
-        """Make sources visible to a thread."""
-        self._visible[thread] |= bits
-
-    def visible_to(self, thread: tuple[int, int]) -> int:
-        """Return the sources that are visible to a thread."""
-        return _of(self._visible, thread)
-
-    def has_observed(self, thread: tuple[int, int]) -> int:
-        """Return the sources before writes that a thread has observed, with or without a fence."""
-        return _of(self._observed, thread)
 
     def step(self, record: Record) -> None:
         """Replay a record."""
@@ -262,15 +250,15 @@ class _Replay:
         else:
             table = self._published if record.what == "fence" else self._published_in_block
             for thread in threads:
-                if self.visible_to(thread):
-                    table[thread] |= self.visible_to(thread)
+                if visible := _of(self.visible, thread):
+                    table[thread] |= visible
 
     def _access(self, what: str, location: Any, block: int, threads: list[tuple[int, int]], own: list[int]) -> None:
         """Replay a strong access of threads of a block to one location, thread by thread.
 
         A read is ordered after the accesses that made its value (causality order), and acquires what was released.
         """
-        visible, observed, published = self._visible, self._observed, self._published
+        visible, observed, published = self.visible, self.observed, self._published
         seen, unfenced = self._seen.get(location, 0), self._unfenced.get(location, 0)
         strong, released = self._strong_accesses.get(location, 0), self._released.get(location, 0)
         in_block = self._released_in_block.get(location, {}).get(block, 0)
@@ -313,7 +301,7 @@ class _Replay:
 
     def _phase(self, what: str, thread: tuple[int, int], location: tuple[int, int]) -> None:
         """Replay an arrival at an mbarrier, the end of a phase, or a wait for it."""
-        tables = self._visible, self._published
+        tables = self.visible, self._published
         block_key, (address, phase) = location[0], split_phase(location[1])
         if what == "arrive":
             before = self._arriving.get(location, (0, 0))
@@ -328,12 +316,12 @@ class _Replay:
                     table[thread] |= bits
 
     def _synchronise_block(self, block: int) -> None:
-        for table in (self._visible, self._published, self._published_in_block, self._observed):
+        for table in (self.visible, self._published, self._published_in_block, self.observed):
             for key in [key for key in table if isinstance(key, tuple) and key[0] == block]:
                 table[block] |= table.pop(key)
 
     def _synchronise_threads(self, threads: list[tuple[int, int]]) -> None:
-        for table in (self._visible, self._published, self._published_in_block, self._observed):
+        for table in (self.visible, self._published, self._published_in_block, self.observed):
             joined = 0
             for thread in threads:
                 joined |= table.get(thread, 0)
@@ -353,4 +341,5 @@ def _groups(record: Record, threads: list[tuple[int, int]]) -> list[list[tuple[i
 
 
 def _of(table: dict[Any, int], thread: tuple[int, int]) -> int:
+    """Return the sources that a table has for a thread or its whole block."""
     return table.get(thread, 0) | table.get(thread[0], 0)

@@ -224,24 +224,23 @@ def erase_global(memory: Allocation, offset: Value, mask: Mask) -> None:
 
 def missing_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask | None:
     """Return a mask of the lanes that read an unwritten byte of an array, or None."""
-    assert memory.written is not None
     size = min(nbytes, 8)
-    index, bad = _index(offset, size), None
-    view = memory.written.view(f"u{size}")
-    for k in range(nbytes // size):
-        here = view[index + k] != _ones(size)
-        bad = here if bad is None else bad | here
-    assert bad is not None
+    bad = np.logical_or.reduce([part != _ones(size) for part in _marks(memory, offset, nbytes)])
     return np.broadcast_to(np.atleast_2d(bad), lanes.shape) if np.any(bad) else None
 
 
 def empty_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask:
     """Return a mask of the lanes that read only unwritten bytes of an array."""
+    empty = [part == 0 for part in _marks(memory, offset, nbytes)]
+    return np.broadcast_to(np.atleast_2d(np.logical_and.reduce(empty)), lanes.shape)
+
+
+def _marks(memory: Allocation, offset: Value, nbytes: int) -> list[Value]:
+    """Return the marks of the accessed bytes, in words of at most 8."""
     assert memory.written is not None
     size = min(nbytes, 8)
     index, view = _index(offset, size), memory.written.view(f"u{size}")
-    empty = [view[index + k] == 0 for k in range(nbytes // size)]
-    return np.broadcast_to(np.atleast_2d(np.logical_and.reduce(empty)), lanes.shape)
+    return [view[index + k] for k in range(nbytes // size)]
 
 
 def _index(offset: Value, nbytes: int) -> IndexArray:
@@ -275,13 +274,13 @@ class Gaps:
                 bits |= np.left_shift(mask.astype(np.uint32), np.uint32(k))
         if load not in self._of:
             self._of[load] = np.zeros((self._shape.threads, self._shape.columns), np.uint32)
-        self._of[load][lanes.threads.reshape(-1, 1), lanes.column] = bits
+        self._of[load][lanes.cells] = bits
 
     def carried(self, pieces: Sequence[Carried], lanes: Lanes) -> Iterator[tuple[int, Mask]]:
         """Yield the bytes of a store that stay unwritten, each with a mask of lanes."""
         for piece in pieces:
             if piece.load in self._of:
-                bits = self._of[piece.load][lanes.threads.reshape(-1, 1), lanes.column]
+                bits = self._of[piece.load][lanes.cells]
                 for k in range(piece.nbytes):
                     mask = (bits >> np.uint32(piece.at_load + k)) & np.uint32(1) != 0
                     if mask.any():

@@ -24,7 +24,7 @@ from collections import defaultdict, deque
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.translation.sites import SHARED_WINDOW
 
@@ -56,7 +56,8 @@ class LastWrites:
             if time <= earliest:
                 break
             if memory is access.memory:
-                found |= (times < time) & _is_among(access.address, addresses)
+                is_there = access.address == addresses if addresses.ndim == 0 else np.isin(access.address, addresses)
+                found |= (times < time) & is_there
         return found
 
 
@@ -162,7 +163,7 @@ class Spins:
         if not new.any():
             return []
         changing = same & full
-        self._supersede(self._read[where][changing])
+        self._leave(self._read[where][changing])
         self._read[where[changing]] = -1
         if new.all() and (not full.any() or full.all()):
             return [(None, not full.any())]
@@ -198,17 +199,16 @@ class Spins:
             if not is_new.any():
                 return
             access, repeated = restricted(access, is_new), repeated[is_new]
-        self._supersede(self._read[access.lanes.position].ravel()[repeated.ravel()])
+        self._leave(self._read[access.lanes.position].ravel()[repeated.ravel()])
         self._at(access, access.time)
         self._fences.add(access.time, "read", access.lanes, access.address, access.memory)
         self._read[access.lanes.position], self._left[access.time] = access.time, access.lanes.n
 
-    def _supersede(self, times: npt.NDArray[np.int64]) -> None:
-        """Record that lanes have read again since these times."""
-        self._leave(times, None)
+    def _leave(self, times: npt.NDArray[np.int64], where: npt.NDArray[np.intp] | None = None) -> None:
+        """Remove lanes that have read again from records, or keep lanes for good, by position.
 
-    def _leave(self, times: npt.NDArray[np.int64], where: npt.NDArray[np.intp] | None) -> None:
-        """Remove lanes from records, or keep them for good, by position. Once all have left, the rest is removed."""
+        Once all have left, the rest is removed.
+        """
         while len(times):  # most often all lanes have the same one
             time, mine = int(times[0]), times == times[0]
             if time >= 0:
@@ -242,11 +242,6 @@ def _around(location: npt.NDArray[np.uint64], shape: tuple[int, ...], chosen: Ma
     np.minimum.at(first, number[chosen], order[chosen])
     last[number[chosen]] = order[chosen]  # NumPy keeps the last value of an index
     return order < first[number], order > last[number]
-
-
-def _is_among(address: Value, written: Value) -> Mask:
-    mask: Mask = address == written if written.ndim == 0 else np.isin(address, written)
-    return mask
 
 
 def _are_distinct(access: MemoryAccess) -> bool:

@@ -24,7 +24,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import (
 )
 from pytest_gpulab.devices.simulated.translation.sites import ASYNC_COPY, Site
 
-from .accesses import AccessPiece, Event, MemoryAccess, numbered
+from .accesses import Event, MemoryAccess, numbered
 from .classes import Accessors
 from .fences import Fences, Questions
 from .sweep import RacingLanes
@@ -53,22 +53,16 @@ class Reporter:
 
     def race(self, race: RacingLanes, events: Sequence[Event], blocks_alike: bool) -> None:
         """Report races within blocks; if `blocks_alike`, each occurs in all blocks of the wave."""
-        blocks = race.piece.access.lanes.wave.block_ids[race.piece.column]
-        others = EarlierAccesses(events, race.other, blocks, race.thread)
-        self.races(race.kind, race.piece, blocks, others, race.harmless, blocks_alike)
+        self.races(race, race.piece.access.lanes.wave.block_ids[race.piece.column], events, blocks_alike)
 
     def races(
-        self,
-        kind: str,
-        piece: AccessPiece,
-        blocks: IndexArray,
-        others: EarlierAccesses,
-        harmless: npt.NDArray[np.bool_],
-        blocks_alike: bool = False,
+        self, race: RacingLanes, other_blocks: IndexArray, events: Sequence[Event], blocks_alike: bool = False
     ) -> None:
-        """Report that lanes of an access race with earlier ones, one hazard per pair of lines."""
-        positions, which = numbered(others.at)
-        earlier = [others.access(int(at)) for at in positions]
+        """Report that lanes of an access race with earlier ones among events, one hazard per pair of lines."""
+        piece, harmless = race.piece, race.harmless
+        positions, which = numbered(race.other)
+        earlier = [event for at in positions if isinstance(event := events[at], MemoryAccess)]
+        blocks = piece.access.lanes.wave.block_ids[piece.column]
         sites, times = (np.array(of)[which] for of in ([a.site.index for a in earlier], [a.time for a in earlier]))
         wave, space = piece.access.lanes.wave, "global" if piece.access.memory else "shared"
         everywhere = wave.block_ids if blocks_alike else None
@@ -76,8 +70,8 @@ class Reporter:
             mine = np.flatnonzero((sites == key[0]) & (harmless == key[1]))
             other = earlier[which[mine[0]]].site
             second = Accessors(blocks[mine], piece.thread[mine], np.full(len(mine), piece.access.time))
-            first = Accessors(others.blocks[mine], others.threads[mine], times[mine])
-            self.pairs(Pairs(kind, space, piece.access.site, other, wave, second, first, key[1], everywhere))
+            first = Accessors(other_blocks[mine], race.thread[mine], times[mine])
+            self.pairs(Pairs(race.kind, space, piece.access.site, other, wave, second, first, key[1], everywhere))
 
     def pairs(self, pairs: Pairs) -> None:
         """Report that accesses race. If the program has fences, the decision is deferred to the end of the launch."""
@@ -223,19 +217,6 @@ def _bit_set(threads: IndexArray) -> int:
     mask = np.zeros(int(threads.max()) + 1, np.bool_)
     mask[threads] = True
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
-
-
-class EarlierAccesses:
-    """The earlier accesses of races, by position, with blocks and threads."""
-
-    def __init__(self, events: Sequence[Event], at: npt.NDArray[Any], blocks: IndexArray, threads: IndexArray) -> None:
-        self._events, self.at, self.blocks, self.threads = events, at, blocks, threads
-
-    def access(self, position: int) -> MemoryAccess:
-        """Return the access at a position."""
-        event = self._events[position]
-        assert isinstance(event, MemoryAccess)
-        return event
 
 
 def _are_ordered(fences: Fences, questions: Questions) -> npt.NDArray[np.bool_]:

@@ -10,7 +10,7 @@ Per word, the last write and the reads since then are kept: see `Sweep`. Source:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ class RacingLanes(NamedTuple):
 
     piece: AccessPiece  # the later access, for the racing lanes only
     kind: str  # `RAW`, `WAR` or `WAW`: the later access first
-    other: Positions  # position of the earlier access, per lane
+    other: npt.NDArray[Any]  # position of the earlier access, per lane
     thread: IndexArray  # its thread
     harmless: Mask  # True per lane if both write the same value
 

@@ -115,10 +115,7 @@ def members(lanes: Lanes, columns: IndexArray) -> Mask:
     """Return a mask of the threads of some lanes: (columns, warps, 32)."""
     wave = lanes.wave
     there = np.zeros((wave.warps * WARP, wave.columns), np.bool_)
-    if lanes.flat:
-        there[lanes.threads, lanes.columns] = True
-    else:
-        there[np.ix_(lanes.threads, lanes.columns)] = True
+    there[lanes.cells] = True
     return np.ascontiguousarray(there[:, columns].T).reshape(len(columns), wave.warps, WARP)
 
 

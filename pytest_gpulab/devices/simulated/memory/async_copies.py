@@ -81,7 +81,7 @@ class AsyncCopies:
             words = self._padded(lanes, read, source, np.minimum(nbytes, np.uint32(read.nbytes)))
         if wave.checker is not None:
             wave.checker.start_copy(lanes, write, target, words)
-        group = self._committed[lanes.threads.reshape(-1, 1), lanes.column]
+        group = self._committed[lanes.cells]
         self._started += 1
         self._pending.append(AsyncCopy(self._started, lanes, write, target, words, group, read, again))
         self._bytes += lanes.n * write.nbytes
@@ -109,7 +109,7 @@ class AsyncCopies:
 
     def commit(self, lanes: Lanes) -> None:
         """Commit the copies that each thread has started since its last group as a group."""
-        self._committed[lanes.threads.reshape(-1, 1), lanes.column] += 1
+        self._committed[lanes.cells] += 1
 
     def wait(self, lanes: Lanes, latest: int | None) -> None:
         """Write the copies for which lanes wait.
@@ -119,11 +119,10 @@ class AsyncCopies:
         if not self._pending:
             return
         limit = np.zeros(self._committed.shape, np.int64)  # groups with lower numbers are complete
-        mine = lanes.threads.reshape(-1, 1), lanes.column
-        limit[mine] = np.iinfo(np.int64).max if latest is None else self._committed[mine] - latest
+        limit[lanes.cells] = np.iinfo(np.int64).max if latest is None else self._committed[lanes.cells] - latest
         pending, self._pending = self._pending, []
         for copy in pending:
-            done = copy.group < limit[copy.lanes.threads.reshape(-1, 1), copy.lanes.column]
+            done = copy.group < limit[copy.lanes.cells]
             self._pending += self._finish(copy, done)
 
     def arrive(self, lanes: Lanes, site: Site, address: Value, is_expected: bool) -> None:
@@ -159,10 +158,10 @@ class AsyncCopies:
     def _land(self, number: int, lanes: Lanes) -> None:
         """Write the copies of some threads up to a number."""
         done = np.zeros(self._committed.shape, np.bool_)
-        done[lanes.threads.reshape(-1, 1), lanes.column] = True
+        done[lanes.cells] = True
         pending, self._pending = self._pending, []
         for copy in pending:
-            mine = done[copy.lanes.threads.reshape(-1, 1), copy.lanes.column]
+            mine = done[copy.lanes.cells]
             self._pending += self._finish(copy, mine, is_seen=True) if copy.number <= number else [copy]
 
     def _finish(self, copy: AsyncCopy, done: npt.NDArray[np.bool_], is_seen: bool = False) -> list[AsyncCopy]:

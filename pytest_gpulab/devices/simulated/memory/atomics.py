@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.arithmetic.halves import halves
-from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value, starts_of
 
 Array = npt.NDArray[Any]
 Operation = str | Callable[..., Any]
@@ -144,10 +144,9 @@ def _alike_swaps(view: Array, address: Array, order: Array, compare: Array, valu
     Per address it is as in `_uniform_swaps`. Return None if two lanes at an address expect different values.
     """
     count, compare, values = len(address), compare[order], values[order]
-    is_other = address[1:] != address[:-1]
-    if not (is_other | (compare[1:] == compare[:-1])).all():
+    if not ((address[1:] != address[:-1]) | (compare[1:] == compare[:-1])).all():
         return None
-    starts = np.concatenate(([0], np.flatnonzero(is_other) + 1))
+    starts = starts_of(address)
     lengths = np.diff(np.append(starts, count))
     where = np.arange(count)
     changing = np.minimum.reduceat(np.where(values != compare, where, count), starts)
@@ -213,7 +212,7 @@ def _by_rank(view: Array, address: Array, order: Array, operation: Operation, op
     Rank n is the n-th lane of each address, so each step has at most one lane per address. `order` sorts the lanes by
     address.
     """
-    starts = np.flatnonzero(np.concatenate(([True], address[1:] != address[:-1])))
+    starts = starts_of(address)
     lengths = np.diff(np.append(starts, len(address)))
     old = np.empty(len(address), view.dtype)
     if operation == "add" and len(starts) < lengths.max():

@@ -66,8 +66,7 @@ class HeapPart(Allocation):
     def release(self) -> None:
         """Release the memory; the addresses stay invalid."""
         self._ends = np.broadcast_to(np.int64(0), len(self._ends))
-        self.data, self.written = np.zeros(0, np.uint8), None
-        self._views.clear()
+        super().release()
 
     def admit(self, lanes: Lanes, site: Site, offset: Value) -> None:
         """Raise KernelFault for an access outside of all blocks."""

@@ -318,9 +318,7 @@ class Banked:
 
     def _rows(self, lanes: Lanes, address: Value, size: int) -> bool:
         """Return True if the access consists of whole rows, so that it needs no index per lane."""
-        return size >= 4 and lanes.all_columns and self.columns == lanes.wave.columns and (
-            address.ndim == 0 or address.shape[1] == 1
-        )  # fmt: skip
+        return size >= 4 and self.columns == lanes.wave.columns and lanes.alike(address)
 
     def load(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, dtype: np.dtype[Any]) -> Value:
         """Read one element of `dtype` per lane. The caller has checked the bounds."""

@@ -12,15 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, first_lane, from_warps, to_warps
+from pytest_gpulab.devices.simulated.groups.lanes import (
+    LANE_BITS,
+    WARP,
+    Lanes,
+    Value,
+    as_bits,
+    first_lane,
+    from_warps,
+    to_warps,
+)
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.wave import Wave
     from pytest_gpulab.devices.simulated.translation.sites import Site
 
 U4 = np.dtype(np.uint32)
-_BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
-OTHERS = _BITS.reshape(WARP, 1, 1, 1)  # (32, warps, 1, blocks): the bits of lanes that are compared with their warp
+OTHERS = LANE_BITS.reshape(WARP, 1, 1, 1)  # (32, warps, 1, blocks): the bits of lanes that are compared with their warp
 
 
 def lanemask(which: str, laneid: Value) -> Value:
@@ -114,8 +122,7 @@ def _rows(lanes: Lanes) -> Any:
 
 def ballot(lanes: Lanes, predicate: Value) -> Value:
     """Return a bit per lane of the warp: 1 if the lane is in the group and the predicate is True."""
-    grid = to_warps(lanes, np.asarray(predicate), False)
-    return from_warps(lanes, (grid * _BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
+    return as_bits(lanes, to_warps(lanes, np.asarray(predicate), False))
 
 
 def activemask(lanes: Lanes) -> Value:

@@ -27,7 +27,7 @@ from pytest_gpulab.devices.simulated.hazards.accesses import (
     unit_of,
     weight,
 )
-from pytest_gpulab.devices.simulated.hazards.reporting import EarlierAccesses
+from pytest_gpulab.devices.simulated.hazards.sweep import RacingLanes
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 if TYPE_CHECKING:  # imported by kernels with fences
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # imported by kernels with fences
     from pytest_gpulab.devices.simulated.hazards.fences import Fences
 
 MAX_WORDS = 1 << 18  # words per sweep
+Batches = Iterator[list[AccessPiece]]
 
 
 class InterBlockRaceDetector:
@@ -80,18 +81,20 @@ class InterBlockRaceDetector:
         for accesses in by_memory.values():
             kinds = {"write" if access.site.in_block else access.site.access for access in accesses}
             if kinds not in ({"read"}, {"atomic"}) and not _apart(accesses):
+                unit = unit_of(accesses)
+                contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
+                batches = in_batches(contested, MAX_WORDS)
                 if fences is None:
-                    self._check(accesses)
-                    continue
-                self._check_each(accesses, fences)
+                    self._check(accesses, unit, batches)
+                else:
+                    self._check_each(accesses, unit, batches, fences)
 
-    def _check_each(self, accesses: list[MemoryAccess], fences: Fences) -> None:
+    def _check_each(self, accesses: list[MemoryAccess], unit: int, batches: Batches, fences: Fences) -> None:
         """Compare each access with the earlier ones that fences may or may not have ordered."""
         from .pairing import Pairing, flag_reads
 
-        unit, is_complete = unit_of(accesses), True
-        contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
-        for pieces in in_batches(contested, MAX_WORDS):
+        is_complete = True
+        for pieces in batches:
             self._launch.check_time()
             pairing = Pairing(pieces, unit, fences.classes())
             for pairs in pairing.pairs():
@@ -102,10 +105,8 @@ class InterBlockRaceDetector:
         for pairs in flag_reads(accesses, across_blocks=True):
             self._launch.reporter.pairs(pairs)
 
-    def _check(self, accesses: list[MemoryAccess]) -> None:
-        unit = unit_of(accesses)
-        contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
-        for pieces in in_batches(contested, MAX_WORDS):
+    def _check(self, accesses: list[MemoryAccess], unit: int, batches: Batches) -> None:
+        for pieces in batches:
             if self._launch.is_saturated:
                 return
             words, index = np.unique(np.concatenate([piece.unit for piece in pieces]), return_inverse=True)
@@ -114,8 +115,8 @@ class InterBlockRaceDetector:
             for piece, end in zip(pieces, ends, strict=True):
                 self._launch.check_time()
                 for kind, bad, at, blocks, threads, same in sweep.access(piece, index[end - len(piece.unit) : end]):
-                    others = EarlierAccesses(accesses, at[bad], blocks[bad], threads[bad])
-                    self._launch.reporter.races(kind, piece.where(bad), _block_of(piece)[bad], others, same[bad])
+                    race = RacingLanes(piece.where(bad), kind, at[bad], threads[bad], same[bad])
+                    self._launch.reporter.races(race, blocks[bad], accesses)
 
 
 def _block_of(piece: AccessPiece) -> IndexArray:
@@ -149,7 +150,7 @@ def _by_blocks(accesses: Sequence[MemoryAccess]) -> Iterable[list[MemoryAccess]]
     alike: dict[object, list[MemoryAccess]] = {}
     for number, access in enumerate(accesses):
         lanes = access.lanes
-        kind = (id(lanes.wave), access.site.nbytes, access.address.shape[1:])
+        kind = (lanes.wave, access.site.nbytes, access.address.shape[1:])
         alike.setdefault(kind if lanes.all_columns else number, []).append(access)
     return alike.values()
 
