@@ -6,6 +6,7 @@
 - `warps`: active lanes per line, banks and sectors of a warp's accesses.
 - `departure`: the first wrong values, compared with a right run.
 - `stops`: where threads stop: missed barriers, the fault that ends the launch.
+- `marks`: what is wrong, at elements of rows.
 - `drawing`: chooses the input and the block size of a figure.
-- `figure`: everything that a figure shows of a launch, with marks at what is wrong.
+- `figure`: everything that a figure shows of a launch.
 """

@@ -33,8 +33,22 @@ def departures(traced: Traced, launch: int, block: int, rows: Sequence[Row]) -> 
     else:
         is_last = launch == len(traced.trial.prepared.plan.launches) - 1
         results = _judged(traced) if is_last else _results(traced, launch, block)
-        wrong = sorted(_against_results(rows, results, 0 if is_last else CLOSE))
+        found = _against_results(rows, results, 0 if is_last else CLOSE)
+        wrong = sorted((place, index, _words(rows[place], index, right)) for place, index, right in found)
     return [each for each in wrong if each[0] == wrong[0][0]]
+
+
+def last_values(traced: Traced, rows: Sequence[Row]) -> list[Wrong]:
+    """Return the wrong elements of outputs that keep their values to the end, if no fault ended the run."""
+    if traced.run.error is not None:
+        return []
+    found = []
+    for place, index, right in _against_results(rows, _judged(traced), 0):
+        array, value = rows[place].array, rows[place].values[index]
+        if _is_close(value, np.asarray(traced.run.outputs[array.buffer]).reshape(-1)[index], 0):
+            words = f"{array.element(index)} is {number(value)} until the end, right is {number(right)}"
+            found.append((place, index, words))
+    return found
 
 
 def _words(row: Row, index: int, right: Any) -> str:
@@ -57,13 +71,15 @@ def _against_steps(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Wrong
                 yield place, index, _words(row, index, right[0])
 
 
-def _against_results(rows: Sequence[Row], results: Mapping[tuple[str, int], Any], tolerance: float) -> Iterator[Wrong]:
-    """Yield elements with a wrong last value."""
+def _against_results(
+    rows: Sequence[Row], results: Mapping[tuple[str, int], Any], tolerance: float
+) -> Iterator[tuple[int, int, Any]]:
+    """Yield the row, the element and the right value of elements with a wrong last value."""
     last = {(row.array.buffer, index): place for place, row in enumerate(rows) for index in row.writers}
     for (buffer, index), place in last.items():
         right = results.get((buffer, index))
         if right is not None and not _is_close(rows[place].values[index], right, tolerance):
-            yield place, index, _words(rows[place], index, right)
+            yield place, index, right
 
 
 def _judged(traced: Traced) -> Mapping[tuple[str, int], Any]:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from pytest_gpulab.grading.diagnosis.patterns import number as number_text
-from pytest_gpulab.grading.explanation.figure import Figure, Mark
+from pytest_gpulab.grading.explanation.figure import Figure
+from pytest_gpulab.grading.explanation.marks import Mark
 from pytest_gpulab.grading.explanation.rows import Arrow, Row
 from pytest_gpulab.grading.explanation.stops import Stop
 from pytest_gpulab.reports.terminal.text import visible
