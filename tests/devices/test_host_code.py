@@ -289,6 +289,11 @@ def test_line_ends_of_all_kinds_are_line_ends() -> None:
         nvrtc.compile_ptx("\ufeff// old\r__device__ int a;\r\n__device__ int x = y;\r", "a.cu", "compute_90")
 
 
+@pytest.mark.parametrize("end", ["\\", "\\\n", "\\\r\n", "// joined \\"])
+def test_a_backslash_at_the_end_joins_no_line_of_the_grader(end: str) -> None:
+    assert "seen" in nvrtc.compile_ptx("__global__ void seen() {} " + end, "a.cu", "compute_90")[0]
+
+
 def test_where_nothing_compiles_the_machine_is_to_blame() -> None:
     said = "nvrtc: error: failed to open libnvrtc-builtins.so.13.0."
     with pytest.raises(DeviceUnavailable, match=f"NVRTC does not work here: {said}"):

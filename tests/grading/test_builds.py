@@ -191,6 +191,8 @@ def test_an_untouched_skeleton_is_not_started(bench: Bench) -> None:
         (b"PK\3\4\24\0", "not-utf8", "The file is a ZIP archive or an office document, not CUDA C++ text."),
         ("int x;".encode("utf-16"), "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
         (b"\xfe\xff\0x", "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
+        ("int x; // \u2264".encode("utf-16-le"), "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
+        ("int x;".encode("utf-16-be"), "not-utf8", "The file is UTF-16 text, which compilers cannot read."),
         (b"//" + b"x" * 3_000_000, "too-large", "The file has more than 1,048,576 bytes."),
     ],
 )

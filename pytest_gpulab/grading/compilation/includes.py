@@ -78,11 +78,13 @@ def accepted_text(contents: bytes, filename: str) -> str | Finding:
     if kind:
         return finding("not-utf8", f"The file is {kind}, not CUDA C++ text.")
     text = contents.decode(encoding_of(contents)).removeprefix(BYTE_ORDER_MARK)
-    if contents.startswith(_UTF_16):
-        return finding("not-utf8", "The file is UTF-16 text, which compilers cannot read.")
     if text and not text.strip("\0"):
         what = "The file holds NUL characters only: it may not have been saved or copied as a whole."
         return finding("not-utf8", what)
+    # without a mark, the first or the second byte of most letters is a NUL, and no other byte
+    nuls = contents[::2].count(0), contents[1::2].count(0)
+    if contents.startswith(_UTF_16) or (min(nuls) == 0 and max(nuls) * 4 > len(contents)):
+        return finding("not-utf8", "The file is UTF-16 text, which compilers cannot read.")
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         return finding("not-utf8", f"The file is not text: line {line} has a NUL character.")
