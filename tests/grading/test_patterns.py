@@ -90,6 +90,11 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
         ),
         (X.astype(np.int8).astype(np.int32), X, "each of them is the expected number cut to 8 bits"),
         (
+            (X * 7919).astype(np.int16).astype(np.int32) * 3 + 1,
+            X * 7919 * 3 + 1,
+            "each of them differs from the expected number by a multiple of 65536",
+        ),
+        (
             F * np.linspace(0.997, 0.999, N, dtype=np.float32),
             F,
             "each of them is nearly correct: the largest error is 0.3 %",

@@ -325,6 +325,8 @@ def _small_type(output: WrongValue) -> Pattern | None:
             return Pattern(f"{output.them} is the expected number cut to {bits} bits", FEWER_BITS)
         if not output.is_exact and (output.got == held).all() and (cut != wanted).mean() > 0.5:
             return Pattern(f"{output.them} is a number that a {bits}-bit float can hold", FEWER_BITS)
+    if output.is_exact and output.actual.dtype.itemsize > 2 and not (output.difference % 2**16).any():
+        return Pattern(f"{output.them} differs from the expected number by a multiple of {2**16}", FEWER_BITS)
     return None
 
 
