@@ -89,6 +89,7 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
             "each of them is the expected number cut to 16 bits",
         ),
         (X.astype(np.int8).astype(np.int32), X, "each of them is the expected number cut to 8 bits"),
+        (np.arange(35, 42, dtype=np.uint32), np.arange(291, 298), "each of them is the expected number cut to 8 bits"),
         (
             (X * 7919).astype(np.int16).astype(np.int32) * 3 + 1,
             X * 7919 * 3 + 1,

@@ -33,7 +33,7 @@ MAX_SEARCHED = 1 << 18  # elements in which the origin of others is searched: mo
 MAX_SOURCES = 8  # elements to try as the origin of a value
 MOST_COUNTS = 1000  # times the largest expected counter; others hold garbage
 MOST_WRAPS, WRAP_ERROR = 100, 1e-4  # of unsigned numbers in a sum; further ones hold garbage, or are chance
-SMALL_TYPES = {"f": (np.float16,), "i": (np.int16, np.int8, np.uint16, np.uint8), "u": (np.uint16, np.uint8)}
+SMALL_TYPES = {"i": (np.int16, np.int8, np.uint16, np.uint8), "u": (np.uint16, np.uint8)}
 
 NAN = (
     "Usual cause: a value that was never set: here, memory and registers hold NaN until they are written. Otherwise "
@@ -311,20 +311,24 @@ def _rise_together(got: Array, wanted: Array) -> bool:
     return bool(np.corrcoef(got.astype(np.float64), wanted.astype(np.float64))[0, 1] > RELATED)
 
 
+def _cut(output: WrongValue) -> Pattern | None:
+    """Recognise whole numbers that have lost their upper bits."""
+    kind = output.actual.dtype
+    for small in map(np.dtype, SMALL_TYPES.get(kind.kind, ()) if output.is_exact else ()):
+        if small.itemsize < kind.itemsize and (output.got == output.wanted.astype(small).astype(kind)).all():
+            return Pattern(f"{output.them} is the expected number cut to {8 * small.itemsize} bits", FEWER_BITS)
+    return None
+
+
 def _small_type(output: WrongValue) -> Pattern | None:
-    """Recognise values that a smaller type can hold, unlike the expected ones."""
-    wanted = output.wanted.astype(output.actual.dtype)
-    for small in SMALL_TYPES.get(output.actual.dtype.kind, ()):
-        if np.dtype(small).itemsize >= output.actual.dtype.itemsize:
-            continue
+    """Recognise values that a smaller type can hold, or has held on the way, unlike the expected ones."""
+    kind = output.actual.dtype
+    wanted = output.wanted.astype(kind)
+    if not output.is_exact and kind.kind == "f" and kind.itemsize > 2:
         with np.errstate(all="ignore"):
-            cut = wanted.astype(small).astype(output.actual.dtype)
-            held = output.got.astype(small).astype(output.actual.dtype)
-        bits = 8 * np.dtype(small).itemsize
-        if output.is_exact and (output.got == cut).all():
-            return Pattern(f"{output.them} is the expected number cut to {bits} bits", FEWER_BITS)
-        if not output.is_exact and (output.got == held).all() and (cut != wanted).mean() > 0.5:
-            return Pattern(f"{output.them} is a number that a {bits}-bit float can hold", FEWER_BITS)
+            cut, held = (values.astype(np.float16).astype(kind) for values in (wanted, output.got))
+        if (output.got == held).all() and (cut != wanted).mean() > 0.5:
+            return Pattern(f"{output.them} is a number that a 16-bit float can hold", FEWER_BITS)
     if output.is_exact and output.actual.dtype.itemsize > 2 and not (output.difference % 2**16).any():
         return Pattern(f"{output.them} differs from the expected number by a multiple of {2**16}", FEWER_BITS)
     return None
@@ -371,6 +375,7 @@ _FACTS: tuple[_Way, ...] = (_not_finite, _wrapped, _constant)
 
 _PREDICTIONS: tuple[_Way, ...] = (
     _known,
+    _cut,
     common_factor,
     _shift,
     block_sums,
