@@ -36,8 +36,9 @@ SMALLEST = ({"BLOCK": 8, "TILE": 4}, {"BLOCK": 64, "TILE": 8})
 
 MAX_REUSED = 64  # elements of a smallest failing input that is drawn as it is
 MAX_RECORDED = 16  # blocks of a grid that is recorded as a whole
-LIMITS = TimeLimits(case_s=1.0, file_s=1.0, is_verdict=False)  # a figure is of a small input
-TRACE_S = 0.3  # for the traced run in any case
+LIMITS = TimeLimits(case_s=3.0, file_s=1.0, is_verdict=False)  # a figure is of a small input
+TRACE_S = 0.3  # for the traced run of a kernel that does not end in time
+ENDING_S = 3.0  # for a run that is known to end, also on a busy machine
 
 
 Search = Callable[[LoadedExercise, Path, Device, int, str, "Instead | None"], "Finding | None"]
@@ -85,7 +86,7 @@ def _drawn(own: _Runner, smaller: _Smaller, request: Request) -> Drawn:
         return smaller.drawn
     trial = own.chosen(request, failure)
     is_large = prod(extents_of(trial.problem.size)) > MAX_REUSED
-    is_slow = any(fault.code == TIME_LIMIT for fault in trial.outcome.faults)  # with fewer threads, too
+    is_slow = _is_slow(trial)  # with fewer threads, too
     found = None if is_slow or (is_large and smaller.were_searched) else smaller.like(trial, own.request or request)
     return found or own.figures(trial, "")
 
@@ -135,6 +136,10 @@ class _Smaller:
                 declared = ", ".join(str(value) for _, value in changed.values())
                 note = f"Drawn with {values} instead of {declared}, where it behaves the same."
                 yield _Runner(self._subject, self._path), note
+
+
+def _is_slow(trial: Trial) -> bool:
+    return any(fault.code == TIME_LIMIT for fault in trial.outcome.faults)
 
 
 def _marked(found: Traced, blocks: frozenset[int]) -> list[Figure]:
@@ -237,6 +242,7 @@ class _Runner:
         exercise = self._subject.loaded.exercise
         for case in exercise.cases:
             if not case.hidden and failure.what.startswith(f"correct[{case.name}]"):
+                self._budget.begin(least_s=0.0 if failure.code == TIME_LIMIT else ENDING_S)
                 trial = self._trials.run(*requested(exercise, self._trials, Request(case.name)))
                 if any(fault.code == failure.code and fault.lane is not None for fault in trial.outcome.faults):
                     self.request = Request(case.name)
@@ -251,6 +257,7 @@ class _Runner:
 
     def _readable(self) -> Trial:
         """Run one full block on the values 1, 2, 3 and so on, or the first case if the exercise accepts none."""
+        self._budget.begin(least_s=LIMITS.file_s)  # other trials may have used it up
         exercise = self._subject.loaded.exercise
         case = next(case for case in exercise.cases if not case.hidden)
         problem = case.problem(self._trials.build(case).tunables)
@@ -281,9 +288,9 @@ class _Runner:
     def figures(self, trial: Trial, note: str) -> Drawn:
         """Trace a trial and return its figures."""
         last = max(prod(launch.grid) for launch in trial.prepared.plan.launches) - 1
-        self._budget.begin(least_s=TRACE_S)
         grid = trial.prepared.plan.launches[0].grid
         faulty = {linear(fault.lane.block, grid) for fault in trial.outcome.faults if fault.lane is not None}
+        self._budget.begin(least_s=TRACE_S if _is_slow(trial) else ENDING_S)
         blocks = frozenset({0, *(faulty or {last})})
         recorded = blocks | frozenset(range(last + 1) if last < MAX_RECORDED else ())
         found = traced(self._subject.device, self._trials.build(trial.case), trial, recorded)
