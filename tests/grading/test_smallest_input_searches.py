@@ -61,6 +61,18 @@ def test_a_hidden_case_does_not_get_the_input_of_a_visible_one(device: Device, t
     assert smallest["correct[n=block]"] is not None and smallest["correct[n=300]"] is None
 
 
+BEYOND = block_sums.changed(block_sums.TREE, "in[i]", "in[i + 1]")
+
+
+def test_the_failure_is_beside_the_smallest_input_where_it_is_another(device: Device, tmp_path: Path) -> None:
+    one, block, floats = block_sums.EXERCISE.cases
+    for order in ((one, block, floats), (block, one, floats)):  # plugins may shuffle the checks
+        found = block_sums.graded(tmp_path, device, BEYOND, replace(block_sums.EXERCISE, cases=order))
+        own, other = (found[f"correct[{name}]"].findings[0] for name in ("n=1", "n=block"))
+        assert own.smallest is not None and other.smallest is not None and own.what != other.what
+        assert other.smallest.what == f"{own.smallest.what}: {own.what}"
+
+
 def test_each_kind_of_failure_is_searched_once(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[str] = []
     search = shrinking.Shrinker._search

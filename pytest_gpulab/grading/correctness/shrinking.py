@@ -114,6 +114,8 @@ class Shrinker:
                 return found
             self._found[key] = case, *self._search(case, found, same or same_failure(found))
         searched, smallest, hint = self._found[key]
+        if smallest is not None:  # the search may have begun in a case with another statement of the failure
+            smallest = replace(smallest, what=smallest.what.removesuffix(f": {found.what}"))
         shown = with_smallest(found, smallest, hint)
         return shown if variant_key(searched.variant) == variant_key(case.variant) else replace(shown, smallest=None)
 
@@ -137,7 +139,7 @@ class Shrinker:
             return None, ""
         self._last = search, trial
         command = self._command(case, trial, search.pattern)
-        return SmallestInput(search.words(trial, found), rule, command, relation.words), relation.hint
+        return SmallestInput(search.words(trial, found.code), rule, command, relation.words), relation.hint
 
     def rule(self, stopped: Callable[[], bool]) -> str:
         """Return the rule of the last smallest input; empty if there is none, or if `stopped` ends the search."""
@@ -202,13 +204,11 @@ class _Search:
         self._left = MAX_WORK["values"]
         return self._simplest(trial)
 
-    def words(self, trial: Trial, original: Finding) -> str:
-        """Return the input, and the failure if it is another than the original one."""
-        found = self._same(trial)
+    def words(self, trial: Trial, code: str) -> str:
+        """Return the input and its failure."""
         given = given_words(trial.problem, trial.prepared, trial.names)
-        what = wrong_words(trial) if original.code in WRONG_RESULTS else ""
-        if not what and found is not None and found.what != original.what:
-            what = found.what
+        found = self._same(trial)
+        what = (wrong_words(trial) if code in WRONG_RESULTS else "") or (found.what if found is not None else "")
         return f"{given}: {what}" if what else given
 
     def rule(self, smallest: Trial) -> str:
