@@ -140,13 +140,18 @@ def users_cache() -> Cache:
     """Return this user's cache; without a private folder it caches nothing."""
     if not hasattr(os, "getuid"):
         return Cache(None)
+    return Cache(users_folder("gpulab-cache"))
+
+
+def users_folder(name: str) -> Path | None:
+    """Return a private folder of this user that its processes share; None if there is none."""
     # not `tempfile`: a worker process has its own temporary folder
-    folder = Path(os.environ.get(LOCKS) or tempfile.gettempdir()) / f"gpulab-cache-{os.getuid()}"
-    try:
+    folder = Path(os.environ.get(LOCKS) or tempfile.gettempdir()) / f"{name}-{os.getuid()}"
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-        return Cache(folder if is_private(folder) else None)
-    except OSError:
-        return Cache(None)
+        if is_private(folder):
+            return folder
+    return None
 
 
 def is_private(folder: Path) -> bool:
@@ -173,7 +178,8 @@ class KnownAnswers:
 
     def put(self, request: Request, answer: Answer) -> None:
         """Store an answer that has an output."""
-        if answer.output is not None and _reads_known_files_only(request):
+        texts = (request.macros, request.text, *request.files.values())
+        if answer.output is not None and all(map(_includes_by_name, texts)):
             self._cache.put(self._key(request), answer.output, answer.log)
 
     def _key(self, request: Request) -> str:
@@ -184,12 +190,8 @@ class KnownAnswers:
         return key_of(("nvrtc", self._version, text, filename, output, macros, *options, *changed, "files", *named))
 
 
-def _reads_known_files_only(request: Request) -> bool:
-    """Return whether each header is included by its name, not by a path or a macro."""
-    return all(_includes_by_name(text) for text in (request.macros, request.text, *request.files.values()))
-
-
 @lru_cache(maxsize=64)  # the standard headers come with each request
 def _includes_by_name(text: str) -> bool:
+    """Return whether each header is included by its name, not by a path or a macro."""
     joined = text.replace("\\\n", "")
     return len(_READING.findall(joined)) == len(_BY_NAME.findall(joined))

@@ -123,7 +123,7 @@ def _built(program: Program, toolchain: Toolchain, options: Iterable[str], say: 
     words = [*options, *AS_GRADED, *program.options]
 
     def produce(folder: Path) -> Iterable[Path]:
-        command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), str(source), *words]
+        command = [*toolchain.command, str(source), *words]
         command += ["-MD", "-MF", str(folder / "read.d"), "-o", str(folder / "program")]
         # Messages quote the source, which may have any encoding.
         done = subprocess.run(

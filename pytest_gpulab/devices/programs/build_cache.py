@@ -17,8 +17,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_gpulab.devices.compiler.cache import is_private, key_of
-from pytest_gpulab.devices.system.processes import LOCKS
+from pytest_gpulab.devices.compiler.cache import key_of, users_folder
 
 MAX_ENTRIES = 100
 IN_USE_S = 600.0  # since the last use, for which an entry stays
@@ -56,11 +55,8 @@ def built(key: Iterable[str], produce: Produce) -> Path:
 @lru_cache(maxsize=1)
 def cache_folder() -> Path:
     """Return the folder of the entries; one for this process only if the user's folder is not private."""
-    folder = Path(os.environ.get(LOCKS) or tempfile.gettempdir()) / f"gpulab-programs-{os.getuid()}"
-    with suppress(OSError):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if is_private(folder):
-            return folder
+    if (folder := users_folder("gpulab-programs")) is not None:
+        return folder
     import atexit
 
     own = Path(tempfile.mkdtemp(prefix="gpulab-programs-"))

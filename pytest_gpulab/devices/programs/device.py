@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.compiler.machine_code import MachineBinary, machine_binary
 from pytest_gpulab.devices.cuda.nvcc.toolkit import tools_of
-from pytest_gpulab.devices.errors import CompileError
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated.device import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import Gpu
@@ -23,16 +21,12 @@ from pytest_gpulab.devices.simulated.variables import dynamic_arrays, static_sha
 
 from .build_cache import built
 from .shared_memory import SharedArena
-from .toolchain import Toolchain
+from .toolchain import Toolchain, messages_of
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 
 Within = Callable[[Path], Sequence[str]]
-
-
-def _unconfined(folder: Path) -> Sequence[str]:
-    return ()
 
 
 class ProgramDevice(SimulatedDevice):
@@ -42,7 +36,7 @@ class ProgramDevice(SimulatedDevice):
     """
 
     def __init__(
-        self, gpu: Gpu, toolchain: Toolchain, capacity: int | None = None, within: Within = _unconfined
+        self, gpu: Gpu, toolchain: Toolchain, capacity: int | None = None, within: Within = lambda folder: ()
     ) -> None:
         super().__init__(gpu)
         self.toolchain, self.within = toolchain, within
@@ -120,20 +114,9 @@ def assemble(toolchain: Toolchain, ptx: str, architecture: str, within: Within) 
 
     def produce(folder: Path) -> Iterable[Path]:
         (folder / "module.ptx").write_text(ptx, encoding="utf-8")
-        command = [
-            *within(folder),
-            str(ptxas),
-            f"-arch={architecture}",
-            "-v",
-            "--generate-line-info",
-            "module.ptx",
-            "-o",
-            "module.cubin",
-        ]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            raise CompileError(done.stderr)
-        (folder / "log").write_text(done.stderr, encoding="utf-8")
+        options = (f"-arch={architecture}", "-v", "--generate-line-info", "module.ptx", "-o", "module.cubin")
+        log = messages_of([*within(folder), str(ptxas), *options], folder)
+        (folder / "log").write_text(log, encoding="utf-8")
         return ()
 
     key = ("ptxas", *toolchain.identity, architecture, sha256(ptx.encode()).hexdigest())

@@ -65,10 +65,7 @@ class Channel:
         self._socket = connection
 
     def receive(self) -> Request | None:
-        """Return the next request, or None if the program has closed its end.
-
-        Raises InvalidRequest if it is longer than any that the stand-in sends.
-        """
+        """Return the next request, or None at the end; raise InvalidRequest if it is longer than the stand-in's."""
         header = self._exactly(_HEADER.size)
         if header is None:
             return None

@@ -203,22 +203,11 @@ class Outcome:
 
     def addresses(self) -> set[int]:
         """Return the addresses of all calls that reports name."""
-        sites = [failed.site for failed in self.failed_calls] + [leak.site for leak in self.leaks]
-        sites += [failure.site for failure in self.failures.values()]
-        for early in self.early:
-            sites += early.at, early.memory, early.work
-        for copy in self.unwritten:
-            sites += copy.at, copy.memory
-        for share in filter(None, self.shares.values()):
-            sites += share.at, share.memory
-        for part in filter(None, self.short.values()):
-            sites += part.at, part.memory
-        sites += [*self.fills, *self.pointer_sized, *(site for site, _ in self.dynamic.values())]
-        if self.host_fault is not None:
-            sites += filter(None, [self.host_fault.at, self.host_fault.site])
-        if self.missing is not None:
-            sites.append(self.missing)
-        return {site.address for site in sites}
+        records: list[object] = [*self.failed_calls, *self.leaks, *self.failures.values(), *self.early, *self.unwritten]
+        records += filter(None, (*self.shares.values(), *self.short.values(), self.host_fault))
+        found = [value for record in records for value in vars(record).values()]
+        found += [*self.fills, *self.pointer_sized, *(site for site, _ in self.dynamic.values()), self.missing]
+        return {site.address for site in found if isinstance(site, CallSite)}
 
     def add_hazards(self, kernel: str, hazards: tuple[Hazard, ...]) -> None:
         """Add the hazards of a launch; one that is known is not added again."""

@@ -17,16 +17,11 @@ _ALWAYS = (
     "fault", "early", "unfinished", "missing", "cudaDeviceReset", "module", "kernel", "variable", "name", "attributes",
 )  # fmt: skip
 """Calls that work after a fault of a kernel."""
-
-
 _KEEP_OUTPUT = ("launch", "early", "unfinished")
 
 
 def serve(session: Session, channel: Channel) -> None:
-    """Answer requests until the program closes its end.
-
-    Raises InvalidRequest if the program itself has written to its socket.
-    """
+    """Answer requests until the program closes its end; raise InvalidRequest if it has written to the socket itself."""
     while (request := channel.receive()) is not None:
         error, values = _answer(session, request)
         is_sticky = session.fault is not None and error == session.fault

@@ -111,10 +111,7 @@ class SharedArena(Arena):
         return allocation
 
     def adopt(self, base: int, nbytes: int) -> Allocation:
-        """Make host memory at an address of the program an allocation; its bytes move into the file.
-
-        Raises OutOfMemory if the file's capacity is exceeded.
-        """
+        """Make host memory an allocation, whose bytes move into the file; raise OutOfMemory beyond its capacity."""
         inner = base % PAGE
         offset = self._reserved(_pages_for(nbytes, inner))
         allocation = SharedAllocation(base, nbytes)

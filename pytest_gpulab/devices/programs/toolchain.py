@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pytest_gpulab.devices.errors import DeviceUnavailable
+from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable
 
 INSTALL = "python -m pip install 'pytest-gpulab[programs]'"
 HOST_COMPILER = "g++"
@@ -21,6 +23,11 @@ class Toolchain:
     nvcc: Path
     host_compiler: Path
 
+    @property
+    def command(self) -> list[str]:
+        """The beginning of nvcc's command line."""
+        return [str(self.nvcc), "-ccbin", str(self.host_compiler)]
+
     @cached_property
     def identity(self) -> tuple[str, ...]:
         """A text per compiler that changes if another version is installed."""
@@ -30,6 +37,14 @@ class Toolchain:
             facts = real.stat()
             found.append(f"{real} {facts.st_size} {facts.st_mtime_ns}")
         return tuple(found)
+
+
+def messages_of(command: Sequence[str], folder: Path | None = None) -> str:
+    """Run a compiler and return its messages, or raise CompileError with them."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        raise CompileError(done.stderr)
+    return done.stderr
 
 
 def find_toolchain(prefer_toolkit: bool = False) -> Toolchain:

@@ -59,10 +59,7 @@ class Box(NamedTuple):
 
 
 def _box(address: int, pitch: int, slice: int, width: int, height: int, depth: int) -> Box:
-    """Return a box of at least one byte; the pitch of a single row or slice does not matter.
-
-    Raises CudaError if rows or slices overlap.
-    """
+    """Return a box; the pitch of a single row or slice does not matter. Raise CudaError if rows or slices overlap."""
     pitch = pitch if height > 1 else width
     slice = slice if depth > 1 else pitch * height
     if pitch < width or slice < pitch * height:
@@ -160,10 +157,8 @@ def _note_result(call: Call, box: Box, source: Allocation) -> None:
     if count == written.size:
         is_share = box.address == source.base and source.nbytes in _SHARES * box.nbytes and bool(source.written.all())
         share = ShareCopy(call.site, memory.site, box.nbytes, source.nbytes) if is_share else None
-        outcome.shares[source.base] = (
-            share if box.nbytes >= _LEAST_SHARE and source.base not in outcome.shares else None
-        )
-    if count == written.size:
+        is_only = box.nbytes >= _LEAST_SHARE and source.base not in outcome.shares
+        outcome.shares[source.base] = share if is_only else None
         return
     sizes = ((group.kernel, math.prod(group.grid + group.block)) for group in outcome.launches.values())
     kernel, threads = next((size for size in sizes if count in (size[1] * each for each in _ELEMENT_BYTES)), ("", 0))

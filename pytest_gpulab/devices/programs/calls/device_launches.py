@@ -5,19 +5,17 @@ A parent kernel cannot wait for the kernels that it launches (CUDA 12 and later)
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from pytest_gpulab.devices.errors import CompileError
 from pytest_gpulab.devices.programs.build_cache import built
 from pytest_gpulab.devices.programs.device import ProgramModule
 from pytest_gpulab.devices.programs.session import Kernel
 from pytest_gpulab.devices.programs.stand_in import SOURCES
-from pytest_gpulab.devices.programs.toolchain import Toolchain
+from pytest_gpulab.devices.programs.toolchain import Toolchain, messages_of
 from pytest_gpulab.devices.simulated.translation.calls.inline import DEVICE_RUNTIME
 
 MOST_LAUNCHES = 2048  # per kernel: device.cu has as many records
@@ -43,18 +41,11 @@ class DeviceLaunch(NamedTuple):
 
 
 def device_runtime(toolchain: Toolchain) -> str:
-    """Return the PTX of the runtime library's functions for kernels; compile it if the cache has none.
-
-    Raises CompileError if it does not compile here.
-    """
+    """Return the PTX of the runtime library's functions for kernels, perhaps from the cache, or raise CompileError."""
 
     def produce(folder: Path) -> Iterable[Path]:
-        command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), "-rdc=true", "-arch=compute_75", "-ptx"]
-        done = subprocess.run(
-            [*command, str(_SOURCE), "-o", str(folder / "device.ptx")], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise CompileError(done.stderr)
+        options = ("-rdc=true", "-arch=compute_75", "-ptx", str(_SOURCE), "-o", str(folder / "device.ptx"))
+        messages_of([*toolchain.command, *options])
         return (_SOURCE,)
 
     folder = built(("device runtime", *toolchain.identity, str(_SOURCE)), produce)

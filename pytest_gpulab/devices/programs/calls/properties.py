@@ -49,11 +49,6 @@ def device_name(call: Call) -> Sequence[Value]:
     return [f"{call.session.device.gpu.name} (simulated)".encode()]
 
 
-@api("cudaDeviceSynchronize")
-def synchronise(call: Call) -> None:
-    """Return at once: all work has ended."""
-
-
 @api("cudaDeviceReset")
 def reset(call: Call) -> None:
     """Free all memory."""

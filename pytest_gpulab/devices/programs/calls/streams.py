@@ -99,6 +99,6 @@ def elapsed(call: Call, start: int, end: int) -> Sequence[Value]:
     return [float(difference if abs(difference) > RESOLUTION_MS else RESOLUTION_MS)]
 
 
-@api("cudaLaunchHostFunc", "cudaStreamAddCallback")
-def host_function(call: Call) -> None:
-    """Nothing: the program calls the function, as all work before it has ended."""
+@api("cudaDeviceSynchronize", "cudaLaunchHostFunc", "cudaStreamAddCallback")
+def synchronise(call: Call) -> None:
+    """Return at once: all work has ended. The program itself calls a host function."""

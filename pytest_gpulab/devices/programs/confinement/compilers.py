@@ -21,7 +21,7 @@ from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.programs.build import AS_GRADED, fewer_headers, headers_of, options_for, with_reason
 from pytest_gpulab.devices.programs.build_cache import built
 from pytest_gpulab.devices.programs.stand_in import stand_in
-from pytest_gpulab.devices.programs.toolchain import Toolchain, find_toolchain
+from pytest_gpulab.devices.programs.toolchain import Toolchain, find_toolchain, messages_of
 
 LIMITS = Limits()
 BUILD_LIMIT_S = 90.0
@@ -85,14 +85,10 @@ class ConfinedCompilers:
         def produce(folder: Path) -> Iterable[Path]:
             for name, contents in {**headers, "given.cu": text}.items():
                 (folder / name).write_text(contents, encoding="utf-8")
-            command = [str(self.toolchain.nvcc), "-ccbin", str(self.toolchain.host_compiler), "given.cu", "-ptx"]
-            command += [f"-arch=compute_{target}", "-lineinfo", *AS_GRADED, "-o", "given.ptx"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-            if done.returncode:
-                raise CompileError(done.stderr)
+            options = ("given.cu", "-ptx", f"-arch=compute_{target}", "-lineinfo", *AS_GRADED, "-o", "given.ptx")
+            messages_of([*self.toolchain.command, *options], folder)
             ptx = folder / "given.ptx"
-            relocated = ptx.read_text(encoding="utf-8").replace(f'"{folder}/', '"')
-            ptx.write_text(relocated, encoding="utf-8")
+            ptx.write_text(ptx.read_text(encoding="utf-8").replace(f'"{folder}/', '"'), encoding="utf-8")
             return ()
 
         key = ("given", *self.toolchain.identity, target, text, *(part for item in headers.items() for part in item))
@@ -100,10 +96,7 @@ class ConfinedCompilers:
 
 
 def confined_compilers() -> ConfinedCompilers:
-    """Return the compilers in a sandbox.
-
-    Raises DeviceUnavailable with the reason and a way out if a compiler is missing, or does not work in bubblewrap.
-    """
+    """Return the compilers in a sandbox, or raise DeviceUnavailable with the reason and a way out."""
     why = refusal()
     if why:
         raise DeviceUnavailable(f"{why}; a program is run in its sandbox only (on Debian: apt-get install bubblewrap)")

@@ -28,14 +28,10 @@ constexpr uint32_t LINKED = 2;  // <fatbinary_section.h>: `files` are fat binari
 std::recursive_mutex loading;  // threads of the program may use a kernel for the first time at once
 
 // Constructors of the program may come before those of this file.
-std::map<const void *, Kernel *> &kernels()
+template <class T>
+std::map<const void *, T *> &registered()
 {
-    static auto *found = new std::map<const void *, Kernel *>;
-    return *found;
-}
-std::map<const void *, Variable *> &variables()
-{
-    static auto *found = new std::map<const void *, Variable *>;
+    static auto *found = new std::map<const void *, T *>;
     return *found;
 }
 
@@ -69,10 +65,10 @@ std::string ptx_of(const void *image)
 }
 
 template <class T>
-T *find(const std::map<const void *, T *> &in, const void *key)
+T *find(const void *key)
 {
-    auto found = in.find(key);
-    return found == in.end() ? nullptr : found->second;
+    auto found = registered<T>().find(key);
+    return found == registered<T>().end() ? nullptr : found->second;
 }
 
 }  // namespace
@@ -120,15 +116,15 @@ cudaError_t Variable::load()
 
 Kernel *kernel_of(const void *function)
 {
-    if (Kernel *found = find(kernels(), function))
+    if (Kernel *found = find<Kernel>(function))
         return found;
-    for (auto &each : kernels())  // a cudaKernel_t
+    for (auto &each : registered<Kernel>())  // a cudaKernel_t
         if (each.second == function)
             return each.second;
     return nullptr;
 }
 
-Variable *variable_of(const void *symbol) { return find(variables(), symbol); }
+Variable *variable_of(const void *symbol) { return find<Variable>(symbol); }
 
 }  // namespace gpulab
 
@@ -143,18 +139,18 @@ void __cudaUnregisterFatBinary(void **) {}
 void __cudaRegisterFunction(void **module, const char *function, char *, const char *name, int, uint3 *, uint3 *,
                             dim3 *, dim3 *, int *)
 {
-    kernels()[function] = new Kernel{(Module *)module, name};
+    registered<Kernel>()[function] = new Kernel{(Module *)module, name};
 }
 
 void __cudaRegisterVar(void **module, char *symbol, char *, const char *name, int, size_t, int, int)
 {
-    variables()[symbol] = new Variable{(Module *)module, name, nullptr};
+    registered<Variable>()[symbol] = new Variable{(Module *)module, name, nullptr};
 }
 
 void __cudaRegisterManagedVar(void **module, void **symbol, char *, const char *name, int, size_t, int, int)
 {
     auto *variable = new Variable{(Module *)module, name, symbol};
-    variables()[symbol] = variable;
+    registered<Variable>()[symbol] = variable;
     ((Module *)module)->managed.push_back(variable);
 }
 
