@@ -81,10 +81,7 @@ class PrimaryContext:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Make the context current for untimed work, which may interrupt the timing of others; see `GpuLock`.
-
-        Raises DeviceUnavailable as `current` does.
-        """
+        """Make the context current, as `current` does, for untimed work, which may interrupt the timing of others."""
         with self._gpu_lock.shared(), self.current():
             yield
 

@@ -81,7 +81,7 @@ class CudaDevice:
             kind="cuda",
             name=gpu.name(),
             compiler=self._nvcc.version,
-            architecture=f"sm_{major}{minor}",
+            architecture=architecture,
             estimates=False,
             details={**details, PROTECTION: self._nvcc.within.words},
             summary=summary,

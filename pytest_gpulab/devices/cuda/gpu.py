@@ -44,10 +44,7 @@ class OpenGpu:
 
 
 def _refuse_old(gpu: Any) -> None:
-    """Refuse a GPU below the least compute capability.
-
-    Raises DeviceAbsent if it is too old; the message has its capability and the required one.
-    """
+    """Raise DeviceAbsent, with its compute capability and the required one, if a GPU is too old."""
     capability = gpu.compute_capability()
     if capability < LEAST_CAPABILITY:
         has, needed = (".".join(map(str, version)) for version in (capability, LEAST_CAPABILITY))

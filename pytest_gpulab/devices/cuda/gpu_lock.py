@@ -26,7 +26,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable
@@ -105,17 +105,13 @@ class GpuLock:
             lock.acquire_exclusive(end_s - time.monotonic())
         self._unlocked.take_exclusive(end_s - time.monotonic())
 
-    @contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared(self) -> AbstractContextManager[None]:
         """Hold the work lock, for work that is not timed. The wait for timing processes has a limit."""
-        with self._holding(self._work):
-            yield
+        return self._holding(self._work)
 
-    @contextmanager
-    def creating_context(self) -> Iterator[None]:
+    def creating_context(self) -> AbstractContextManager[None]:
         """Hold the context lock. Unlike `shared`, others may work while a timing process waits for this one."""
-        with self._holding(self._contexts):
-            yield
+        return self._holding(self._contexts)
 
     @contextmanager
     def _holding(self, lock: _GatedLock) -> Iterator[None]:

@@ -186,10 +186,7 @@ class CudaMemory:
 
 
 class CudaPart(CudaMemory):
-    """An array inside another one, without guard zones of its own and with the lifetime of the whole.
-
-    Raises ValueError if the part exceeds the whole.
-    """
+    """An array inside another one, with its lifetime and no guard zones. Raises ValueError if it exceeds the whole."""
 
     def __init__(self, whole: CudaMemory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         self._context, self._whole = whole._context, whole

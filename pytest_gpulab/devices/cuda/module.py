@@ -208,10 +208,7 @@ class CudaModule:
         return start
 
     def _refuse_for_others(self, error: Exception, needed_bytes: int, what: str) -> None:
-        """Distinguish memory that other processes use from needs beyond the GPU's size.
-
-        Raises DeviceUnavailable if the GPU is full, but large enough.
-        """
+        """Raise DeviceUnavailable if other processes fill the GPU's memory, which is large enough for these needs."""
         if self._is_full(error) and needed_bytes < FITS_SHARE * self._context.gpu.total_memory():
             raise gpu_memory_full(what, error) from None
 
@@ -275,10 +272,7 @@ class CudaModule:
 
 
 class _Kernel:
-    """A kernel with the driver's facts about it, queried once: other processes wait while a kernel is timed.
-
-    The context must be current at creation.
-    """
+    """A kernel with the driver's facts, queried once, with the context current: others wait while a kernel is timed."""
 
     def __init__(self, function: Any, parameter_bytes: tuple[int, ...] | None) -> None:
         self.function, self.parameter_bytes = function, parameter_bytes

@@ -160,10 +160,7 @@ def describe(pci_bus_id: str) -> tuple[str, dict[str, str]]:
 
 
 def read_facts(pci_bus_id: str) -> GpuFacts:
-    """Return NVML's facts about the GPU at a PCI address.
-
-    Raises NvmlUnavailable if there is no NVIDIA driver, no permission, or no such GPU.
-    """
+    """Return NVML's facts about the GPU at a PCI address; raise NvmlUnavailable without driver, permission or GPU."""
     pynvml = _library()
     try:
         pynvml.nvmlInit()
@@ -294,20 +291,12 @@ def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exceptio
     return GpuFacts(**answers)
 
 
-def _temperature_c(nvml: Any, gpu: Any) -> int:
-    """Return the temperature, also with drivers that lack the newer function."""
+def _either(nvml: Any, newer: str, older: str, *arguments: Any) -> int:
+    """Return the answer of NVML's newer function, or of the older one, which alone older drivers have."""
     try:
-        return int(nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU))
+        return int(getattr(nvml, newer)(*arguments))
     except nvml.NVMLError_FunctionNotFound:
-        return int(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU))
-
-
-def _reasons_mask(nvml: Any, gpu: Any) -> int:
-    """Return the clock event reasons; drivers before R535 have the function under its older name only."""
-    try:
-        return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
-    except nvml.NVMLError_FunctionNotFound:
-        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))
+        return int(getattr(nvml, older)(*arguments))
 
 
 def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
@@ -317,7 +306,9 @@ def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
         "cuda_version": nvml.nvmlSystemGetCudaDriverVersion_v2,
         "memory_total_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total,
         "memory_used_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).used,
-        "temperature_c": lambda: _temperature_c(nvml, gpu),
+        "temperature_c": lambda: _either(
+            nvml, "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU
+        ),
         "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
         "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
         "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
@@ -328,7 +319,9 @@ def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
         "busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
         "memory_busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).memory,
         "performance_state": lambda: nvml.nvmlDeviceGetPerformanceState(gpu),
-        "reasons_mask": lambda: _reasons_mask(nvml, gpu),
+        "reasons_mask": lambda: _either(  # before the driver R535
+            nvml, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons", gpu
+        ),
         "ecc": lambda: nvml.nvmlDeviceGetEccMode(gpu)[0],  # the second value is the mode after a restart
         "mig": lambda: nvml.nvmlDeviceGetMigMode(gpu)[0],
         "persistence": lambda: nvml.nvmlDeviceGetPersistenceMode(gpu),

@@ -18,10 +18,7 @@ from .faults import DriverRefusal
 
 
 class InspectedModule:
-    """A second load of a cubin; create and use it with the same context current.
-
-    Raises DriverRefusal if it cannot be loaded, or has no such kernel.
-    """
+    """A second load of a cubin, with the same context current. Raises DriverRefusal without such a file or kernel."""
 
     def __init__(self, cubin: bytes) -> None:
         self._module = value_of(driver.cuModuleLoadData(cubin))
@@ -69,10 +66,7 @@ class InspectedModule:
 
 
 def limits_of_current_gpu() -> SmLimits:
-    """Return the limits of a multiprocessor of the current context's GPU.
-
-    Raises DriverRefusal if a query of the driver fails.
-    """
+    """Return the limits of a multiprocessor of the current context's GPU, or raise DriverRefusal."""
     gpu = value_of(driver.cuCtxGetDevice())
 
     def attribute(name: str) -> int:

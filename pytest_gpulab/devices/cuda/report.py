@@ -10,7 +10,7 @@ from pytest_gpulab.devices.hardware.architectures import generation
 from pytest_gpulab.devices.hardware.properties import COMPUTE_MODES, DeviceProperties
 
 from . import nvml
-from .driver import check_packages, load_driver
+from .driver import load_driver
 
 _MIG_ROWS = ("memory", "peak bandwidth")  # NVML has only the whole GPU's figures
 
@@ -26,6 +26,7 @@ def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
     sms = gpu.get_attribute(driver.device_attribute.MULTIPROCESSOR_COUNT)
     pci_address = gpu.pci_bus_id()
     condition, known_to_nvml = nvml.describe(pci_address)
+    peak = peak_bandwidth_gb_s(driver, gpu)
     rows = {
         "generation": family,
         "compute capability": f"{major}.{minor}",
@@ -33,7 +34,7 @@ def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
         "PCI address": pci_address,
         "driver": f"n/a, for CUDA up to {cuda_version(driver.get_driver_version())}",
         "memory": f"{gpu.total_memory() / 2**30:.0f} GiB",
-        "peak bandwidth": f"{_peak(driver, gpu)} GB/s",
+        "peak bandwidth": f"{peak:.0f} GB/s" if peak else f"{nvml.NOT_KNOWN} GB/s",
     }
     line = f"{family}, {sms} SMs, {rows['memory']}, {rows['peak bandwidth']} peak; {condition}"
     kept = rows if "NVML" in known_to_nvml else _MIG_ROWS if known_to_nvml["MIG"] == "on" else ()
@@ -44,11 +45,6 @@ def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
 def cuda_version(number: int) -> str:
     """Return CUDA's version from its number, 1000 x major + 10 x minor."""
     return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _peak(driver: ModuleType, gpu: Any) -> str:
-    gb_s = peak_bandwidth_gb_s(driver, gpu)
-    return f"{gb_s:.0f}" if gb_s else nvml.NOT_KNOWN
 
 
 def peak_bandwidth_gb_s(driver: ModuleType, gpu: Any) -> float:
@@ -69,7 +65,6 @@ def query_gpus() -> list[tuple[DeviceProperties, dict[str, str]]]:
 
     Raises DeviceAbsent if PyCUDA, the driver or a GPU is missing, and DeviceUnavailable if the driver does not work.
     """
-    check_packages()
     driver = load_driver()
     gpus = [driver.Device(ordinal) for ordinal in range(driver.Device.count())]
     return [(properties_of(driver, gpu), nvml.describe(gpu.pci_bus_id())[1]) for gpu in gpus]

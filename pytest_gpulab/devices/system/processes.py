@@ -175,10 +175,7 @@ def memory_kills(root: Path = Path("/")) -> int:
 
 
 def _counters(root: Path) -> Iterator[Path]:
-    """Yield the files that may hold the counter.
-
-    A container may see its own group as the root, under any name outside.
-    """
+    """Yield the files that may hold the counter; a container may see its own group as the root, under any name."""
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:  # not Linux

@@ -58,10 +58,7 @@ END:
 
 
 class Comparison:
-    """A comparator of arrays; one per context.
-
-    Raises DeviceUnavailable if GPU memory is full, or the driver does not compile the kernel.
-    """
+    """A comparator of arrays, one per context. Raises DeviceUnavailable without memory, or if it does not compile."""
 
     def __init__(self, context: PrimaryContext) -> None:
         self._context, driver = context, context.driver
