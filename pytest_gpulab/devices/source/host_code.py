@@ -89,10 +89,7 @@ def normalised(source: str) -> str:
 
 
 def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
-    """Return the device code of a file.
-
-    `headers` are texts of the files that it may include, by name, without `gpulab.cuh`.
-    """
+    """Return the device code of a file; `headers` are texts that it may include, by name, without `gpulab.cuh`."""
     return _device_text(source, tuple(headers), (own_header(), *headers.values()))
 
 

@@ -40,10 +40,7 @@ def bound_to_references(found: Sequence[Token], constants: Collection[str], clas
 def local_references(
     found: Sequence[Token], constants: Collection[str], classes: Collection[str]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the constants to which a declaration such as `const int &r = n;` binds a reference, with their offsets.
-
-    The arguments are those of `bound_to_references`.
-    """
+    """Yield the constants to which `const int &r = n;` binds a reference, with offsets; see `bound_to_references`."""
     for first, at in _places(found, constants, classes, (";", ",")):
         if first > 2 and found[first - 1].text == "=" and found[first - 3].text == "&":
             yield found[at].text, found[at].start

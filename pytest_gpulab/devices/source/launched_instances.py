@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from .declarations import Declaration, Parsed
-from .tokens import Token, after_angles, closing, tokens
+from .tokens import Token, after_angles, between_commas, closing, tokens
 
 _BUILT_IN = re.compile(
     r"u?(?:char|short|int|long|longlong|float|double)[1-4]|char|short|int|long|float|double|bool|signed|unsigned|const"
@@ -66,7 +66,7 @@ def _templates(text: str, declarations: Iterable[Declaration]) -> Mapping[str, _
     for each in declarations:
         if each.what == "kernel template" and each.signature is not None:
             head = tokens(text[each.start : each.body])
-            parameters = len(list(_split(head[2 : after_angles(head, 1) - 1])))
+            parameters = len(list(between_commas(head[2 : after_angles(head, 1) - 1])))
             template = _Template(each.namespaces, parameters, each.start)
             found.setdefault(each.signature.name, {}).setdefault((template[:2], each.signature), template)
     return {name: next(iter(same.values())) for name, same in found.items() if len(same) == 1}
@@ -86,7 +86,8 @@ def _named(
             continue
         resolved = _resolved(arguments, known, local)
         is_its_own = outer == list(template.namespaces[len(template.namespaces) - len(outer) :])
-        if resolved is not None and is_its_own and len(list(_split(arguments))) == template.parameters:
+        has_all = len(list(between_commas(arguments))) == template.parameters
+        if resolved is not None and is_its_own and has_all:
             name = "::".join((*template.namespaces, f"{token.text}<{resolved}>"))
             yield Instance(name, offset + part[first].start, offset + token.end)
 
@@ -132,15 +133,3 @@ def _value(part: Sequence[Token], at: int) -> Sequence[Token]:
     while end < len(part) and part[end].text not in (";", ","):
         end = closing(part, end) + 1 if part[end].opens() else end + 1
     return part[at + 2 : end]
-
-
-def _split(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Yield the parts between commas outside brackets."""
-    begin = at = 0
-    while at < len(found):
-        if found[at].text == ",":
-            yield found[begin:at]
-            begin = at + 1
-        at = after_angles(found, at) if found[at].text == "<" else at + 1
-    if found[begin:]:
-        yield found[begin:]

@@ -321,15 +321,19 @@ def signature_of(found: Sequence[Token], head: Head) -> Signature | None:
 
 def parameters_of(found: Sequence[Token], at: int) -> Iterator[Sequence[Token]]:
     """Yield the tokens of each parameter in the list that opens at `at`."""
-    listed = found[at + 1 : closing(found, at)]
+    return between_commas(found[at + 1 : closing(found, at)])
+
+
+def between_commas(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """Yield the parts between commas outside brackets."""
     at = begin = 0
-    while at < len(listed):
-        if listed[at].text == ",":
-            yield listed[begin:at]
+    while at < len(found):
+        if found[at].text == ",":
+            yield found[begin:at]
             begin = at + 1
-        at = _after_group(listed, at)
-    if listed[begin:]:
-        yield listed[begin:]
+        at = _after_group(found, at)
+    if found[begin:]:
+        yield found[begin:]
 
 
 def _after_group(found: Sequence[Token], at: int) -> int:
