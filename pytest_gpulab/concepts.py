@@ -7,7 +7,7 @@ compared with a real GPU. docs/counters.md defines each counter.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import numpy as np
@@ -34,20 +34,14 @@ SECTOR_BYTES, LANES = 32, 32
 
 def constant_reads(at_least: float) -> Bound:
     """A minimum of constant-memory reads per warp, so that the data comes through the constant cache."""
-
-    def measure(usage: Usage) -> float:
-        return _ratio(usage.counters[CONSTANT_REQUESTS], usage.counters[WARPS])
-
+    measure = _per((CONSTANT_REQUESTS,), WARPS)
     hint = "All threads need the same values in the same order. Which memory holds them?"
     return Bound("per warp", measure, at_least=at_least, hint=hint, title="Too few reads of constant memory")
 
 
 def constant_broadcast(at_most: float = 1.0) -> Bound:
     """A maximum of addresses per constant-memory read of a warp: several addresses are served one after the other."""
-
-    def measure(usage: Usage) -> float:
-        return _ratio(usage.counters[CONSTANT_WORDS], usage.counters[CONSTANT_REQUESTS])
-
+    measure = _per((CONSTANT_WORDS,), CONSTANT_REQUESTS)
     hint = "Constant memory serves one address per warp at a time. What does the index depend on?"
     title, companion = "Scattered reads of constant memory", constant_reads(at_least=1)
     return Bound("addresses per request", measure, at_most=at_most, hint=hint, title=title, companion=companion)
@@ -78,20 +72,14 @@ def bank_conflicts(at_most: float, accesses: float = math.inf) -> Bound:
 
 def shared_use(at_least: float) -> Bound:
     """A minimum of accesses to shared memory per warp, atomics included."""
-
-    def measure(usage: Usage) -> float:
-        return _ratio(_total(usage.counters, (*SHARED_REQUESTS, SHARED_ATOMICS)), usage.counters[WARPS])
-
+    measure = _per((*SHARED_REQUESTS, SHARED_ATOMICS), WARPS)
     hint = "Which values do several threads of a block need? A block can keep them in shared memory."
     return Bound("accesses per warp", measure, at_least=at_least, hint=hint, title="Shared memory is hardly used")
 
 
 def shared_reads(at_least: float) -> Bound:
     """A minimum of reads from shared memory per warp."""
-
-    def measure(usage: Usage) -> float:
-        return _ratio(usage.counters[SHARED_REQUESTS[0]], usage.counters[WARPS])
-
+    measure = _per(SHARED_REQUESTS[:1], WARPS)
     hint = "Which values are read more than once from global memory? A block can read them once and share them."
     return Bound("reads per warp", measure, at_least=at_least, hint=hint, title="Too few reads of shared memory")
 
@@ -148,19 +136,13 @@ def file_share(at_least: float, file: str) -> Bound:
 
 def instructions(at_most: float) -> Bound:
     """A maximum of instructions per element, over all active lanes: no work is done twice, or for nothing."""
-
-    def measure(usage: Usage) -> float:
-        return _ratio(usage.counters[WORKING_LANES], _elements(usage))
-
+    measure = _per_element((WORKING_LANES,))
     hint = "Which results does no element need? Compute each of them once."
     return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many instructions", none_is_good=True)
 
 
 def global_traffic(at_most: float) -> Bound:
-    """A maximum of global memory traffic, relative to the exercise's `min_bytes`, which it must define.
-
-    Atomics count as well.
-    """
+    """A maximum of global memory traffic, with atomics, relative to the `min_bytes` that the exercise must define."""
 
     def measure(usage: Usage) -> float:
         if not usage.min_bytes:
@@ -181,10 +163,7 @@ def additions(at_most: float) -> Bound:
     Additions of floats, of doubles and of integers that come from memory count, fused multiply-adds, and those of
     tensor cores.
     """
-
-    def measure(usage: Usage) -> float:
-        return _ratio(_total(usage.counters, ADDITIONS), _elements(usage))
-
+    measure = _per_element(ADDITIONS)
     hint = "How many additions does a step need, and how many steps are there? Can later steps have fewer?"
     return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many additions", none_is_good=True)
 
@@ -201,6 +180,15 @@ def barriers(at_most: float) -> Bound:
 
     hint = "Which barriers separate threads of different warps, and which only threads of one warp?"
     return Bound("per warp", measure, at_most=at_most, hint=hint, title="Too many barriers", none_is_good=True)
+
+
+def _per(names: tuple[str, ...], of: str) -> Callable[[Usage], float]:
+    """Return a function from a usage to the sum of counters over another counter."""
+    return lambda usage: _ratio(_total(usage.counters, names), usage.counters[of])
+
+
+def _per_element(names: tuple[str, ...]) -> Callable[[Usage], float]:
+    return lambda usage: _ratio(_total(usage.counters, names), _elements(usage))
 
 
 def _elements(usage: Usage) -> float:

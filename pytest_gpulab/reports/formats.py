@@ -35,10 +35,7 @@ MODULES: Mapping[str, str] = {
 
 
 def check(name: str, path: Path, context: Context) -> None:
-    """Check before grading that a report can be written, and leave no trace.
-
-    Raises ReportError if the report cannot be written.
-    """
+    """Raise ReportError before grading if a report cannot be written, and leave no trace."""
     own_check = getattr(_module(name), "check", check_file)
     missing = [folder for folder in path.parents if not folder.exists()]
     try:

@@ -74,7 +74,7 @@ def no_plots(monkeypatch: pytest.MonkeyPatch, _warm_imports: None) -> None:
 
     for name in ("score_plot", "speed_plot", "roofline_plot"):
         monkeypatch.setattr(plots, name, nothing)
-    monkeypatch.setattr(page, "_inline", lambda drawing, sheet: "")
+    monkeypatch.setattr(page, "inline", lambda drawing, sheet: "")
 
 
 @pytest.fixture

@@ -58,10 +58,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
 
 def document(row: Row, context: Context) -> dict[str, Any]:
-    """Return the result in Classroom 50's schema, builtins only.
-
-    Raises ReportError if too little could be graded for a score.
-    """
+    """Return the result in Classroom 50's schema, builtins only, or raise ReportError if there is no score."""
     if graded_points(row) is None:
         raise ReportError(why_no_score(row))
     tests, factor = _tests(row), factor_of(row)

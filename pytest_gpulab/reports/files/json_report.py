@@ -58,10 +58,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return builtins as indented JSON that strict readers take.
-
-    Infinities and NaNs become null, and bytes in file names that are not text become escapes.
-    """
+    """Return builtins as indented JSON for strict readers: no infinities and NaNs (null), bytes as escapes."""
     return json.dumps(_strict(value), indent=2, allow_nan=False) + "\n"
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
+from typing import NamedTuple
 
 MAX_ROWS = 400
 """Most rows of a comparison in the report."""
 MAX_COLUMNS = 160
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """A line of one source: its number and its text."""
 
     number: int
     text: str
 
 
-@dataclass(frozen=True)
-class RowOfTwo:
+class RowOfTwo(NamedTuple):
     """Lines that stand beside each other; None where a source has no such line."""
 
     left: Side | None
@@ -31,18 +28,14 @@ class RowOfTwo:
 
 def side_by_side(left: str, right: str) -> list[RowOfTwo]:
     """Return the first rows of a comparison. Lines that differ in spaces only are the same."""
-    lines = [[line.expandtabs(4)[:MAX_COLUMNS] for line in text.splitlines()[:MAX_ROWS]] for text in (left, right)]
-    keys = [["".join(line.split()) for line in side] for side in lines]
+    one, other = map(_sides, (left, right))
+    keys = [["".join(side.text.split()) for side in sides] for sides in (one, other)]
     rows: list[RowOfTwo] = []
     for tag, a, b, c, d in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_opcodes():
-        rows += _rows(_sides(lines[0], a, b), _sides(lines[1], c, d), tag != "equal")
+        rows += (RowOfTwo(*pair, tag != "equal") for pair in zip_longest(one[a:b], other[c:d]))
     return rows[:MAX_ROWS]
 
 
-def _sides(lines: list[str], first: int, end: int) -> list[Side]:
-    return [Side(index + 1, lines[index]) for index in range(first, end)]
-
-
-def _rows(left: list[Side], right: list[Side], differs: bool) -> Iterator[RowOfTwo]:
-    for one, other in zip_longest(left, right):
-        yield RowOfTwo(one, other, differs)
+def _sides(text: str) -> list[Side]:
+    lines = text.splitlines()[:MAX_ROWS]
+    return [Side(number, line.expandtabs(4)[:MAX_COLUMNS]) for number, line in enumerate(lines, 1)]

@@ -14,8 +14,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from markupsafe import Markup
-
 from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.class_statistics import check_rates, commonest, hardest, scores
@@ -34,7 +32,7 @@ from .flags import MEANING, Flag, flags, number_of, read_dismissals
 from .ladders import ladders
 from .people import people
 from .speeds import all_series
-from .svg import Drawing, Sheet, inline
+from .svg import Sheet, inline
 from .sweep import sweep_page
 
 MOST_HARD = 12
@@ -115,7 +113,7 @@ def _summary(grades: Sequence[Grade], everyone: Sequence[Standing], sheet: Sheet
     rates, distributions = check_rates(grades), scores(grades, everyone)
     return {
         "distributions": distributions,
-        "score_plot": _inline(plots.score_plot(distributions), sheet) if distributions else "",
+        "score_plot": inline(plots.score_plot(distributions), sheet) if distributions else "",
         "hardest": hardest((rate for rate in rates if rate.required), MOST_HARD),
         "rates_by_exercise": [(name, list(group)) for name, group in groupby(rates, key=lambda rate: rate.exercise)],
         "commonest": commonest(grades, MOST_FINDINGS),
@@ -127,14 +125,10 @@ def _speeds(gradebook: Gradebook, grades: Sequence[Grade], sheet: Sheet) -> Valu
     roofline = plots.roofline_plot(series, names)
     drawn = (plots.speed_plot(each, f"speed-{number}", names) for number, each in enumerate(series))
     return {
-        "speed_plots": [_inline(drawing, sheet) for drawing in drawn],
-        "roofline": _inline(roofline, sheet) if roofline else "",
+        "speed_plots": [inline(drawing, sheet) for drawing in drawn],
+        "roofline": inline(roofline, sheet) if roofline else "",
         "ladders": list(ladders(grades)),
     }
-
-
-def _inline(drawing: Drawing, sheet: Sheet) -> Any:
-    return Markup(inline(drawing, sheet))
 
 
 def _review(gradebook: Gradebook, found: Sequence[Flag]) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import Grade
@@ -57,11 +57,18 @@ def people(
     for flag in found:
         for submission in flag.submissions:
             flags.setdefault(submission, []).append(flag)
-    names = _names([each.row for each in everyone])
-    return [
-        _person(each, f"r{number}", names[each.row.student.id], exercises, flags, expected, interrupted)
-        for number, each in enumerate(everyone, start=1)
-    ]
+    names, persons = _names([each.row for each in everyone]), []
+    for number, standing in enumerate(everyone, start=1):
+        row = standing.row
+        grades = {grade.exercise: grade for grade in row.grades}
+        cells = tuple(_cell(row, name, grades.get(name), interrupted) for name in exercises)
+        own = tuple(flag for grade in row.grades for flag in flags.get(grade.submission, ()))
+        counted = (check for grade in row.grades for check in grade.checks if check.verdict != "missed")
+        words = {found.code for check in counted for found in check.findings} | {flag.kind for flag in own}
+        words |= {cell.verdict for cell in cells if isinstance(cell, Cell)} | {found.code for _, found in row.ungraded}
+        text = " ".join(sorted(words))
+        persons.append(Person(standing, f"r{number}", names[row.student.id], cells, own, text, expected))
+    return persons
 
 
 def _names(rows: Sequence[Row]) -> dict[str, str]:
@@ -72,31 +79,9 @@ def _names(rows: Sequence[Row]) -> dict[str, str]:
     return {id: row.student.name or short.get(id, id) for id, row in zip(ids, rows, strict=True)}
 
 
-def _person(
-    standing: Standing,
-    place: str,
-    called: str,
-    exercises: Iterable[str],
-    flags: Mapping[str, Sequence[Flag]],
-    expected: Collection[tuple[str, str]],
-    interrupted: bool,
-) -> Person:
-    grades = {grade.exercise: grade for grade in standing.row.grades}
-    cells = tuple(_cell(standing.row, name, grades.get(name), interrupted) for name in exercises)
-    own = tuple(flag for grade in grades.values() for flag in flags.get(grade.submission, ()))
-    words = {code for grade in grades.values() for code in _codes(grade)} | {flag.kind for flag in own}
-    words |= {cell.verdict for cell in cells if isinstance(cell, Cell)}
-    words |= {finding.code for _, finding in standing.row.ungraded}
-    return Person(standing, place, called, cells, own, " ".join(sorted(words)), expected)
-
-
 def _cell(row: Row, exercise: str, grade: Grade | None, interrupted: bool) -> Cell | str:
     if grade is not None:
         return Cell(grade.points, overall_verdict(grade), share_of(grade))
     if exercise in row.adjusted:
         return Cell(max(0.0, row.adjusted[exercise].points), "adjusted")
     return row.gap(exercise, interrupted)
-
-
-def _codes(grade: Grade) -> set[str]:
-    return {finding.code for check in grade.checks if check.verdict != "missed" for finding in check.findings}

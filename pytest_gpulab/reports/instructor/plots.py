@@ -223,15 +223,12 @@ def roofline_plot(all_of_them: Sequence[Series], names: Names) -> Drawing | None
         tips[gid] = [f"{_tip(point, called)}, {three_digits(_gb_s(point))} GB/s" for point in points]
     roof = roof_gb_s([point for series in shown for point in series.with_bandwidth])
     _roof(axis, roof, len(shown))
-    axis.set_xticks(range(len(shown)), [_column_name(series) for series in shown])
+    labels = [(_short(part, 18) for part in (series.exercise, series.label) if part) for series in shown]
+    axis.set_xticks(range(len(shown)), list(map("\n".join, labels)))
     axis.set_xlabel("exercise, each from the slowest to the fastest submission")
     best = [max(map(_gb_s, series.with_bandwidth)) for series in shown]
     summary = "; ".join(f"{s.title}: best {gb_s / roof:.0%} of the peak" for s, gb_s in zip(shown, best, strict=True))
     return Drawing(figure, "roofline", "Bandwidth against the memory's roof", f"Peak {roof:.0f} GB/s. {summary}.", tips)
-
-
-def _column_name(series: Series) -> str:
-    return "\n".join(_short(part, 18) for part in (series.exercise, series.label) if part)
 
 
 def _gb_s(point: Point) -> float:

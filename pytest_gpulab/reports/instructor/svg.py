@@ -15,6 +15,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from xml.etree import ElementTree
 
+from markupsafe import Markup
+
 from pytest_gpulab.reports.terminal.text import visible
 
 if TYPE_CHECKING:
@@ -92,8 +94,8 @@ def in_page_style(draw: Drawer) -> Drawer:
 
 
 @in_page_style
-def inline(drawing: Drawing, sheet: Sheet) -> str:
-    """Return the drawing as an `svg` element for an HTML page; its styles go to the sheet."""
+def inline(drawing: Drawing, sheet: Sheet) -> Any:
+    """Return the drawing as an `svg` element for an HTML page (`Markup`); its styles go to the sheet."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():  # browsers have fonts for all languages, matplotlib has not
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
@@ -104,7 +106,7 @@ def inline(drawing: Drawing, sheet: Sheet) -> str:
     _rename(root, f"{drawing.key}-", sheet)
     _describe(root, drawing)
     text: str = ElementTree.tostring(root, encoding="unicode", default_namespace=None)
-    return text.replace("ns0:", "").replace("xmlns:ns0=", "xmlns=")
+    return Markup(text.replace("ns0:", "").replace("xmlns:ns0=", "xmlns="))
 
 
 def _strip(root: ElementTree.Element) -> None:

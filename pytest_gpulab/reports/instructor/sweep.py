@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.pages import environment
 from pytest_gpulab.reports.terminal.sweep import FIGURES, cells, fastest_of, file_of, in_order, measurement_of
@@ -23,17 +21,14 @@ def sweep_page(grades: Sequence[Grade], created: datetime) -> str:
     """Return the page of a sweep: a grade per file and combination of values, and the time of writing in UTC."""
     sheet, parts = Sheet(), []
     for number, members in enumerate(in_order(grades)):
-        svg = Markup(inline(_drawing(members, f"sweep{chr(97 + number % 26)}"), sheet)) if fastest_of(members) else ""
-        parts.append({"name": file_of(members[0]), "headers": _headers(members), "rows": _rows(members), "svg": svg})
+        svg = inline(_drawing(members, f"sweep{chr(97 + number % 26)}"), sheet) if fastest_of(members) else ""
+        headers = [*members[0].swept, "result", *FIGURES]
+        parts.append({"name": file_of(members[0]), "headers": headers, "rows": _rows(members), "svg": svg})
     device = grades[0].provenance.device
     is_estimated = any(measured.estimated for grade in grades if (measured := measurement_of(grade)))
     values: dict[str, Any] = {"parts": parts, "device": device, "created": environment.moment(created)}
     note = ESTIMATED if is_estimated else ""
     return environment.rendered("sweep.html.jinja", more_style=sheet.text, note=note, **values)
-
-
-def _headers(members: Sequence[Grade]) -> list[str]:
-    return [*members[0].swept, "result", *FIGURES]
 
 
 def _rows(members: Sequence[Grade]) -> list[list[str]]:

@@ -12,15 +12,9 @@ from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.class_statistics import check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair, natural_sort_key
 from pytest_gpulab.reports.standings import Standing, exercises_of, standings
-from pytest_gpulab.reports.students import (
-    Row,
-    counting_grades,
-    earned_text,
-    graded_points,
-    points_text,
-    weights_text,
-)
+from pytest_gpulab.reports.students import Row, counting_grades, earned_text, graded_points, points_text, weights_text
 
+from .sections import Section, section
 from .table import WORST_FIRST, laid_out, overall_verdict
 from .text import wrapped
 
@@ -29,24 +23,22 @@ MAX_STUDENTS = 60
 MAX_LINES = 10
 ABSENT = "handed in nothing"
 
-Section = tuple[str, list[str]]
-
 
 def class_sections(gradebook: Gradebook) -> Iterator[Section]:
     """Yield the summary's sections, each a title and its lines, at most `width()` columns wide but for long names."""
     grades = counting_grades(gradebook)
     everyone = standings(gradebook, grades)
-    yield from _section("gpulab: class", _exercises(grades, everyone))
-    yield from _section("gpulab: checks with most failures", _hardest(grades))
-    yield from _section("gpulab: most common findings", _findings(grades))
-    yield from _section("gpulab: submissions", _shortened(gradebook.problems))
-    yield from _section("gpulab: near-identical sources", _alike(gradebook.duplicates))
-    yield from _section("gpulab: no submission", _shortened([_name(each.id, each.name) for each in gradebook.absent]))
+    yield from section("gpulab: class", _exercises(grades, everyone))
+    yield from section("gpulab: checks with most failures", _hardest(grades))
+    yield from section("gpulab: most common findings", _findings(grades))
+    yield from section("gpulab: submissions", _shortened(gradebook.problems))
+    yield from section("gpulab: near-identical sources", _alike(gradebook.duplicates))
+    yield from section("gpulab: no submission", _shortened([_name(each.id, each.name) for each in gradebook.absent]))
     if len(everyone) <= MAX_STUDENTS:
-        yield from _section("gpulab: students", _students(everyone, list(exercises_of(grades, gradebook))))
-    yield from _section("gpulab: adjusted points", _shortened(_adjustments(gradebook)))
-    yield from _section("gpulab: weights", list(filter(None, [weights_text(gradebook.weights)])))
-    yield from _section("gpulab: changed points", list(gradebook.changes))
+        yield from section("gpulab: students", _students(everyone, list(exercises_of(grades, gradebook))))
+    yield from section("gpulab: adjusted points", _shortened(_adjustments(gradebook)))
+    yield from section("gpulab: weights", list(filter(None, [weights_text(gradebook.weights)])))
+    yield from section("gpulab: changed points", list(gradebook.changes))
 
 
 def last_line(gradebook: Gradebook) -> str:
@@ -59,11 +51,6 @@ def last_line(gradebook: Gradebook) -> str:
         f"{verdicts.count(verdict)} {verdict}" for verdict in ("passed", *WORST_FIRST, ABSENT) if verdict in verdicts
     ]
     return ": ".join((counted(len(verdicts), "student"), *([", ".join(counts)] if counts else [])))
-
-
-def _section(title: str, lines: list[str]) -> Iterator[Section]:
-    if lines:
-        yield title, lines
 
 
 def _students(everyone: Sequence[Standing], exercises: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
@@ -57,12 +58,9 @@ def device_tables(grades: Sequence[Grade]) -> Iterator[tuple[str, list[str]]]:
         devices.setdefault((provenance.device, *which), provenance)
     for (name, *_), provenance in devices.items():
         rows = {"architecture": provenance.architecture, "compiler": provenance.compiler, **provenance.details}
-        yield name, _two_columns(rows)
-
-
-def _two_columns(rows: dict[str, str]) -> list[str]:
-    indent = max(map(len, rows)) + 2
-    return [line for label, text in rows.items() for line in wrapped(text or "n/a", label.ljust(indent), " " * indent)]
+        indent = max(map(len, rows)) + 2
+        lines = (wrapped(text or "n/a", label.ljust(indent), " " * indent) for label, text in rows.items())
+        yield name, list(chain.from_iterable(lines))
 
 
 def occupancy_lines(grades: Sequence[Grade]) -> list[str]:

@@ -77,27 +77,22 @@ def _all_sections(gradebook: Gradebook, verbosity: int, with_output: bool) -> It
         yield from ((f"gpulab: {name}", lines) for name, lines in device_tables(grades))
     for exercise, group in groupby(grades, key=lambda grade: grade.exercise):
         members = list(group)
-        yield (
-            f"gpulab: {exercise}{_sizes(members)}",
-            table_lines(
-                members, gradebook.expected, {grade.submission for grade in members if gradebook.is_part(grade)}
-            ),
-        )
-        moved = _bandwidth(members) if verbosity > 0 else []
-        if moved:
-            yield f"gpulab: {exercise}, bandwidth", moved
-        kernels = occupancy_lines(members) if verbosity > 0 else []
-        if kernels:
-            yield f"gpulab: {exercise}, occupancy", kernels
-        counted = counter_lines(members, with_simulated=verbosity > 0)
-        if counted:
-            yield f"gpulab: {exercise}, counters", counted
-    timing = list(_timing(grades)) if verbosity > 0 else []
-    if timing:
-        yield "gpulab: timing", timing
+        parts = {grade.submission for grade in members if gradebook.is_part(grade)}
+        yield f"gpulab: {exercise}{_sizes(members)}", table_lines(members, gradebook.expected, parts)
+        if verbosity > 0:
+            yield from section(f"gpulab: {exercise}, bandwidth", _bandwidth(members))
+            yield from section(f"gpulab: {exercise}, occupancy", occupancy_lines(members))
+        yield from section(f"gpulab: {exercise}, counters", counter_lines(members, with_simulated=verbosity > 0))
+    yield from section("gpulab: timing", list(_timing(grades)) if verbosity > 0 else [])
     yield from _findings_section(gradebook, verbosity, with_output)
     if idle:
         yield "gpulab: not started", [*idle, *wrapped(NEXT_STEP)]
+
+
+def section(title: str, lines: list[str]) -> Iterator[Section]:
+    """Yield a section if it has lines."""
+    if lines:
+        yield title, lines
 
 
 def _bandwidth(grades: Sequence[Grade]) -> list[str]:
@@ -115,9 +110,7 @@ def _not_started(gradebook: Gradebook, verbosity: int) -> list[str]:
 
 
 def _findings_section(gradebook: Gradebook, verbosity: int, with_output: bool) -> Iterator[Section]:
-    lines = list(_all_findings(gradebook, verbosity, with_output))
-    if lines:
-        yield "gpulab: findings", lines
+    return section("gpulab: findings", list(_all_findings(gradebook, verbosity, with_output)))
 
 
 def _legend(grades: Iterable[Grade]) -> str:
