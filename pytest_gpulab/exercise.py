@@ -188,11 +188,7 @@ class Case:
     hidden: bool = False
 
     def problem(self, tunables: Mapping[str, int]) -> Problem:
-        """Return the case's problem for one submission's tunables.
-
-        Raises:
-            ExerciseError: the function gives no size.
-        """
+        """Return the case's problem for one submission's tunables, or raise ExerciseError if there is no size."""
         size = self.size(tunables) if callable(self.size) else self.size
         if found := size_problem(size):
             raise ExerciseError(f"case {self.name!r}: the size {found}")

@@ -39,11 +39,7 @@ TOTAL_POINTS, LEAST_CORRECTNESS = 100, 50
 
 
 def exercise_problems(exercise: Exercise, entry_types: Mapping[str, type]) -> list[str]:
-    """Return the violations of an exercise's data; its functions are not called.
-
-    Args:
-        entry_types: the type of the entries of each tuple of the exercise, and of `bounds`.
-    """
+    """Return the violations of an exercise's data, with the types of entries by tuple; its functions are not called."""
     stages = (_structure(exercise), _entries(exercise, entry_types), _values(exercise))  # each relies on those before
     return next((found for found in map(list, stages) if found), [])
 

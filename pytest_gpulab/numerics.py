@@ -75,15 +75,10 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
 
 
 def repeated(values: Array, n: int, rng: np.random.Generator) -> Array:
-    """Return n elements, shape (n,): the values repeated, with some elements swapped at random.
+    """Return n elements, shape (n,): values of shape (at most n,) repeated, with some elements swapped at random.
 
     A kernel that reads only the first repetition gets a wrong result. The multiset of values stays the same, so sums
     that are exact in any order stay exact.
-
-    Args:
-        values: values to repeat, shape (at most n,).
-        n: the number of elements.
-        rng: the source of random positions.
     """
     found = np.resize(values, n)
     if n > len(values):
@@ -219,15 +214,9 @@ def scan_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None)
 
 
 def prefix_sums_at(terms: Array, counts: Array) -> Array:
-    """Return selected prefix sums, without an array of all prefix sums.
+    """Return selected prefix sums of terms, shape (n,), any real type: shape (m,), added in float64.
 
-    Args:
-        terms: shape (n,), any real type; they are added in float64.
-        counts: numbers of leading terms, from 0 to n, shape (m,).
-
-
-    Returns:
-        Shape (m,), float64.
+    `counts` are the numbers of leading terms, from 0 to n, shape (m,). No array of all prefix sums is made.
     """
     return _sums_at(terms, counts)
 
@@ -274,9 +263,7 @@ def product_tolerance(factors: Array, dtype: npt.DTypeLike) -> float:
     """Return the largest absolute error of the product of all `factors` in `dtype`, in any order.
 
     Holds while no partial product overflows or underflows. 0 where no multiplication rounds (`multiplies_exactly`).
-
-    Raises:
-        ValueError: as for `sum_tolerance`.
+    Raises ValueError as `sum_tolerance` does.
 
     Source: Higham, section 3.1: gamma_(n-1) * |product|.
     """

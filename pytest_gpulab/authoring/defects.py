@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from pytest_gpulab.grading.correctness.shrinking import EVERY_SIZE
@@ -55,8 +56,7 @@ class Report:
     defects: list[Defect] = field(default_factory=list)  # in the order of the checks
     points: dict[str, float] = field(default_factory=dict)  # points by kind of check
     graded: list[str] = field(default_factory=list)
-    # processor time to grade one file, in seconds: the median of the files; None if none was graded
-    file_cpu_s: float | None = None
+    times_s: list[float] = field(default_factory=list)  # processor time to grade each of these files
     mutants: str = ""  # how many mutants of the solutions fail, in words; empty if none was graded
 
     @property
@@ -72,9 +72,9 @@ class Report:
         if self.points:
             facts.append("points: " + ", ".join(f"{kind} {points:g}" for kind, points in self.points.items()))
         facts += [f"mutants: {self.mutants}"] if self.mutants else []
-        if self.file_cpu_s is not None:
+        if self.times_s:
             graded = f"{counted(len(self.graded), 'file')} graded"
-            facts.append(f"{graded}; a file takes about {self.file_cpu_s:.1f} s of processor time without a GPU")
+            facts.append(f"{graded}; a file takes about {median(self.times_s):.1f} s of processor time without a GPU")
         head = f"{self.name}: {counted(self.errors, 'error')}, {counted(warnings, 'warning')}"
         return [head, *(f"  {line}" for line in (*found, *facts))]
 

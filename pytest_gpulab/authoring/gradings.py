@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from statistics import median
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -20,16 +19,14 @@ from .plans import baselines_of, skeleton_of, started
 
 EXPECTED_FILE = "expected.toml"
 
-
 GradeFile = Callable[[Path], Grade]
 
 
 def grade_files(loaded: LoadedExercise, device: Device, seed: int, solutions: Path | None, report: Report) -> None:
     """Grade the baselines and the solutions; add the problems and the time to the report."""
-    times_s: list[float] = []
 
     def graded(path: Path) -> list[CheckResult]:
-        return _timed(path, lambda path: Grader(loaded, path, device, seed).grade(), report, times_s)
+        return _timed(path, lambda path: Grader(loaded, path, device, seed).grade(), report)
 
     for path in baselines_of(loaded).values():
         if path.is_file():
@@ -39,20 +36,17 @@ def grade_files(loaded: LoadedExercise, device: Device, seed: int, solutions: Pa
         report.defects += _of_started_skeleton(loaded, device, seed)
     if solutions is not None and report.errors == 0:  # their speed is relative to a baseline
         report.defects += _of_solutions(solutions, graded)
-    report.file_cpu_s = median(times_s) if times_s else None
 
 
 def grade_solutions(solutions: Path, grade: GradeFile, report: Report) -> None:
     """Grade solutions that are whole programs; add the problems and the time to the report."""
-    times_s: list[float] = []
-    report.defects += _of_solutions(solutions, lambda path: _timed(path, grade, report, times_s))
-    report.file_cpu_s = median(times_s) if times_s else None
+    report.defects += _of_solutions(solutions, lambda path: _timed(path, grade, report))
 
 
-def _timed(path: Path, grade: GradeFile, report: Report, times_s: list[float]) -> list[CheckResult]:
+def _timed(path: Path, grade: GradeFile, report: Report) -> list[CheckResult]:
     begin_s = _processor_s()
     results = list(grade(path).checks)
-    times_s.append(_processor_s() - begin_s)
+    report.times_s.append(_processor_s() - begin_s)
     report.graded.append(path.name)
     return results
 

@@ -28,7 +28,7 @@ from .plans import text_of
 LIMITS = CaseLimits(TimeLimits(case_s=2.0, file_s=10.0, has_builds=False), smallest="none", causes=False)
 MOST_PER_SOLUTION = 200
 _NO_CODE = re.compile(r"\.section\s+\.debug.*|\.loc[^\n]*|\.file[^\n]*|//[^\n]*|\$L__tmp\d+:?|\s+", re.S)
-
+# a declaration of shared memory: a larger array is no mistake, a smaller one has no gap
 _ARRAY = re.compile(r"(extern )?__shared__ ")
 
 Status = Literal["refused", "same", "killed", "survived"]
@@ -63,7 +63,8 @@ def check_mutants(
     counts, end_s = Counter[Status](), time.monotonic() + limit_s
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / f"{loaded.name}.cu"
-        correct = [path for path in solutions if _is_correct(path, loaded, device, copy, seed)]
+        found = {path: outcome_of(text_of(path), loaded, device, copy, None, seed) for path in solutions}
+        correct = [path for path, outcome in found.items() if outcome.status == "survived"]
         originals = {path: list(machine_code(text_of(path), loaded)) for path in correct}
         chosen = list(_in_turns(correct, seed))
         if not chosen:
@@ -74,31 +75,18 @@ def check_mutants(
                 break
             survivors = f"survivors: {counts['survived']}"
             progress(f"{loaded.name}: {number} of {len(chosen)} mutants graded; {survivors}")
-            found = outcome_of(mutant.source, loaded, device, copy, originals[path], seed)
-            counts[found.status] += 1
-            if found.status == "survived":
+            status = outcome_of(mutant.source, loaded, device, copy, originals[path], seed).status
+            counts[status] += 1
+            if status == "survived":
                 report.defects.append(_survivor(path, mutant))
     report.mutants = _summary(counts, len(chosen), limit_s)
 
 
-def _is_correct(path: Path, loaded: LoadedExercise, device: Device, copy: Path, seed: int) -> bool:
-    found = outcome_of(text_of(path), loaded, device, copy, None, seed)
-    return found.status == "survived"
-
-
 def _in_turns(solutions: Sequence[Path], seed: int) -> Iterator[tuple[Path, Mutant]]:
     """Yield mutants of all solutions in turn, so that each has some within the time."""
-    sources = {path: text_of(path) for path in solutions}
-    made = [
-        [(path, mutant) for mutant in mutants(source, MOST_PER_SOLUTION, seed, pairs=False) if not _is_declared(mutant)]
-        for path, source in sources.items()
-    ]
+    found = {path: mutants(text_of(path), MOST_PER_SOLUTION, seed, pairs=False) for path in solutions}
+    made = [[(path, each) for each in own if not _ARRAY.match(each.what)] for path, own in found.items()]
     yield from (each for row in zip_longest(*made) for each in row if each is not None)
-
-
-def _is_declared(mutant: Mutant) -> bool:
-    """Return True for a declaration of shared memory: a larger array is no mistake, a smaller one has no gap."""
-    return bool(_ARRAY.match(mutant.what))
 
 
 def _survivor(path: Path, mutant: Mutant) -> Defect:

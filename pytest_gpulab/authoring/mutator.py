@@ -83,10 +83,7 @@ class Mutant:
 
 
 def mutants(source: str, count: int, seed: int, pairs: bool = True) -> list[Mutant]:
-    """Return at most that many different mutants in random order.
-
-    With `pairs`, pairs of mistakes are added where there are not enough single ones.
-    """
+    """Return at most `count` different mutants in random order; if single ones are too few, `pairs` adds pairs."""
     rng = random.Random(seed)
     tokens = [Token(m.lastgroup or "", m[0], *m.span()) for m in TOKEN.finditer(source) if m.lastgroup != "skip"]
     edits = _in_turns([list(dict.fromkeys(way(tokens, source))) for way in WAYS], rng)

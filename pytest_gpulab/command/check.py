@@ -101,10 +101,7 @@ def _seconds(text: str) -> float:
 
 
 def exercises_in(folders: Sequence[Path]) -> list[Path]:
-    """Return the exercise folders that are named, or are in the named folders.
-
-    Raises CommandError if a folder does not exist or has no exercise.
-    """
+    """Return the exercise folders that are named, or in named folders; raise CommandError for a folder without any."""
     found: list[Path] = []
     for folder in map(Path.resolve, folders):
         if not folder.is_dir():

@@ -20,12 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("submission", nargs="+", type=Path, metavar="FILE", help="the student's files, or a folder")
     platforms = f"the platform: {', '.join(PLATFORMS)}"
     parser.add_argument(
-        "--for",
-        dest="platform",
-        choices=tuple(PLATFORMS),
-        required=True,
-        metavar="PLATFORM",
-        help=platforms,
+        "--for", dest="platform", choices=tuple(PLATFORMS), required=True, metavar="PLATFORM", help=platforms
     )
     parser.add_argument("--exercises", type=Path, required=True, metavar="DIR", help="an exercise, or a folder of them")
     parser.add_argument("--result", type=Path, metavar="FILE", help="the result file (default: where it is expected)")

@@ -7,11 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from pytest_gpulab.authoring.scaffold import scaffold
+from pytest_gpulab.authoring.scaffold import TEMPLATES, scaffold
 
 from . import CommandError, writing
-
-TEMPLATES = ("1d", "2d", "reduction", "atomic")
 
 RESERVED = """
 alignas alignof and asm auto bitand bitor bool break case catch char class compl const constexpr continue decltype
@@ -25,7 +23,7 @@ typename union unsigned using virtual void volatile wchar_t while xor main std
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     parser.add_argument("name", metavar="NAME", help="the name of the exercise and of its kernel")
-    parser.add_argument("--template", choices=TEMPLATES, default=TEMPLATES[0], help="what it computes (default: 1d)")
+    parser.add_argument("--template", choices=tuple(TEMPLATES), default="1d", help="what it computes (default: 1d)")
     parser.add_argument("--folder", type=Path, default=Path(), metavar="DIR", help="the course (default: this folder)")
     parser.epilog = "Writes exercises/NAME and solutions/NAME. `gpulab check exercises/NAME` passes at once."
 

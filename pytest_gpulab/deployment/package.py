@@ -51,18 +51,10 @@ LAYOUTS: Mapping[str, Layout] = {
 def write_package(platform: str, exercises: Sequence[Path], out: Path, image: str) -> list[str]:
     """Write the files into a new folder, or into a new ZIP if `out` ends in `.zip`. Return their names.
 
-    Args:
-        platform: a name in `LAYOUTS`.
-        exercises: the exercises' folders, all in one folder.
-        out: the folder or the ZIP.
-        image: the name of the container's image.
-
-    Raises:
-        FileExistsError: `out` exists.
-        OSError: it cannot be written.
-        BrokenExercise: an exercise cannot be loaded.
-        HandoutError: a hidden case cannot be removed, or an exercise asks for a whole program.
-        WeightError: the course's weights cannot be read.
+    `platform` is a name in `LAYOUTS`; the exercises' folders are in one folder; `image` is the container's image.
+    Raises FileExistsError if `out` exists, OSError if it cannot be written, BrokenExercise if an exercise cannot be
+    loaded, HandoutError if a hidden case cannot be removed or an exercise asks for a whole program, and WeightError if
+    the course's weights cannot be read.
     """
     if out.exists():
         raise FileExistsError(17, "exists already", str(out))

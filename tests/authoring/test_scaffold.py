@@ -30,10 +30,6 @@ def test_a_new_exercise_passes_the_check_at_once(
     assert (code, capsys.readouterr().out.splitlines()[0]) == (0, "blurred_image: 0 errors, 0 warnings")
 
 
-def test_the_command_offers_all_templates() -> None:
-    assert set(new.TEMPLATES) == set(TEMPLATES)
-
-
 def test_an_exercise_is_short() -> None:
     folder = Path(new.__file__).parents[1] / "authoring" / "templates"
     lengths = [len(file.read_text(encoding="utf-8").splitlines()) for file in folder.glob("*/exercise.py.txt")]
