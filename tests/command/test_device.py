@@ -70,7 +70,6 @@ def a_machine_with(monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]) -> None:
     attributes = SimpleNamespace(**{name: name for name in ATTRIBUTES})
     device = type("Device", (), {"__new__": lambda _, ordinal: gpus[ordinal], "count": staticmethod(lambda: len(gpus))})
     driver = SimpleNamespace(Device=device, device_attribute=attributes)
-    monkeypatch.setattr(report, "check_packages", lambda: None)
     monkeypatch.setattr(report, "load_driver", lambda: driver)
     monkeypatch.setattr(report.nvml, "describe", lambda _: ("", {"driver": "580.1"}))
 
@@ -116,7 +115,7 @@ def test_without_a_gpu_the_default_model_is_printed_with_the_reason(
     def absent() -> None:
         raise DeviceAbsent("no NVIDIA driver")
 
-    monkeypatch.setattr(report, "check_packages", absent)
+    monkeypatch.setattr(report, "load_driver", absent)
     text = printed(capsys)
     assert text.startswith("NVIDIA H200\n") and "modelled, because there is no CUDA device: no NVIDIA driver" in text
 
@@ -127,7 +126,6 @@ def test_a_driver_that_does_not_work_is_an_error(
     def broken() -> None:
         raise DeviceUnavailable("the driver does not start")
 
-    monkeypatch.setattr(report, "check_packages", lambda: None)
     monkeypatch.setattr(report, "load_driver", broken)
     assert main.main(["device"]) == 2
     assert capsys.readouterr().err == "gpulab device: the driver does not start\n"
