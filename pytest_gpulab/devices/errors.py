@@ -63,11 +63,10 @@ class KernelFault(DeviceError):
         location: Location | None = None,
         launch: str = "",
         hazards: tuple[Hazard, ...] = (),
-        read_per_thread: Mapping[int, float] | None = None,
         remains: str = "",
         is_stalled: bool = False,
     ) -> None:
-        self.read_per_thread = read_per_thread or {}
+        self.read_per_thread: Mapping[int, float] = {}
         self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
         self.location, self.launch, self.hazards = location, launch, hazards
         self.remains, self.is_stalled = remains, is_stalled

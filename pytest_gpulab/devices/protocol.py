@@ -155,10 +155,8 @@ class Module(Protocol):
             shared_bytes: dynamic shared memory.
             options: options of the simulated GPU.
 
-        Raises:
-            LaunchError: the arguments or extents do not match the kernel.
-            KernelFault: the kernel ended abnormally.
-            CannotSimulate: the simulated GPU lacks a feature.
+        Raises LaunchError if the arguments or extents do not match the kernel, KernelFault if it ended abnormally, and
+        CannotSimulate if the simulated GPU lacks a feature.
         """
 
 
@@ -191,9 +189,7 @@ class Device(Protocol):
             defines: macros; a key may have parameters, as in `OP(a, b)`.
             headers: further headers, name to text.
 
-        Raises:
-            CompileError: with the compiler's own message.
-            CannotSimulate: the simulated GPU lacks an instruction.
+        Raises CompileError with the compiler's message, and CannotSimulate if the simulated GPU lacks an instruction.
         """
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Memory:

@@ -115,8 +115,7 @@ class TextureDevice(Protocol):
             channels: channels per texel.
             layered: True if the first axis counts layers.
 
-        Raises:
-            ValueError: no texture supports such texels.
+        Raises ValueError if no texture supports such texels.
         """
 
     def texture(
@@ -130,8 +129,7 @@ class TextureDevice(Protocol):
             sampling: the sampling of the texture.
             channels: channels per texel in global memory; several are the array's last axis.
 
-        Raises:
-            ValueError: no texture supports such texels, or the sampling does not suit them.
+        Raises ValueError if no texture supports such texels, or the sampling does not suit them.
         """
 
     def surface(self, source: TexelArray) -> np.uint64:

@@ -43,7 +43,7 @@ def _names(hidden: Iterable[str]) -> Mapping[str, str]:
 def _shown(check: CheckResult, names: Mapping[str, str]) -> CheckResult:
     findings = tuple(_shown_finding(finding, check, names) for finding in check.findings)
     if names and check.kind == "speedup":
-        findings = tuple(map(_without_values, findings))
+        findings = tuple(replace(each, evidence=()) if each.code in _TELLING_VALUES else each for each in findings)
     measurement = check.measurement
     if measurement is not None and measurement.shared_with:
         measurement = replace(measurement, shared_with=OTHERS)
@@ -61,7 +61,3 @@ def _shown_finding(finding: Finding, check: CheckResult, names: Mapping[str, str
     if finding.hidden or (check.hidden and not finding.because and finding.code != OUT_OF_TIME):
         return replace(finding, what=SEEN_HIDDEN, where="", line="", evidence=(), hidden=True, smallest=None)
     return replace(finding, evidence=()) if finding.code in _GRADERS_MISTAKES else finding
-
-
-def _without_values(finding: Finding) -> Finding:
-    return replace(finding, evidence=()) if finding.code in _TELLING_VALUES else finding

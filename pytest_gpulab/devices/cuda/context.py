@@ -58,11 +58,8 @@ class PrimaryContext:
     def current(self) -> Iterator[None]:
         """Make the context current inside `with`, and translate the driver's errors there.
 
-        Raises:
-            DeviceUnavailable: the device was closed, an earlier kernel broke it, GPU memory is full, or the GPU itself
-                failed.
-            KernelFault: an earlier kernel ended abnormally, and it shows only now.
-            pycuda.driver.Error, DriverRefusal: this package called the driver with invalid arguments.
+        Raises DeviceUnavailable if the device was closed, an earlier kernel broke it, GPU memory is full, or the GPU
+        itself failed; KernelFault for an earlier kernel; pycuda.driver.Error and DriverRefusal for invalid arguments.
         """
         if self._unusable:
             raise DeviceUnavailable(self._unusable)
@@ -93,12 +90,9 @@ class PrimaryContext:
     def wait(self, kernel: str) -> None:
         """Wait for all enqueued work to end; printf output is then on the process's stdout.
 
-        Polls an event instead of synchronising, so that Ctrl-C and the time limit take effect.
-
-        Raises:
-            KernelFault: the kernel ended abnormally, or not at all. The device is unusable: the driver requires a new
-                process (cuda.h, under the error codes 700 to 721).
-            DeviceUnavailable: the GPU itself failed.
+        Polls an event instead of synchronising, so that Ctrl-C and the time limit take effect. Raises DeviceUnavailable
+        if the GPU itself failed, and KernelFault if the kernel ended abnormally, or not at all. The device is unusable
+        then: the driver requires a new process (cuda.h, under the error codes 700 to 721).
         """
         end: Any = None
         spin_s = _SPIN_S if self._gpu_lock.is_exclusive else _UNTIMED_SPIN_S

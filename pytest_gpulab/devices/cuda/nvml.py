@@ -96,7 +96,7 @@ class GpuFacts:
 
     def rows(self) -> dict[str, str]:
         """Return label to text, for a report's provenance."""
-        gib = 2**30
+        gib, state, mode = 2**30, self.performance_state, self.compute_mode
         return {
             "UUID": _shown(self.uuid),
             "driver": f"{_shown(self.driver_version)}, for CUDA up to {self._cuda()}",
@@ -105,14 +105,14 @@ class GpuFacts:
             "SM clock": f"{_shown(self.sm_clock_mhz)} of {_shown(self.max_sm_clock_mhz)} MHz",
             "memory clock": f"{_shown(self.memory_clock_mhz)} of {_shown(self.max_memory_clock_mhz)} MHz",
             "clock event reasons": self.reasons,
-            "performance state": self._performance_state(),
+            "performance state": NOT_KNOWN if state is None or state > 15 else f"P{state}",
             "power": f"{_shown(self.power_w)} of {_shown(self.power_limit_w)} W",
             "temperature": f"{_shown(self.temperature_c)} C",
             "utilisation": f"{_shown(self.busy_percent)} % of the time, memory {_shown(self.memory_busy_percent)} %",
             "ECC": _on_or_off(self.ecc),
             "MIG": _on_or_off(self.mig),
             "persistence": _on_or_off(self.persistence),
-            "compute mode": self._compute_mode(),
+            "compute mode": NOT_KNOWN if mode is None or mode >= len(_COMPUTE_MODES) else _COMPUTE_MODES[mode],
             "PCIe link": f"generation {_shown(self.pcie_generation)} of {_shown(self.max_pcie_generation)}, "
             f"{_shown(self.pcie_lanes)} of {_shown(self.max_pcie_lanes)} lanes",
         }
@@ -128,14 +128,6 @@ class GpuFacts:
     def _cuda(self) -> str:
         version = self.cuda_version
         return NOT_KNOWN if version is None else f"{version // 1000}.{version % 1000 // 10}"
-
-    def _performance_state(self) -> str:
-        state = self.performance_state
-        return NOT_KNOWN if state is None or state > 15 else f"P{state}"
-
-    def _compute_mode(self) -> str:
-        mode = self.compute_mode
-        return NOT_KNOWN if mode is None or mode >= len(_COMPUTE_MODES) else _COMPUTE_MODES[mode]
 
 
 def _shown(value: str | float | None, unit: float = 1) -> str:

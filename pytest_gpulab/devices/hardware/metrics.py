@@ -38,36 +38,26 @@ class Metric:
     meaning: str
 
 
-def _global_memory() -> list[Metric]:
-    ops = {"ld": "loads from", "st": "stores to", "atom": "atomics on", "red": "atomics without a result on"}
-    sectors = "32-byte sectors accessed by these requests, counted once per request"
-    found = []
-    for op, what in ops.items():
-        found.append(Metric(GLOBAL_REQUESTS.format(op), "requests", "exact", f"{what} global memory by a warp"))
-        found.append(Metric(GLOBAL_SECTORS.format(op), "sectors", "exact", sectors))
-    return found
-
-
-def _shared_memory() -> list[Metric]:
-    ops = {"ld": "loads from", "st": "stores to", "atom": "atomics on"}
-    found = []
-    for op, what in ops.items():
-        meaning = f"{what} shared memory by a warp with at least one lane"
-        found.append(Metric(SHARED_REQUESTS.format(op), "requests", "exact", meaning))
-        meaning = "passes of these requests, bank conflicts included"
-        found.append(Metric(SHARED_WAVEFRONTS.format(op), "wavefronts", "exact", meaning))
-        meaning = "passes beyond the minimum for the number of bytes"
-        found.append(Metric(BANK_CONFLICTS.format(op), "wavefronts", "exact", meaning))
-    return found
-
-
+_ACCESSES = {"ld": "loads from", "st": "stores to", "atom": "atomics on"}
+_OF_GLOBAL = (
+    (GLOBAL_REQUESTS, "requests", "{} global memory by a warp"),
+    (GLOBAL_SECTORS, "sectors", "32-byte sectors accessed by these requests, counted once per request"),
+)
+_OF_SHARED = (
+    (SHARED_REQUESTS, "requests", "{} shared memory by a warp with at least one lane"),
+    (SHARED_WAVEFRONTS, "wavefronts", "passes of these requests, bank conflicts included"),
+    (BANK_CONFLICTS, "wavefronts", "passes beyond the minimum for the number of bytes"),
+)
 _SUM = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 _MET = "the maximum of lanes per address in a request, summed over requests"
 
 METRICS: tuple[Metric, ...] = (
-    *_global_memory(),
+    *(Metric(name.format(op), unit, "exact", meaning.format(what))
+      for op, what in {**_ACCESSES, "red": "atomics without a result on"}.items()
+      for name, unit, meaning in _OF_GLOBAL),
     Metric("gpulab__touched_sectors.sum", "sectors", "exact", "distinct sectors of global memory in the whole launch"),
-    *_shared_memory(),
+    *(Metric(name.format(op), unit, "exact", meaning.format(what))
+      for op, what in _ACCESSES.items() for name, unit, meaning in _OF_SHARED),
     Metric("gpulab__constant_requests.sum", "requests", "exact", "loads of `__constant__` variables by a warp"),
     Metric("gpulab__constant_words.sum", "words", "exact", "distinct 4-byte words in these requests"),
     Metric("gpulab__atomic_passes_global.sum", "passes", "exact", f"atomics on global memory: {_MET}"),

@@ -60,8 +60,7 @@ class BlockNeeds:
 def blocks_by_resource(limits: SmLimits, needs: BlockNeeds, carve_out_bytes: int | None = None) -> dict[str, int]:
     """Return the number of blocks that each resource of an SM allows.
 
-    Args:
-        carve_out_bytes: the shared part of the SM's L1 and shared memory; the largest if None.
+    `carve_out_bytes` is the shared part of the SM's L1 and shared memory; None for the largest.
     """
     warp_registers = _rounded_up(max(needs.registers or 0, LEAST_REGISTERS) * WARP, REGISTERS_UNIT)
     resident_warps = limits.registers // PARTITIONS // warp_registers * PARTITIONS
@@ -79,9 +78,7 @@ def blocks_by_resource(limits: SmLimits, needs: BlockNeeds, carve_out_bytes: int
 def suggested_block(blocks_of: Callable[[int], int], largest: int = MAX_BLOCK_THREADS) -> int | None:
     """Return the largest block with the highest occupancy, by trying all sizes, as NVIDIA's driver does.
 
-    Args:
-        blocks_of: the number of resident blocks per SM, by threads per block.
-        largest: the limit of threads per block of the kernel.
+    `blocks_of` gives the resident blocks per SM by threads per block; `largest` is the kernel's limit of threads.
     """
     sizes = (min(size, largest) for size in range(_rounded_up(largest, WARP), 0, -WARP))
     best = max(sizes, key=lambda threads: blocks_of(threads) * threads)  # the first of equals
@@ -93,9 +90,7 @@ def occupancy_by_rules(
 ) -> KernelOccupancy:
     """Return the occupancy of a launch on an architecture of `LIMITS`, without a driver.
 
-    Args:
-        needs: the block's resources; its shared memory is assumed to be the same for every block size.
-        largest: the limit of threads per block of the kernel.
+    All block sizes are assumed to need the same shared memory; `largest` is the kernel's limit of threads per block.
     """
     limits = LIMITS[architecture]
 
@@ -135,9 +130,6 @@ def achieved_occupancy(found: KernelOccupancy, sms: int, blocks: int) -> float:
     All blocks are assumed to take the same time, so that an SM runs them in rounds of `active_blocks`, the last of
     which may be incomplete. Nsight Compute calls it `sm__warps_active.avg.pct_of_peak_sustained_active`; for the 20
     launches in tests/h200 with this counter, the estimate is 0.91 to 1.75 times the counter, 1.10 in the median.
-
-    Args:
-        found: the launch's theoretical occupancy.
     """
     if not found.active_blocks:
         return 0.0

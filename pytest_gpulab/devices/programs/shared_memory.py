@@ -111,7 +111,7 @@ class SharedArena(Arena):
         return allocation
 
     def adopt(self, base: int, nbytes: int) -> Allocation:
-        """Make host memory an allocation, whose bytes move into the file; raise OutOfMemory beyond its capacity."""
+        """Move host memory into the file, as an allocation at its address; raise OutOfMemory beyond its capacity."""
         inner = base % PAGE
         offset = self._reserved(_pages_for(nbytes, inner))
         allocation = SharedAllocation(base, nbytes)

@@ -21,19 +21,16 @@ def sweep_page(grades: Sequence[Grade], created: datetime) -> str:
     """Return the page of a sweep: a grade per file and combination of values, and the time of writing in UTC."""
     sheet, parts = Sheet(), []
     for number, members in enumerate(in_order(grades)):
-        svg = inline(_drawing(members, f"sweep{chr(97 + number % 26)}"), sheet) if fastest_of(members) else ""
+        best = fastest_of(members)
+        svg = inline(_drawing(members, f"sweep{chr(97 + number % 26)}"), sheet) if best else ""
+        rows = [[*map(str, grade.swept.values()), *cells(grade, grade is best)] for grade in members]
         headers = [*members[0].swept, "result", *FIGURES]
-        parts.append({"name": file_of(members[0]), "headers": headers, "rows": _rows(members), "svg": svg})
+        parts.append({"name": file_of(members[0]), "headers": headers, "rows": rows, "svg": svg})
     device = grades[0].provenance.device
     is_estimated = any(measured.estimated for grade in grades if (measured := measurement_of(grade)))
     values: dict[str, Any] = {"parts": parts, "device": device, "created": environment.moment(created)}
     note = ESTIMATED if is_estimated else ""
     return environment.rendered("sweep.html.jinja", more_style=sheet.text, note=note, **values)
-
-
-def _rows(members: Sequence[Grade]) -> list[list[str]]:
-    best = fastest_of(members)
-    return [[*map(str, grade.swept.values()), *cells(grade, grade is best)] for grade in members]
 
 
 @in_page_style

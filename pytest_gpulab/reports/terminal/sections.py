@@ -80,7 +80,9 @@ def _all_sections(gradebook: Gradebook, verbosity: int, with_output: bool) -> It
         parts = {grade.submission for grade in members if gradebook.is_part(grade)}
         yield f"gpulab: {exercise}{_sizes(members)}", table_lines(members, gradebook.expected, parts)
         if verbosity > 0:
-            yield from section(f"gpulab: {exercise}, bandwidth", _bandwidth(members))
+            from .bandwidth import bandwidth_lines
+
+            yield from section(f"gpulab: {exercise}, bandwidth", bandwidth_lines(members))
             yield from section(f"gpulab: {exercise}, occupancy", occupancy_lines(members))
         yield from section(f"gpulab: {exercise}, counters", counter_lines(members, with_simulated=verbosity > 0))
     yield from section("gpulab: timing", list(_timing(grades)) if verbosity > 0 else [])
@@ -93,12 +95,6 @@ def section(title: str, lines: list[str]) -> Iterator[Section]:
     """Yield a section if it has lines."""
     if lines:
         yield title, lines
-
-
-def _bandwidth(grades: Sequence[Grade]) -> list[str]:
-    from .bandwidth import bandwidth_lines
-
-    return bandwidth_lines(grades)
 
 
 def _not_started(gradebook: Gradebook, verbosity: int) -> list[str]:

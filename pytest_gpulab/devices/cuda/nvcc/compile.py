@@ -136,10 +136,8 @@ class Nvcc:
     ) -> Compiled:
         """Compile for an architecture (`sm_90`); each source is compiled once.
 
-        Raises:
-            CompileError: with nvcc's own message, which names `filename`; or compilation exceeded a limit.
-            DeviceUnavailable: nvcc cannot be run here, or compiles no kernel at all; the message has the cause.
-            OutOfMemory: the system killed one of nvcc's programs for lack of memory.
+        Raises CompileError with nvcc's message, which names `filename`, or if it exceeded a limit, DeviceUnavailable
+        with the cause if nvcc compiles nothing here, and OutOfMemory if the system killed one of its programs.
         """
         kills = memory_kills()
         text = _Text(source, filename, architecture, defines, headers)
