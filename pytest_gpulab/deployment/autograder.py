@@ -59,7 +59,9 @@ def grade(request: Request) -> Outcome:
     if request.result.is_symlink():
         request.result.unlink()  # a link of the student's
     formats.check(request.platform, request.result, context)
-    formats.write_not_graded(request.platform, request.result, STOPPED, Context(environment=_without_summary()))
+    # it is replaced later; GitHub's summary can only grow
+    without_summary = {name: value for name, value in os.environ.items() if name != SUMMARY}
+    formats.write_not_graded(request.platform, request.result, STOPPED, Context(environment=without_summary))
     log = ""
     try:
         book, log = _graded(request)
@@ -68,10 +70,10 @@ def grade(request: Request) -> Outcome:
         text = error.text if isinstance(error, NotGraded) else _as_sentence(request, error)
         formats.write_not_graded(request.platform, request.result, text, context)
         return Outcome(platform.not_graded, f"not graded: {text}", error.log if isinstance(error, NotGraded) else log)
-    points = the_only_row(book).points
-    line = f"{points_text(points.earned)} of {points_text(points.graded)} points"
-    code = 0 if _has_passed(book) else platform.failed
-    return Outcome(code, line, log if platform.is_log_private else "", book.problems)
+    row = the_only_row(book)
+    line = f"{points_text(row.points.earned)} of {points_text(row.points.graded)} points"
+    has_passed = all(check.verdict in ("passed", "inconclusive", "missed") for check in row.checks)
+    return Outcome(0 if has_passed else platform.failed, line, log if platform.is_log_private else "", book.problems)
 
 
 def _graded(request: Request) -> tuple[Gradebook, str]:
@@ -101,16 +103,6 @@ def _copies(files: Collection, exercises: Sequence[str], folder: Path) -> list[P
     for copy, source in zip(copies, contents.values(), strict=True):
         copy.write_bytes(source)
     return copies
-
-
-def _without_summary() -> dict[str, str]:
-    """Return the environment for a file that is replaced later; GitHub's summary can only grow."""
-    return {name: value for name, value in os.environ.items() if name != SUMMARY}
-
-
-def _has_passed(book: Gradebook) -> bool:
-    row = the_only_row(book)
-    return all(check.verdict in ("passed", "inconclusive", "missed") for check in row.checks)
 
 
 def _as_sentence(request: Request, error: ReportError) -> str:
