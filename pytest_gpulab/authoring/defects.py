@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Literal
 
 from pytest_gpulab.grading.correctness.shrinking import EVERY_SIZE
@@ -73,6 +72,8 @@ class Report:
             facts.append("points: " + ", ".join(f"{kind} {points:g}" for kind, points in self.points.items()))
         facts += [f"mutants: {self.mutants}"] if self.mutants else []
         if self.times_s:
+            from statistics import median  # a handout needs no report
+
             graded = f"{counted(len(self.graded), 'file')} graded"
             facts.append(f"{graded}; a file takes about {median(self.times_s):.1f} s of processor time without a GPU")
         head = f"{self.name}: {counted(self.errors, 'error')}, {counted(warnings, 'warning')}"

@@ -65,14 +65,16 @@ def write_handout(course: Path, out: Path) -> Handout:
 def _copy_exercises(catalogue: Catalogue, copy: Path, handout: Handout) -> None:
     calibrations = catalogue.folder / "calibration"
     if calibrations.is_dir():
-        shutil.copytree(calibrations, copy / "exercises" / "calibration", ignore=lambda _, names: _no_toml(names))
-    hidden_points = {}
+        shutil.copytree(calibrations, copy / "exercises" / "calibration", ignore=_no_toml)
+    hidden_points, kernels = {}, dict[str, Exercise]()
     for name in catalogue.names:
         loaded = _loaded(catalogue, name)
         skeleton, solutions = loaded.folder / f"{name}.cu", catalogue.folder.parent / "solutions" / name
         if skeleton.is_file() and (solution := solution_in(skeleton, solutions)):
             raise HandoutError(f"{name}: {skeleton.name} has the code of the solution {solution.name}: remove it there")
-        if not isinstance(loaded, LoadedExercise) and any(case.hidden for case in loaded.exercise.cases):
+        if isinstance(loaded, LoadedExercise):
+            kernels[name] = loaded.exercise
+        elif any(case.hidden for case in loaded.exercise.cases):
             raise HandoutError(f"{name}: hidden cases of an exercise that asks for a program stay in it; {INSTEAD}")
         hidden_points[name] = sum(case.points for case in loaded.exercise.cases if case.hidden)
         handout.lines.append(_copy_exercise(loaded, copy / "exercises" / name, hidden_points[name]))
@@ -80,11 +82,6 @@ def _copy_exercises(catalogue: Catalogue, copy: Path, handout: Handout) -> None:
     if any(hidden_points.values()) and readme.is_file():
         table = "".join(f"- {name}: {points:g} points\n" for name, points in hidden_points.items() if points)
         readme.write_text(readme.read_text(encoding="utf-8") + HIDDEN_SECTION + table, encoding="utf-8")
-    kernels = {
-        name: found.exercise
-        for name in catalogue.names
-        if isinstance(found := _loaded(catalogue, name), LoadedExercise)
-    }
     for name, exercise in kernels.items():
         _compare(exercise, Catalogue(copy / "exercises"), name)
     for bytecode in sorted(copy.rglob("__pycache__")):  # of the copies, which were loaded to be compared
@@ -93,7 +90,7 @@ def _copy_exercises(catalogue: Catalogue, copy: Path, handout: Handout) -> None:
         handout.notes += _traces(exercise, name, copy)
 
 
-def _no_toml(names: list[str]) -> list[str]:
+def _no_toml(_: str, names: list[str]) -> list[str]:
     return [name for name in names if not name.endswith(".toml")]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Grade
 
 from .standings import FULL_POINTS, Standing, exercises_of, share_of
 
@@ -161,8 +161,5 @@ def commonest(grades: Iterable[Grade], most: int) -> list[FindingCount]:
 def _own_findings(grade: Grade) -> Iterator[tuple[str, tuple[str, str]]]:
     for check in grade.checks:
         if check.verdict in ("failed", "not gradable", "not started"):
-            yield from ((each.code, (each.what, each.hint)) for each in check.findings if _is_own(each))
-
-
-def _is_own(finding: Finding) -> bool:
-    return not finding.because and finding.code != COMPILER_WARNING
+            own = (each for each in check.findings if not each.because and each.code != COMPILER_WARNING)
+            yield from ((each.code, (each.what, each.hint)) for each in own)

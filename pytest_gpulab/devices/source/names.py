@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -154,18 +154,18 @@ class _Reader:
 
     def _template_arguments(self) -> str:
         self._takes("I")
+        self._arguments = self._until_end(self._template_argument)
+        return ", ".join(self._arguments)
+
+    def _until_end(self, read: Callable[[], str]) -> list[str]:
         found = []
         while not self._takes("E"):
-            found.append(self._template_argument())
-        self._arguments = found
-        return ", ".join(found)
+            found.append(read())
+        return found
 
     def _template_argument(self) -> str:
         if self._takes("J"):  # a pack
-            found = []
-            while not self._takes("E"):
-                found.append(self._template_argument())
-            return ", ".join(found)
+            return ", ".join(self._until_end(self._template_argument))
         if not self._takes("L"):
             return self.type()
         kind = self.type()
@@ -237,14 +237,11 @@ class _Reader:
         self._takes("Z")
         of_kernel = self._arguments
         function, _ = self.function_name()
-        while not self._takes("E"):
-            self.type()
+        self._until_end(self.type)
         self._arguments = of_kernel
         if not self._takes("Ul"):
             return f"{function}::{self._source_name()}"
-        parameters = []
-        while not self._takes("E"):
-            parameters.append(self.type())
+        parameters = self._until_end(self.type)
         shown = "" if parameters == ["void"] else ", ".join(parameters)
         return f"{function}::{{lambda({shown})#{self._numbered('') + 1}}}"
 

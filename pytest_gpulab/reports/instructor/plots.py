@@ -13,7 +13,7 @@ from pytest_gpulab.reports.terminal.bandwidth import COPY_SHARE
 from pytest_gpulab.reports.terminal.table import short_names, three_digits
 from pytest_gpulab.reports.terminal.text import visible
 
-from .speeds import Point, Series, roof_gb_s
+from .speeds import Point, Series
 from .svg import FAINT, INK, PAPER, SERIES, Drawing, in_page_style
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ def roofline_plot(all_of_them: Sequence[Series], names: Names) -> Drawing | None
                   color=SERIES[number % len(SERIES)])  # fmt: skip
         called = _called(points, names)
         tips[gid] = [f"{_tip(point, called)}, {three_digits(_gb_s(point))} GB/s" for point in points]
-    roof = roof_gb_s([point for series in shown for point in series.with_bandwidth])
+    measured = (point.measurement for series in shown for point in series.with_bandwidth)
+    roof = max(each.peak_bandwidth_gb_s or 0.0 for each in measured)  # the highest of several devices
     _roof(axis, roof, len(shown))
     labels = [(_short(part, 18) for part in (series.exercise, series.label) if part) for series in shown]
     axis.set_xticks(range(len(shown)), list(map("\n".join, labels)))

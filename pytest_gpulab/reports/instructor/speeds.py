@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import Grade, Measurement
 from pytest_gpulab.reports.terminal.table import timings
@@ -20,7 +20,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Point:
-    """A submission's speedup; `low` and `high` are its interval's ends, or the speedup where there is no interval."""
+    """A submission's speedup."""
 
     grade: Grade
     measurement: Measurement
@@ -88,29 +88,18 @@ def usable_timings(grade: Grade) -> dict[str, Measurement]:
     return {label: measured for label, measured in timings(grade).items() if is_usable(measured)}
 
 
-@dataclass
-class _Group:
-    points: list[Point] = field(default_factory=list)
-    thresholds: dict[float, bool] = field(default_factory=dict)
-
-    @property
-    def sorted_thresholds(self) -> tuple[Threshold, ...]:
-        return tuple(Threshold(*each) for each in sorted(self.thresholds.items()))
-
-
 def all_series(grades: Iterable[Grade]) -> list[Series]:
     """Return the series of each exercise, the most relevant first."""
-    groups: dict[tuple[str, str], _Group] = {}
+    points: dict[tuple[str, str], list[Point]] = {}
+    thresholds: dict[tuple[str, str], dict[float, bool]] = {}
     for grade in grades:
         for label, measurement in usable_timings(grade).items():
-            group = groups.setdefault((grade.exercise, label), _Group())
-            group.points.append(Point(grade, measurement))
+            points.setdefault((grade.exercise, label), []).append(Point(grade, measurement))
+            found = thresholds.setdefault((grade.exercise, label), {})
             for speedup, required in _required_speedups(grade, measurement):
-                group.thresholds[speedup] = required or group.thresholds.get(speedup, False)
-    return [
-        Series(exercise, label, tuple(group.points), group.sorted_thresholds)
-        for (exercise, label), group in groups.items()
-    ]
+                found[speedup] = required or found.get(speedup, False)
+    in_order = {key: tuple(Threshold(*each) for each in sorted(found.items())) for key, found in thresholds.items()}
+    return [Series(*key, tuple(points[key]), in_order[key]) for key in points]
 
 
 def _required_speedups(grade: Grade, timed: Measurement) -> Iterator[tuple[float, bool]]:
@@ -122,8 +111,3 @@ def _required_speedups(grade: Grade, timed: Measurement) -> Iterator[tuple[float
 
 def _what(measured: Measurement) -> tuple[str, float, str]:
     return measured.size, measured.elapsed_ms, measured.baseline
-
-
-def roof_gb_s(points: Sequence[Point]) -> float:
-    """Return the memory's peak bandwidth in 1e9 bytes per second; the highest of several devices."""
-    return max(point.measurement.peak_bandwidth_gb_s or 0.0 for point in points)

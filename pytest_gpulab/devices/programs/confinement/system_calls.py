@@ -11,6 +11,8 @@ import platform
 import struct
 from collections.abc import Mapping
 
+from pytest_gpulab.devices.errors import DeviceUnavailable
+
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # EPERM
@@ -34,11 +36,11 @@ REFUSED: Mapping[str, tuple[int, Mapping[str, int]]] = {
 """By machine: its number (`linux/audit.h`), and the refused calls by name, with their numbers."""
 
 
-def system_call_filter() -> bytes | None:
-    """Return the filter for this machine; None if its numbers are unknown."""
+def system_call_filter() -> bytes:
+    """Return the filter for this machine, or raise DeviceUnavailable if its numbers are unknown."""
     architecture, refused = REFUSED.get(platform.machine(), (0, {}))
     if not refused:
-        return None
+        raise DeviceUnavailable("programs are graded on x86-64 and on 64-bit Arm only")
     numbers = sorted(refused.values())
     tests = [(_EQUAL, len(numbers) - index, 0, number) for index, number in enumerate(numbers)]
     program = [
