@@ -28,10 +28,7 @@ def unpack(bits: Value, kind: str) -> Value:
 
 
 def pack(a: Value, kind: str, mode: str = "rn") -> Value:
-    """Round float32 or float64 to the bits of a 16-bit float.
-
-    A NaN becomes 0x7FFF, but keeps its payload from float64 to float16.
-    """
+    """Round float32 or float64 to a 16-bit float. A NaN is 0x7FFF; from float64 to float16 it keeps its payload."""
     bits = narrow(a, mode, F2).view(U2) if kind == "f16" else _to_bfloat(a, mode)
     return bits if (kind, a.dtype) == ("f16", F8) else select(np.isnan(a), _NAN, bits)
 

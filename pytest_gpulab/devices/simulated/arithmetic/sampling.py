@@ -6,7 +6,9 @@ Coordinates and results are NumPy scalars or arrays that broadcast to the shape 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import product
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,19 +20,11 @@ Value = Any
 
 
 class Tap(NamedTuple):
-    """One texel per lane."""
+    """One texel per lane, or its part along one axis."""
 
-    at: tuple[Value, ...]  # indices in x, y and z, clamped to the texture
+    at: Any  # indices in x, y and z, clamped to the texture; the index along one axis
     inside: Value  # True where the texel lies in the texture, None if it always does. Texels outside count as 0
     weight: Value  # weight in the weighted sum of the fetch; None for 1
-
-
-class _Along(NamedTuple):
-    """The part of a tap along one axis."""
-
-    at: Value
-    inside: Value
-    weight: Value
 
 
 def taps(texels: Texels, sampling: Sampling, coordinates: Sequence[Value]) -> list[Tap]:
@@ -43,30 +37,23 @@ def taps(texels: Texels, sampling: Sampling, coordinates: Sequence[Value]) -> li
         modes = sampling.modes[: texels.axes]
         along = [_along(sampling, *axis) for axis in zip(places, extents, modes, strict=True)]
     if texels.is_layered:
-        zero = [[_Along(np.int64(0), None, None)]] * (2 - texels.axes)
+        zero = [[Tap(np.int64(0), None, None)]] * (2 - texels.axes)
         last = texels.extents[2] - 1
-        along += [*zero, [_Along(np.clip(coordinates[0].astype(np.int64), 0, last), None, None)]]
+        along += [*zero, [Tap(np.clip(coordinates[0].astype(np.int64), 0, last), None, None)]]
     return [_tap(one_each) for one_each in product(*along)]
 
 
-def _tap(along: Sequence[_Along]) -> Tap:
+def _tap(along: Sequence[Tap]) -> Tap:
     inside = [tap.inside for tap in along if tap.inside is not None]
     weights = [tap.weight for tap in along if tap.weight is not None]
     return Tap(
         tuple(tap.at for tap in along),
         np.logical_and.reduce(np.broadcast_arrays(*inside)) if inside else None,
-        _product(weights) if weights else None,
+        reduce(mul, weights) if weights else None,
     )
 
 
-def _product(weights: Sequence[Value]) -> Value:
-    first, *rest = weights
-    for weight in rest:
-        first = first * weight
-    return first
-
-
-def _along(sampling: Sampling, x: Value, extent: int, mode: AddressMode) -> list[_Along]:
+def _along(sampling: Sampling, x: Value, extent: int, mode: AddressMode) -> list[Tap]:
     """Return the texel that contains a coordinate or, with filtering, the two nearest texels."""
     place = x.astype(np.float64)
     if sampling.normalized_coords:
@@ -84,12 +71,12 @@ def _along(sampling: Sampling, x: Value, extent: int, mode: AddressMode) -> list
     return [first._replace(weight=1 - fraction), second._replace(weight=fraction)]
 
 
-def _addressed(index: Value, extent: int, mode: AddressMode) -> _Along:
+def _addressed(index: Value, extent: int, mode: AddressMode) -> Tap:
     """Apply an address mode to an index, which may lie outside the texture."""
     if mode == "wrap":
-        return _Along(index % extent, None, None)
+        return Tap(index % extent, None, None)
     nearest = np.clip(index, 0, extent - 1)
-    return _Along(nearest, nearest == index if mode == "border" else None, None)
+    return Tap(nearest, nearest == index if mode == "border" else None, None)
 
 
 def converted(texels: Texels, sampling: Sampling, raw: Value) -> Value:

@@ -89,6 +89,17 @@ class _Named(NamedTuple):
         return most
 
 
+class Arrival(NamedTuple):
+    """A way to arrive at an mbarrier."""
+
+    drops: bool = False  # True if later phases expect fewer arrivals, by the same count
+    may_complete: bool = True  # True if it can complete the phase
+    releases: bool = False  # True if it has release semantics
+
+
+_PLAIN = Arrival()
+
+
 class Mbarriers:
     """The asynchronous barriers of a wave's blocks."""
 
@@ -121,23 +132,10 @@ class Mbarriers:
         if self._valid is not None:
             self._valid[named.row, named.column] = False
 
-    def arrive(
-        self,
-        lanes: Lanes,
-        site: Site,
-        address: Value,
-        count: Value,
-        drops: bool = False,
-        may_complete: bool = False,
-        releases: bool = False,
-    ) -> Value:
-        """Count `count` arrivals per lane at the barriers at `address`; return their tokens.
-
-        With `drops`, later phases expect fewer arrivals by this count. Only an arrival that `may_complete` can complete
-        the phase. `releases` is True if it has release semantics.
-        """
+    def arrive(self, lanes: Lanes, site: Site, address: Value, count: Value, *how: bool) -> Value:
+        """Count `count` arrivals per lane at the barriers at `address`; return their tokens. `how` is an `Arrival`."""
         self.reach(lanes, site, address)
-        return self.count(lanes, site, address, count, drops, may_complete, releases)
+        return self.count(lanes, site, address, count, Arrival(*how))
 
     def expect(self, lanes: Lanes, site: Site, address: Value, nbytes: Value, sign: int = 1) -> None:
         """Announce bytes that will be copied in this phase (`sign` 1), or count copied bytes (-1)."""
@@ -197,16 +195,7 @@ class Mbarriers:
         more = state.pending + named.totals(named.running(lanes, np.uint32(1)))
         self._write(named, state._replace(pending=np.minimum(more, MAX_COUNT)))
 
-    def count(
-        self,
-        lanes: Lanes,
-        site: Site,
-        address: Value,
-        count: Value,
-        drops: bool = False,
-        may_complete: bool = True,
-        releases: bool = False,
-    ) -> Value:
+    def count(self, lanes: Lanes, site: Site, address: Value, count: Value, how: Arrival = _PLAIN) -> Value:
         """Count arrivals, phase after phase; return tokens. See `arrive`."""
         whole, pieces, tokens = lanes, [], []
         while True:
@@ -216,7 +205,7 @@ class Mbarriers:
             fits = running <= pending
             if fits.all():
                 pieces.append(lanes)
-                tokens.append(self._count(lanes, site, address, named, running, count, drops, may_complete, releases))
+                tokens.append(self._count(lanes, site, address, named, running, count, how))
                 break
             if np.any(first := ~fits & (running == count)):
                 missing = int(np.broadcast_to(pending, lanes.shape)[np.broadcast_to(first, lanes.shape)][0])
@@ -224,8 +213,7 @@ class Mbarriers:
                 self._refuse(f"too many arrivals at a barrier: {more}", lanes, site, first)
             now, later = (lanes.subset(np.ascontiguousarray(np.broadcast_to(at, lanes.shape))) for at in (fits, ~fits))
             pieces.append(now.lanes)
-            tokens.append(self.count(now.lanes, site, now.take(address), now.take(np.asarray(count)), drops,
-                                     may_complete, releases))  # fmt: skip
+            tokens.append(self.count(now.lanes, site, now.take(address), now.take(np.asarray(count)), how))
             lanes, address, count = later.lanes, later.take(address), later.take(np.asarray(count))
         return tokens[0] if len(tokens) == 1 else Union(pieces, whole).join(tokens)
 
@@ -249,9 +237,7 @@ class Mbarriers:
         named: _Named,
         running: Counts,
         count: Value,
-        drops: bool,
-        may_complete: bool,
-        releases: bool,
+        how: Arrival,
     ) -> Value:
         """Count the arrivals of one phase."""
         state = self._read(named)
@@ -260,11 +246,11 @@ class Mbarriers:
         token = _State(state.expected[which], before, state.nbytes[which], state.phase[which]).word()
         totals = named.totals(running)
         state = state._replace(pending=state.pending - totals)
-        if drops:
+        if how.drops:
             state = state._replace(expected=np.maximum(state.expected - totals, 0))
-        if releases and self._wave.checker is not None:
+        if how.releases and self._wave.checker is not None:
             self._wave.checker.phase(lanes, address, "arrive")
-        self._store(named, state, site, lanes, may_complete)
+        self._store(named, state, site, lanes, how.may_complete)
         return token
 
     def _store(self, named: _Named, state: _State, site: Site, lanes: Lanes, may_complete: bool) -> None:

@@ -62,13 +62,8 @@ def _arrive(b: BlockWriter, i: Instruction) -> None:
     if "expect_tx" in i.op:
         b.lines.append(f"w.mbarriers.expect({barrier}, {given})")
         given = "w.one"
-    options = {
-        "drops": "arrive_drop" in i.op,
-        "may_complete": "noComplete" not in i.op,
-        "releases": "relaxed" not in i.op,
-    }
-    given = ", ".join([given, *(f"{name}=True" for name, on in options.items() if on)])
-    b.write(target, f"w.mbarriers.arrive({barrier}, {given})", "u8")
+    how = f"{'arrive_drop' in i.op}, {'noComplete' not in i.op}, {'relaxed' not in i.op}"
+    b.write(target, f"w.mbarriers.arrive({barrier}, {given}, {how})", "u8")
 
 
 def copies_arrive(b: BlockWriter, i: Instruction) -> None:

@@ -133,10 +133,7 @@ def _transpose(b: BlockWriter, i: Instruction) -> None:
 
 
 def _words(i: Instruction, known: str, types: Sequence[str] = tuple(ELEMENTS)) -> tuple[str, list[str]]:
-    """Return the shape and the types in an opcode.
-
-    Raises CannotSimulate if a word is neither a supported modifier nor a type.
-    """
+    """Return the shape and the types in an opcode; raise CannotSimulate for a word that is not supported."""
     shape, kinds = "", []
     feature = next((_FEATURES[word] for word in i.op if word in _FEATURES), None)
     for word in i.op[1:]:
