@@ -222,10 +222,7 @@ class SimulatedMemory:
         self.live.written = None
 
     def mark_unwritten(self) -> None:
-        """Mark the contents as undefined: a launch with `check` reports reads before a write.
-
-        Raises LaunchError if it was freed.
-        """
+        """Mark the contents as undefined, for launches with `check`; raise LaunchError if it was freed."""
         self.live.mark_unwritten()
 
     def damage(self, name: str = "array") -> str | None:

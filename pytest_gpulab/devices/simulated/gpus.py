@@ -138,10 +138,7 @@ def known_gpus() -> tuple[str, ...]:
 
 @cache
 def modelled_gpu(name: str = DEFAULT_GPU) -> Gpu:
-    """Return a GPU by its short name.
-
-    Raises DeviceUnavailable if the name is unknown, or the GPU is too old for the compiler.
-    """
+    """Return a GPU by its short name; raise DeviceUnavailable if it is unknown, or too old for the compiler."""
     found = tables()["gpus"].get(name)
     if name in TOO_OLD:
         oldest = min(LIMITS, key=lambda architecture: int(architecture.removeprefix("sm_"))).removeprefix("sm_")

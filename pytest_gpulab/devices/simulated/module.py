@@ -120,10 +120,7 @@ class SimulatedModule:
         return self._variables.read(name)
 
     def set_constant(self, name: str, values: Array) -> None:
-        """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
-
-        Raises LaunchError if there is no such variable, or it is smaller than the array.
-        """
+        """Copy an array into a variable; see `protocol.Module.set_constant`. Raises LaunchError as `Variables.set`."""
         self._variables.set(name, values)
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
@@ -150,10 +147,7 @@ class SimulatedModule:
         return tuple(parameter.nbytes for parameter in self._entry(kernel).parameters)
 
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
-        """Return the types of the kernel's parameters, such as `const int *`, or None if its symbol has none.
-
-        Raises LaunchError if there is no such kernel.
-        """
+        """Return the parameters' types, such as `const int *`, None if unknown; see `protocol.Module`."""
         return signature(self._entry(kernel).name).parameters
 
     def alias(self, name: str, kernel: str) -> None:
@@ -161,10 +155,7 @@ class SimulatedModule:
         self._entries[name] = self._entry(kernel)
 
     def resources(self, kernel: str) -> KernelResources:
-        """Return the compiler's figures for a kernel, for the device's occupancy architecture.
-
-        Raises LaunchError if there is no such kernel.
-        """
+        """Return the compiler's figures for a kernel, for the occupancy architecture; see `protocol.Module`."""
         return self._resources_on(self._device.occupancy_architecture, kernel)
 
     def _resources_on(self, architecture: str, kernel: str) -> KernelResources:

@@ -57,10 +57,7 @@ def dynamic_arrays(module: PtxModule, kernel: Function) -> list[str]:
 
 
 def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: SmLimits) -> bool:
-    """Return whether a block may need too many registers, so that only the machine code can answer.
-
-    ptxas needs fewer than half as many registers as PTX names.
-    """
+    """Return whether a block may need too many registers: ptxas needs fewer than half as many as PTX names."""
     functions = [function for function in module.functions.values() if not function.entry]
     kinds = [kind for function in (kernel, *functions) for kind in function.registers.values()]
     return threads * sum(2 if kind.endswith("64") else kind != "pred" for kind in kinds) > 2 * limits.registers
@@ -235,10 +232,7 @@ class Variables:
         return allocation.data[: allocation.nbytes].tobytes()
 
     def set(self, name: str, values: Array) -> None:
-        """Copy an array into a variable, from its first byte.
-
-        Raises LaunchError if there is no such variable, or it is smaller than the array.
-        """
+        """Copy an array into a variable; raise LaunchError if there is none, or it is smaller than the array."""
         allocation = self._named(name)
         if values.nbytes > allocation.nbytes:
             raise LaunchError(f"the variable {name!r} holds {allocation.nbytes} bytes, not {values.nbytes}")

@@ -36,10 +36,7 @@ class Chain:
         return one_by_one * saved * self.hop_cycles
 
     def alone(self, paths: Rows) -> Rows:
-        """Return executions per basic block without the repetitions of waiting loops.
-
-        Their number depends on the order of threads, and hops include them.
-        """
+        """Return executions per basic block without repetitions of waiting loops: hops include them."""
         found: Rows = paths.copy()
         found[list(self.waiting)] = np.minimum(found[list(self.waiting)], 1)
         return found

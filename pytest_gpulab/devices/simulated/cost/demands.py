@@ -174,10 +174,7 @@ def _of_array(touched: Touched, scale: float, grown: float, gpu: Gpu) -> tuple[f
 
 
 def _of_local(local: LocalTraffic, resident: Resident, gpu: Gpu, scale: float) -> tuple[float, float, float, float]:
-    """Return passes of loads, runs of stores, sectors that miss L1, and bytes of memory.
-
-    What does not fit into a cache misses it.
-    """
+    """Return passes of loads, runs of stores, sectors that miss L1, and bytes of memory."""
     if not resident.local_bytes:
         return 0.0, 0.0, 0.0, 0.0
     runs = max(local.stored_lines, local.stored_sectors * gpu.local_sector_cycles / gpu.store_cycles) * scale

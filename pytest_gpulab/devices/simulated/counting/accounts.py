@@ -33,7 +33,7 @@ _COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
 _TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]
 _BARRIERS, _WAITS = _COLUMN["gpulab__barriers.sum"], _COLUMN["gpulab__waits.sum"]
 _ADDITIONS = _COLUMN["gpulab__data_additions.sum"]
-MAX_CACHED = 64  # launches per kernel
+MAX_CACHED = 64  # launches per kernel: they are often repeated with other data
 
 
 class Accounts:
@@ -135,10 +135,7 @@ def machine_executions(counters: Counters, kernel: MachineKernel | None, launche
 def _by_machine_code(
     counters: Counters, kernel: MachineKernel | None, launched: int
 ) -> tuple[Floats, Executions] | None:
-    """Return the figures of issued instructions from the machine code, and its executions; None without it.
-
-    Launches are often repeated with other data, so the last results are cached.
-    """
+    """Return the figures of issued instructions and the executions by machine code; None without it."""
     if kernel is None or kernel.is_too_large:
         return None
     ran, replays = (tuple(counters.lanes), tuple(counters.warps), tuple(counters.divergent)), _replays(counters)

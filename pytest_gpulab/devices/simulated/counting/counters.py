@@ -292,10 +292,7 @@ def _words_of(requests: Requests) -> npt.NDArray[np.intp]:
 
 
 def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
-    """Return the addresses per warp as (warps, 32), and the number of blocks that each row represents.
-
-    Absent lanes have the address -1.
-    """
+    """Return addresses per warp, (warps, 32), -1 for absent lanes, and the number of blocks of each row."""
     if address.ndim == 0 or (address.shape[0] == 1 and not lanes.flat):
         address = np.broadcast_to(address, (lanes.shape[0], address.shape[1] if address.ndim else 1))
     if lanes.whole_warps:

@@ -29,10 +29,7 @@ class SharedAccess:
 
 
 class Joiner:
-    """The accesses of one execution of a basic block.
-
-    `widths` has the bytes of the widest machine access for a memory instruction, by `Site.index`.
-    """
+    """The accesses of one basic block; `widths` has the bytes of the widest machine access by `Site.index`."""
 
     def __init__(self, widths: Mapping[int, int]) -> None:
         self.widths = widths

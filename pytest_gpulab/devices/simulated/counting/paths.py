@@ -77,10 +77,7 @@ class Paths:
         return _Kept(wave.block_ids[[column]], paths[:, :, [column]].copy(), np.array([weight]))
 
     def kept(self) -> tuple[Rows, Rows, Rows]:
-        """Return linear indices of blocks, their paths, and the number of blocks that each of them represents.
-
-        The shape of the paths is (basic blocks, warps of a block, blocks).
-        """
+        """Return indices of blocks, paths (basic blocks, warps, blocks), and how many blocks each represents."""
         whole = [
             _Kept(wave.block_ids, paths, np.ones(wave.columns, np.int64))
             for wave, paths in self._of_waves.items()

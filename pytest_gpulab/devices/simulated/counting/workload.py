@@ -139,10 +139,7 @@ class Workload:
     def access(
         self, lanes: Lanes, site: Site, address: Value, rows: Rows, repeat: int, requested: GlobalAccess
     ) -> None:
-        """Add an access of a group to global memory.
-
-        `rows` are the byte addresses of the lanes of each warp, -1 for absent lanes; a warp represents `repeat` blocks.
-        """
+        """Add an access to global memory; `rows` are addresses by warp and lane (-1: absent), of `repeat` blocks."""
         requested = requested.times(repeat)
         counts = self.by_site[site.index]
         counts[0] += len(rows) * repeat

@@ -141,10 +141,7 @@ class EndlessFaults:
         return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0), is_stalled=up.was_stalled)
 
     def of_waits(self, absent: str = "") -> KernelFault:
-        """Return the fault of an endless launch, at the first group that waits.
-
-        `absent` is a clause about blocks that have not started.
-        """
+        """Return the fault at the first group that waits; `absent` is a clause about blocks that have not started."""
         (_, block), groups = min(self._of.ready.items())
         waits = any(step.spins for step in self._of.steps if block in step.targets)
         if waits and block in self._of.launch.program.without_end:  # such as a fence in a loop without a condition

@@ -48,10 +48,7 @@ def three_extents(extents: Sequence[int]) -> Extents:
 def check_extents(
     kernel: str, grid: Extents, block: Extents, shared_bytes: int, largest_shared_bytes: int, most_threads: int | None
 ) -> None:
-    """Check a launch against CUDA's limits and launch bounds. Only the limit of shared memory differs between GPUs.
-
-    Raises LaunchError if a limit is exceeded.
-    """
+    """Check a launch against CUDA's limits and launch bounds; raise LaunchError if one is exceeded."""
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS or block[2] > 64:
         raise LaunchError(f"{kernel}: a block of {block} is too large (at most {MAX_THREADS} threads, 64 in z)")
@@ -94,10 +91,7 @@ def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]
 
 @contextmanager
 def prepared(launch: LaunchState, sms: int) -> Iterator[None]:
-    """Provide a launch with a workspace and a heap if it needs them, and check its shuffles afterwards.
-
-    Raises LaunchError if a cooperative launch has too many blocks.
-    """
+    """Provide a launch with a workspace and a heap, and check its shuffles afterwards. Raises as `_cooperating`."""
     with ExitStack() as provided:
         if launch.options.cooperative:
             provided.enter_context(_cooperating(launch, _resident(launch, sms)))
@@ -216,10 +210,7 @@ def _resident(launch: LaunchState, sms: int) -> int:
 
 
 def _wave_blocks(launch: LaunchState, lanes: int = WAVE_LANES) -> int:
-    """Return the number of blocks per wave, at least 1.
-
-    Raises CannotSimulate if with inlined functions a thread needs more local memory than it may have.
-    """
+    """Return the blocks per wave; raise CannotSimulate if a thread needs more local memory than it may have."""
     local, threads = launch.program.local, prod(launch.block)
     if local > LOCAL_BYTES:
         what = f"{local:,} bytes of local memory per thread with inlined functions; {LOCAL_BYTES:,} are allowed"

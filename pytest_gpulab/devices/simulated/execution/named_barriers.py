@@ -31,10 +31,7 @@ def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Sub
 
 
 def check(where: SourceLine | None, lanes: Lanes, number: Value, threads: Value | None) -> None:
-    """Check the operands of a barrier.
-
-    Raises KernelFault if there is no such barrier, or the thread count is not a multiple of the warp size.
-    """
+    """Raise KernelFault if there is no such barrier, or its thread count is no multiple of the warp size."""
     if int(number.max()) >= BARRIERS:
         bad = number >= BARRIERS
         what = f"invalid arguments: barrier {int(number.max())}; a block has the barriers 0 to {BARRIERS - 1}"
@@ -62,10 +59,7 @@ def differs_in_warp(lanes: Lanes, number: Value, threads: Value | None) -> Mask 
 
 
 def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
-    """Return the number of threads that have arrived, by warp and block of the wave.
-
-    The mask `alive` has the threads that have not exited, (warps * 32, blocks).
-    """
+    """Return the arrived threads by warp and block; `alive` (threads, blocks) are those that have not exited."""
     wave = lanes[0].wave
     came = np.zeros((wave.warps, wave.columns), np.int64)
     for each in lanes:

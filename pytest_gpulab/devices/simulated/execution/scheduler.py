@@ -278,10 +278,7 @@ class Scheduler:
         self.launch.deadline.check()
 
     def _count_iteration(self, group: Group, block: int) -> None:
-        """Count the iterations of loops without exit, and end the launch after enough of them.
-
-        Raises KernelFault if `ITERATIONS_WITHOUT_END` are exceeded.
-        """
+        """Count iterations of loops without exit; raise KernelFault after `ITERATIONS_WITHOUT_END` of them."""
         self._iterations_without_end += block in self.launch.program.without_end
         if self._iterations_without_end > ITERATIONS_WITHOUT_END:
             raise self.faults.without_exit(group, block)

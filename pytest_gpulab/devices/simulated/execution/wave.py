@@ -109,10 +109,7 @@ class Wave:
         self.launch.deadline.check()
 
     def parameter(self, offset: Any, dtype: Dtype) -> Value:
-        """Return a kernel argument at a byte offset, which may differ from lane to lane.
-
-        Raises KernelFault if inline assembly reads beyond the arguments.
-        """
+        """Return a kernel argument at byte offsets; raise KernelFault if inline assembly reads beyond the arguments."""
         raw = self.launch.parameters
         last = offset if isinstance(offset, int) else int(offset.max())
         if not 0 <= last <= len(raw) - dtype.itemsize:
@@ -189,10 +186,7 @@ class Wave:
         self._store_banked(self.shared, lanes.column, lanes, address, values)
 
     def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
-        """Write elements to shared memory at the end of an asynchronous copy.
-
-        The race check has recorded the write when the copy started.
-        """
+        """Write elements at the end of an asynchronous copy; the race check has recorded the write at its start."""
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
         if self.checker is not None:

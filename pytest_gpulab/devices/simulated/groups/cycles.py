@@ -59,10 +59,7 @@ class State(Protocol):
 
 
 class CycleDetector:
-    """The saved states of a wave at its loops.
-
-    `iterations` counts those of each loop, by its first block; a repeated state restarts the count of its loop.
-    """
+    """The saved states of a wave at its loops; a repeated state restarts the count of its loop."""
 
     def __init__(self, iterations: list[int], state: State) -> None:
         self._iterations, self._state = iterations, state

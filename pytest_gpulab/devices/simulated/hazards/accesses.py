@@ -237,10 +237,7 @@ def weight(access: MemoryAccess, one_block: bool = False) -> int:
 
 
 class Repeats:
-    """Accesses since the last synchronisation, to drop repetitions, which cause no further races.
-
-    The owner clears them at each synchronisation.
-    """
+    """Accesses since the last synchronisation: repetitions cause no further races, and are dropped."""
 
     def __init__(self) -> None:
         self._known: dict[object, MemoryAccess] = {}

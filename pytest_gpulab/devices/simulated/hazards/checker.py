@@ -180,10 +180,7 @@ class HazardChecker:
     def access_global(
         self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
     ) -> None:
-        """Check a read (no values), write or atomic of one allocation of global memory by a group.
-
-        `address` is the value of the group's address register.
-        """
+        """Check a read (no values), write or atomic; `address` is the value of the group's address register."""
         launch = self.launch
         if site.access == "read":
             launch.read_bytes[memory] += lanes.n * site.nbytes

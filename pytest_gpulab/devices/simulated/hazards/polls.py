@@ -181,10 +181,7 @@ class Spins:
         return same
 
     def acted(self, access: MemoryAccess) -> None:
-        """Record an atomic that changes memory.
-
-        Where lanes change the same location at once, each will read what another one wrote.
-        """
+        """Record an atomic that changes memory; lanes at the same location will each read what another one wrote."""
         self._at(access, access.time if _are_distinct(access) else access.time - 1)
 
     def _at(self, access: MemoryAccess, time: int) -> None:
@@ -205,10 +202,7 @@ class Spins:
         self._read[access.lanes.position], self._left[access.time] = access.time, access.lanes.n
 
     def _leave(self, times: npt.NDArray[np.int64], where: npt.NDArray[np.intp] | None = None) -> None:
-        """Remove lanes that have read again from records, or keep lanes for good, by position.
-
-        Once all have left, the rest is removed.
-        """
+        """Remove lanes from records, or keep them by position. Once all have left, the rest is removed."""
         while len(times):  # most often all lanes have the same one
             time, mine = int(times[0]), times == times[0]
             if time >= 0:

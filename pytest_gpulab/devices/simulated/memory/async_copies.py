@@ -112,10 +112,7 @@ class AsyncCopies:
         self._committed[lanes.cells] += 1
 
     def wait(self, lanes: Lanes, latest: int | None) -> None:
-        """Write the copies for which lanes wait.
-
-        Each thread's `latest` groups may stay pending; None waits for all copies, also for those without a group.
-        """
+        """Write the copies of all groups but each thread's `latest`; None: all copies, also without a group."""
         if not self._pending:
             return
         limit = np.zeros(self._committed.shape, np.int64)  # groups with lower numbers are complete

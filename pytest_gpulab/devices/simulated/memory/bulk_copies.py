@@ -137,10 +137,7 @@ class BulkCopies:
 
 
 def _units(lanes: Lanes, ends: dict[Site, Value], nbytes: Value) -> _Units:
-    """Cut copies into units, by `ends`, the addresses by the access to one unit there.
-
-    Raises KernelFault if an address or a size is no multiple of 16 bytes.
-    """
+    """Cut copies into units of 16 bytes, given addresses by site; raise KernelFault if one or a size is no multiple."""
     for site, address in ends.items():
         if np.any(address & address.dtype.type(BULK_UNIT - 1)):
             misaligned(lanes, site, site.space, address)

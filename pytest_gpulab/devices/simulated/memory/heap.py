@@ -99,10 +99,7 @@ class Heap:
         self._parts = []
 
     def malloc(self, lanes: Lanes, site: Site, nbytes: Value) -> Value:
-        """Allocate a block per lane, and return the addresses; null if the heap is full.
-
-        Raises CannotSimulate if blocks in use lie in too many parts.
-        """
+        """Return a block per lane, null if the heap is full; raise CannotSimulate for too many parts in use."""
         self.is_used = True
         wanted = np.broadcast_to(nbytes, lanes.shape).ravel()
         size = np.minimum(wanted, np.uint64(2 * self.limit)).astype(np.int64)

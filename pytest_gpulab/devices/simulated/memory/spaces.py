@@ -159,10 +159,7 @@ class Arena:
     def locate(
         self, lanes: Lanes, site: Site, address: Value
     ) -> Iterator[tuple[Subset | None, Allocation, npt.NDArray[np.uint64]]]:
-        """Yield (lanes or None for all, allocation, byte offset) for each accessed allocation.
-
-        Raises KernelFault for an access that is out of bounds or misaligned.
-        """
+        """Yield (lanes or None for all, allocation, byte offset); raise KernelFault if out of bounds or misaligned."""
         # most overruns are behind the end of the array that the first lane accesses
         first = address.item(0)
         allocation = self.find(first)

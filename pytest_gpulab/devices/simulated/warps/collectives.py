@@ -73,10 +73,7 @@ def _sources(mode: str, b: int, c: int) -> tuple[Value, Value]:
 
 
 def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Value, c: Value) -> tuple[Value, Value]:
-    """Return the value of another lane of the warp, and the predicate *in range*.
-
-    A source lane outside of the group has the launch's value for `absent` lanes.
-    """
+    """Return the value of another lane (`absent` if it is outside of the group), and the predicate *in range*."""
     if b.ndim == c.ndim == 0:
         source, inside = (of_lane[lanes.laneid] for of_lane in _sources(mode, int(b) & 31, int(c) & 0x1F1F))
     else:

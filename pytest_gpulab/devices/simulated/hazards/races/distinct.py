@@ -30,10 +30,7 @@ def by_thread(times: Sequence[int]) -> ClassKeys:
 def distinct(
     accesses: Sequence[MemoryAccess], class_keys: ClassKeys, check_time: Callable[[], None]
 ) -> list[MemoryAccess]:
-    """Return accesses that represent all, in order; one to shared memory represents all blocks that do the same.
-
-    For `check_time` see `LaunchHazardChecker`.
-    """
+    """Return accesses that represent all, in order; one to shared memory represents all blocks that do the same."""
     similar: dict[object, list[MemoryAccess]] = defaultdict(list)
     for access in accesses:
         similar[access.memory, access.site.index, bool(access.values)].append(access)

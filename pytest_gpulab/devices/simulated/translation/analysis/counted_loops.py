@@ -59,10 +59,7 @@ class CountedLoop:
         return {*self.counter, *self.step, *self.bound, *self.bound_step} - {CONSTANT}
 
     def iterations_left(self, values: Mapping[str, int]) -> float:
-        """Return the least number of iterations that a thread has left at the start of one; infinity without an end.
-
-        `values` are those of its registers, unsigned.
-        """
+        """Return the least iterations that a thread with these unsigned registers has left; infinity without an end."""
         bits, signed = self.counter_bits, self.counter_signed
         counter, step = _number(self.counter, values, bits, signed), _number(self.step, values, bits, signed=True)
         bound_step = _number(self.bound_step, values, bits, signed=True)

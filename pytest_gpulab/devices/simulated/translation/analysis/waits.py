@@ -86,10 +86,7 @@ class HopAccesses:
 
 
 def hop_accesses(program: Program, walks: bool) -> HopAccesses:
-    """Return the accesses of a hop.
-
-    If a block `walks` over those before it, in a loop around the wait, it publishes twice, before and after the walk.
-    """
+    """Return the accesses of a hop; a block that `walks` over others publishes before and after the walk."""
     steps, polls = program.steps, {program.sites[i].number for i in polling_sites(program)}
     inside = sorted({i for loop in _loops(steps) for i in loop})
     outside = [i for i in range(len(steps)) if i not in inside]

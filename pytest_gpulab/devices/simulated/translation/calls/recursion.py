@@ -103,7 +103,7 @@ class StackCall:
 
 
 def candidates(module: PtxModule, caller: Function, call: Call) -> list[str]:
-    """Return the functions that a call may reach: by a pointer, each function with parameters of the same sizes.
+    """Return the functions that a call may reach, by a pointer all with parameters of the same sizes.
 
     Raises CannotSimulate if the call passes something other than a parameter.
     """
@@ -135,10 +135,7 @@ def calls_by_pointer(module: PtxModule, kernel: Function) -> bool:
 
 
 def recursive(module: PtxModule) -> frozenset[str]:
-    """Return the functions that are called through the stack.
-
-    These are the recursive ones, and the other candidates of function pointers that may refer to one.
-    """
+    """Return the functions called through the stack: recursive ones, and other candidates of pointers to them."""
     numbers = {name: number for number, name in enumerate(module.functions)}
     calls = {
         number: [candidates(module, function, call) for call in function.body if isinstance(call, Call)]

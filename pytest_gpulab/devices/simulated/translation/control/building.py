@@ -24,10 +24,7 @@ from pytest_gpulab.devices.simulated.translation.control.graph import (
 
 
 def build(function: Function) -> Graph:
-    """Return the control-flow graph of an inlined kernel.
-
-    Raises CannotSimulate for a jump to an unknown label or a malformed instruction.
-    """
+    """Return the graph of an inlined kernel; CannotSimulate for an unknown label or a malformed instruction."""
     blocks = Splitter(function).run()
     _mark_loops(blocks)
     try:
