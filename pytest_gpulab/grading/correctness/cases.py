@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, KernelFault, SourceLine, at_work_on
-from pytest_gpulab.exercise import Case, Plan, Problem
+from pytest_gpulab.exercise import Array, Case, Plan, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
@@ -31,7 +31,6 @@ from pytest_gpulab.grading.diagnosis.compare import (
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import (
-    Array,
     InstructorsMistake,
     Prepared,
     instructors_code,

@@ -16,10 +16,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, KernelFault, LaunchOptions, TooMuchWork
-from pytest_gpulab.exercise import Exercise, Plan, Problem
+from pytest_gpulab.exercise import Array, Exercise, Plan, Problem
 from pytest_gpulab.grading.compilation.builds import Build
 from pytest_gpulab.grading.diagnosis.compare import compare, overwritten, wrong_with
 from pytest_gpulab.grading.findings import finding, of_error
@@ -28,8 +27,6 @@ from pytest_gpulab.grading.plans.prepare import Prepared, expected_of
 from pytest_gpulab.grading.plans.replay import FIRST, Poison, Run, replay
 
 from .safety import skipping, wrong_order
-
-Array = npt.NDArray[Any]
 
 # 64 blocks have enough threads (16 k with usual blocks) for NumPy, and include every kind of block of a regular grid.
 SAMPLE_BLOCKS = 64

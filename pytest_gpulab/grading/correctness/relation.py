@@ -12,18 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.errors import with_axes
+from pytest_gpulab.exercise import Array
 from pytest_gpulab.grading.diagnosis.patterns import number
 
 from .sizes import power_of_two
 from .trials import Trial
 
-Array = npt.NDArray[Any]
 RunOn = Callable[[Mapping[str, Array]], "Trial | None"]
 """Runs the kernel on these inputs; None if that is not possible."""
 

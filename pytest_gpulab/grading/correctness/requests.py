@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pytest_gpulab import UserError
-from pytest_gpulab.exercise import Case, Exercise, Plan, Problem, Size
+from pytest_gpulab.exercise import Array, Case, Exercise, Plan, Problem, Size
 from pytest_gpulab.grading.diagnosis.simple_inputs import parsed
-from pytest_gpulab.grading.plans.prepare import Array, Prepared
+from pytest_gpulab.grading.plans.prepare import Prepared
 
 from .sizes import extents_of
 from .trials import Trials

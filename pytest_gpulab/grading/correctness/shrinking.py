@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_gpulab.exercise import Case, Plan, Size
+from pytest_gpulab.exercise import Array, Case, Plan, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variant_key
 from pytest_gpulab.grading.diagnosis.arithmetic_patterns import OFFSET
@@ -27,7 +27,7 @@ from pytest_gpulab.grading.diagnosis.simple_inputs import as_option, bounds_of, 
 from pytest_gpulab.grading.diagnosis.value_patterns import TRANSPOSED
 from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding, SmallestInput
-from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_plan
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .cases import CaseRuns

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.errors import with_axes
-from pytest_gpulab.exercise import Case, Plan, Problem, Size
+from pytest_gpulab.exercise import Array, Case, Plan, Problem, Size
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Build, Builds, variant_key
 from pytest_gpulab.grading.diagnosis.compare import ALL_REPEATS, CaseOutcome, Repeats, mismatches
@@ -29,7 +27,6 @@ from .sizes import extents_of
 
 RACES = re.compile(r"\((RAW|WAR|WAW)\)")
 
-Array = npt.NDArray[Any]
 Change = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 

@@ -11,7 +11,9 @@ from math import lgamma, log, log2
 
 import numpy as np
 
-from .patterns import ROUNDING, Array, WrongValue
+from pytest_gpulab.exercise import Array
+
+from .patterns import ROUNDING, WrongValue
 
 LEAST_BITS = log2(100)  # a pattern that holds by chance in 1 of 100 results is not reported
 PLACE_BITS = log2(20)  # the same for positions, where the two ends are likely by themselves

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault
+from pytest_gpulab.exercise import Array
 from pytest_gpulab.grading.findings import finding, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import Prepared
@@ -21,7 +21,6 @@ from pytest_gpulab.grading.plans.replay import FIRST, Poison, Repetition, Run
 if TYPE_CHECKING:
     from .patterns import RunContext
 
-Array = npt.NDArray[Any]
 WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 """Codes of findings of wrong outputs."""
 

@@ -6,11 +6,12 @@ from math import log2
 
 import numpy as np
 
+from pytest_gpulab.exercise import Array
 from pytest_gpulab.grading.plans.index_factors import TRIED_INDEXES, index_factors
 
 from .coincidence import PLACE_BITS, is_likely, value_bits
 from .missing_terms import COUNTED_TWICE, FACTORS, TRIED_PARTS, candidate_terms
-from .patterns import Array, Pattern, WrongValue
+from .patterns import Pattern, WrongValue
 
 ONCE_PER_BLOCK = "Usual cause: 1 is added where a block's count should be added. Which value does each block add?"
 

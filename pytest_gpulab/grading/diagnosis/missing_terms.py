@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from pytest_gpulab.exercise import Array
 from pytest_gpulab.grading.plans.index_factors import MAX_TAKEN, TRIED_INDEXES, IndexFactors, index_factors
 
 from . import causes
 from .coincidence import TINY, is_likely, value_bits
 from .error_location import place_of
-from .patterns import WARP, Array, Pattern, RunContext, WrongValue, number
+from .patterns import WARP, Pattern, RunContext, WrongValue, number
 from .value_patterns import FRACTION
 
 OPERATIONS: dict[str, Any] = {"sum": np.add, "product": np.multiply, "largest": np.maximum, "smallest": np.minimum}

@@ -6,14 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pytest_gpulab.exercise import KnownMistake, Launch, Plan
+from pytest_gpulab.exercise import Array, KnownMistake, Launch, Plan
 
-Array = npt.NDArray[Any]
 Tiling = tuple[int | None, ...]
 """Elements per block along each axis of an array; None where not certain."""
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .patterns import number
+from pytest_gpulab.exercise import Array
 
-Array = npt.NDArray[Any]
+from .patterns import number
 
 MAX_SHOWN = 12  # elements that a sentence lists
 MAX_PIECES = 24  # of a list on the command line

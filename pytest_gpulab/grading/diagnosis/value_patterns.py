@@ -11,6 +11,7 @@ from math import log2
 
 import numpy as np
 
+from pytest_gpulab.exercise import Array
 from pytest_gpulab.grading.plans.prepare import FRACTION as FRACTION
 
 from .arithmetic_patterns import (
@@ -22,7 +23,7 @@ from .arithmetic_patterns import (
     other_factor,
 )
 from .coincidence import CERTAIN, FEW, GENERAL, LEAST_BITS, are_zeros_and_ones, distinct, is_likely, is_tiny, value_bits
-from .patterns import ROUNDING, UNITS, Array, Pattern, WrongValue, number
+from .patterns import ROUNDING, UNITS, Pattern, WrongValue, number
 from .scan_patterns import SCAN_SHIFT, backwards, block_sums, is_scan, step_left_out, strided_items
 
 _Way = Callable[[WrongValue], Pattern | None]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.errors import with_axes
+from pytest_gpulab.exercise import Array
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
@@ -31,7 +30,6 @@ from .missing_terms import missing_terms_of
 from .patterns import Pattern, WrongValue, number
 from .value_patterns import NEARLY_RIGHT, pattern_of
 
-Array = npt.NDArray[Any]
 MAX_ELEMENTS_SHOWN = 5
 MAX_EXAMINED = 1 << 22  # elements to search for a pattern in their values; more would take seconds and gigabytes
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.exercise import Case, Exercise, Size
+from pytest_gpulab.exercise import Array, Case, Exercise, Size
 from pytest_gpulab.exercise_rules import NAIVE
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
@@ -25,7 +25,7 @@ from pytest_gpulab.grading.correctness.sizes import extents_of
 from pytest_gpulab.grading.correctness.smallest_inputs import Instead
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.plans.prepare import Array, InstructorsMistake, make_plan
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_plan
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
 
 from .figure import Figure, figures_of

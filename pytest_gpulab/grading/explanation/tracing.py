@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.devices.protocol import Device, LaunchProfile, Memory, Module
 from pytest_gpulab.devices.trace_events import LaunchTrace, ShuffleEvent, Trace
-from pytest_gpulab.exercise import Launch, Plan, Problem
+from pytest_gpulab.exercise import Array, Launch, Plan, Problem
 from pytest_gpulab.grading.compilation.builds import Build
 from pytest_gpulab.grading.correctness.trials import Trial
 from pytest_gpulab.grading.plans.replay import (
@@ -32,8 +32,6 @@ from pytest_gpulab.grading.plans.replay import (
 )
 
 from .loops import evaluated, with_constants
-
-Array = npt.NDArray[Any]
 
 C_TYPES = {
     "float": np.float32, "double": np.float64, "int": np.int32, "unsigned": np.uint32, "unsigned int": np.uint32,

@@ -11,14 +11,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pytest_gpulab.exercise import Launch
-
-Array = npt.NDArray[Any]
+from pytest_gpulab.exercise import Array, Launch
 
 MAX_TAKEN = 1 << 18  # elements that all threads together take: more would take seconds
 TRIED_INDEXES = 128  # the most that are yielded for one array, each a try

@@ -17,14 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pytest_gpulab.exercise import Exercise, ExerciseError, Expected, KnownMistake, Plan, Problem
+from pytest_gpulab.exercise import Array, Exercise, ExerciseError, Expected, KnownMistake, Plan, Problem
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
 from pytest_gpulab.grading.time_limits import OWN_CODE
-
-Array = npt.NDArray[Any]
 
 PACKAGE = Path(__file__).parents[2]
 WRONG_TOO = "A result of your kernel is wrong, too. Please tell your instructor."  # only then `mistakes` is called

@@ -23,12 +23,11 @@ from pytest_gpulab.devices.protocol import (
     Memory,
     Module,
 )
-from pytest_gpulab.exercise import Buffer, Launch, Plan
+from pytest_gpulab.exercise import Array, Buffer, Launch, Plan
 
 if TYPE_CHECKING:  # needed for hazards and faults
     from pytest_gpulab.grading.plans.parameter_names import Scene
 
-Array = npt.NDArray[Any]
 _chance = SystemRandom()
 
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import DeviceError, Memory
 from pytest_gpulab.devices.stopwatch import Copy, TimingDevice
-from pytest_gpulab.exercise import Buffer
+from pytest_gpulab.exercise import Array, Buffer
 from pytest_gpulab.grading.plans.replay import FIRST, initial_contents
 
-from .contents import Array, Inputs
+from .contents import Inputs
 
 SLACK_BYTES = 2**24  # spare bytes per copy to move within
 FIRST_BYTES = 2**20  # of an array of equal elements, uploaded; the rest is copied from them on the device

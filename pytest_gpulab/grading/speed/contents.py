@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pytest_gpulab.exercise import Buffer, Exercise, Plan, Problem
+from pytest_gpulab.exercise import Array, Buffer, Exercise, Plan, Problem
 from pytest_gpulab.grading.compilation.builds import variant_key
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_inputs, rng_for
 
-Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
 
 FOLDER = "GPULAB_CONTENTS"

@@ -11,11 +11,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
-from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.exercise import Array, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, VariantKey, made_once, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
@@ -36,8 +35,6 @@ from pytest_gpulab.grading.plans.replay import Run
 from .costs import Costs, estimated_plan, kernels_of, min_bytes, pattern_of, size_text, timed_size
 from .reference_time import reference_ms
 from .verdict import not_timed, unusable
-
-Array = npt.NDArray[Any]
 
 MOVED_SHARE = 0.9  # below 1, because counts are scaled up from sampled blocks
 WORTH_COSTING = 0.9  # share of a threshold; if an estimate from a sample of blocks reaches it, all blocks run

@@ -13,7 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from .contents import Array, Inputs, private_copy
+from pytest_gpulab.exercise import Array
+
+from .contents import Inputs, private_copy
 
 LONGEST_SHARE = 8  # a range is at most this fraction of the elements before it
 

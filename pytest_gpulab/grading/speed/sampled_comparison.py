@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.exercise import Exercise, Plan, Problem
+from pytest_gpulab.exercise import Array, Exercise, Plan, Problem
 from pytest_gpulab.grading.diagnosis.compare import mismatches
 from pytest_gpulab.grading.plans.prepare import expected_at
 from pytest_gpulab.grading.plans.replay import FIRST, is_poisoned
 
-from .contents import Array, Inputs
+from .contents import Inputs
 from .mixing import Mix
 
 SAMPLED_ABOVE = 2**20  # elements of the largest output

@@ -29,7 +29,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,14 +42,12 @@ from pytest_gpulab.devices.protocol import (
     OutOfMemory,
     RecordedReads,
 )
-from pytest_gpulab.exercise import Plan
+from pytest_gpulab.exercise import Array, Plan
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed
 from pytest_gpulab.grading.correctness.checked_launches import run_fresh
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.plans.replay import FIRST, Run
 from pytest_gpulab.grading.time_limits import TIME_LIMIT
-
-Array = npt.NDArray[Any]
 
 COUNTERS: Mapping[DisturbedSpace, tuple[str, ...]] = {
     "constant": ("gpulab__constant_requests.sum", "gpulab__constant_words.sum"),
