@@ -236,17 +236,10 @@ def _loaded(job: Job) -> Loaded:
     return loaded._replace(thresholds=job.settings.thresholds)
 
 
-@cache
-def _catalogue(exercises: Path) -> Catalogue:
-    return Catalogue(exercises)
+_catalogue, _profiler = cache(Catalogue), cache(Profiler)
 
 
 @cache
 def simulated_device(architecture: str | None, gpu: str | None) -> Device:
     """Return the simulated GPU that this process keeps open; raise DeviceUnavailable."""
     return open_device("sim", LAUNCH_LIMIT_S, architecture, gpu, isolated=True)[0]
-
-
-@cache
-def _profiler() -> Profiler:
-    return Profiler()

@@ -131,7 +131,8 @@ class Store:
                 row = connection.execute(_NEWEST, (key, self._counts_from)).fetchone()
                 if row is not None:
                     grade = _grade(row[0])
-                    standing = (_blob(submission), grade.exercise, grade.provenance.source_sha256, _points_text(grade))
+                    source, points = grade.provenance.source_sha256, json.dumps(_points(grade))
+                    standing = (_blob(submission), grade.exercise, source, points)
                     connection.execute("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", standing)
             if self._counts_from:
                 connection.execute("INSERT OR REPLACE INTO number VALUES ('regrading', 0)")
@@ -154,7 +155,8 @@ class Store:
         with self._explained():
             self._connection.execute("PRAGMA synchronous = FULL")  # survives a power cut
         with self._transaction() as connection:
-            application, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
+            pragmas = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+            application, version = (int(row[0]) for row in pragmas)
             if (application, version) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                 for statement in (*_SCHEMA.split(";"), f"PRAGMA application_id = {APPLICATION_ID}"):
                     connection.execute(statement)
@@ -243,20 +245,12 @@ def _regrade(connection: sqlite3.Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
 def _grade(text: str) -> Grade:
     return Grade.from_dict(json.loads(text))
 
 
 def _points(grade: Grade) -> dict[str, float | str]:
     return {check.name: check.verdict if check.verdict == "not gradable" else check.points for check in grade.checks}
-
-
-def _points_text(grade: Grade) -> str:
-    return json.dumps(_points(grade))
 
 
 def _blob(name: str) -> bytes:

@@ -146,7 +146,8 @@ def _refuse_foreign_configuration(config: pytest.Config) -> None:
             f"rootdir would be {config.rootpath}, which is inside the submissions: "
             "write --gpulab-submissions=DIR, with an equals sign"
         )
-    if found and not _names_one(config) and found.parent not in (here, *here.parents):
+    is_named = any(word.startswith(("-c", "--config-file")) for word in _typed(config))
+    if found and not is_named and found.parent not in (here, *here.parents):
         raise pytest.UsageError(
             f"{found} may be a student's and is not used as configuration: "
             "run from the course's folder, or name the file with -c"
@@ -157,11 +158,6 @@ def is_to_grade(session: pytest.Session) -> bool:
     """Return whether the run must grade checks: an `addopts` with `--collect-only` must not look like a success."""
     lists = any(word == "--co" or word.startswith("--collect") for word in _typed(session.config))
     return not lists and any(item.get_closest_marker("gpulab") for item in session.items)
-
-
-def _names_one(config: pytest.Config) -> bool:
-    """Return whether the command line names the configuration file."""
-    return any(word.startswith(("-c", "--config-file")) for word in _typed(config))
 
 
 def _typed(config: pytest.Config) -> list[str]:

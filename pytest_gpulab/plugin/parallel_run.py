@@ -6,7 +6,7 @@ Used with `--gpulab-workers`, `--gpulab-scheduler`, `--gpulab-store` or a class 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
@@ -47,6 +47,7 @@ class ParallelRun:
         self._progress: Progress | None = None
         self._is_stopped = False
         self.errors: list[str] = []
+        self._content = cache(_content_of)  # of an exercise's folder, once per folder
 
     @property
     def session(self) -> GradingSession:
@@ -193,11 +194,6 @@ class ParallelRun:
 
     def _with_thresholds(self, exercise: Loaded) -> Loaded:
         return exercise if isinstance(exercise, LoadedProgram) else self.session.calibrated(exercise)
-
-    @cached_property
-    def _content(self) -> Callable[[Path], str]:
-        """A function that returns the content hash of an exercise's folder, computed once per folder."""
-        return cache(_content_of)
 
     def await_grade(self, item: pytest.Item) -> None:
         """Wait for the grade of an item's submission, and show the progress of all submissions."""

@@ -142,7 +142,11 @@ class GradingSession:
             return
         from pytest_gpulab.grading.tools import ncu, sanitizer
 
-        find, path = (self.cluster.all_say, "every worker's PATH") if self.cluster else (_says, "the PATH")
+        path = "every worker's PATH" if self.cluster else "the PATH"
+
+        def find(is_there: Callable[[], bool]) -> bool:
+            return self.cluster.all_say(is_there) if self.cluster else is_there()
+
         if self.sanitizes and not find(sanitizer.is_there):
             raise SettingsError(f"--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on {path}")
         if self.settings.sanitize and not self.sanitizes:
@@ -206,7 +210,3 @@ class GradingSession:
         if self.device is not None:
             self.device.close()
             self.device = None
-
-
-def _says(is_there: Callable[[], bool]) -> bool:
-    return is_there()

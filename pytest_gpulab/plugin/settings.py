@@ -113,7 +113,10 @@ class Settings:
         process that started this one. Raises SettingsError with one line that names the option and what it accepts.
         """
         _refuse_empty(option)
-        either = _either(option, ini)
+
+        def either(name: str) -> Any:
+            return option(f"gpulab_{name}") or ini(f"gpulab_{name}")
+
         reports = _reports(option, working_folder)
         settings = cls(
             **(_given(shared) if shared else _own(option, either, ini, rootdir, working_folder)),
@@ -139,11 +142,6 @@ class Settings:
     def shared(self, device: str) -> dict[str, Any]:
         """Return the settings that worker processes must share, as builtins only, with the device of this process."""
         return {"device": device, "exercises": str(self.exercises), "seed": self.seed, "calibration": self.calibration}
-
-
-def _either(option: Callable[[str], Any], ini: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a look-up of an option, else of the ini key of its name, without the prefix `gpulab_`."""
-    return lambda name: option(f"gpulab_{name}") or ini(f"gpulab_{name}")
 
 
 def _given(shared: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course.intake.adjustments import MAX_MISTAKES, AdjustmentsError, read_adjustments
+from pytest_gpulab.course.intake.adjustments import AdjustmentsError, read_adjustments
+from pytest_gpulab.course.intake.tables import MAX_MISTAKES
 from pytest_gpulab.grading.grade import Adjustment
 
 pytestmark = pytest.mark.unit

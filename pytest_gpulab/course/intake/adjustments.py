@@ -13,10 +13,9 @@ from pytest_gpulab import UserError
 from pytest_gpulab.grading.grade import Adjustment
 
 from .entries import printable
-from .tables import TableMistake, header_of, key_of, records, text_of
+from .tables import TableMistake, header_of, in_lines, key_of, records, text_of
 
 COLUMNS = ("student", "exercise", "points", "comment")
-MAX_MISTAKES = 20  # a table in another format has one per line
 
 Adjustments = dict[tuple[str, str], Adjustment]
 
@@ -51,9 +50,7 @@ def read_adjustments(path: Path, exercises: Collection[str], student_of: Callabl
     except TableMistake as mistake:
         mistakes.append(str(mistake))
     if mistakes:
-        more = len(mistakes) - MAX_MISTAKES
-        shown = mistakes[:MAX_MISTAKES] + ([f"and {more} more mistakes"] if more > 0 else [])
-        raise AdjustmentsError("\n".join(f"{path}: {mistake}" for mistake in shown))
+        raise AdjustmentsError(in_lines(path, mistakes))
     return found
 
 

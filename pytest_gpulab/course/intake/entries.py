@@ -89,7 +89,9 @@ def is_litter(name: str) -> bool:
 
 def printable(name: str) -> str:
     """Return the name with escapes for control, invisible and reordering characters."""
-    return "".join(_escaped(sign) if _is_unprintable(sign) else sign for sign in name)
+    return "".join(
+        _escaped(sign) if unicodedata.category(sign) in _UNPRINTABLE or sign in _REORDERING else sign for sign in name
+    )
 
 
 def name_in_utf_8(name: str) -> str:
@@ -158,9 +160,8 @@ def of_folder(folder: Path) -> Iterator[Entry]:
 
     Raises OSError if the folder itself cannot be read.
     """
-    for child in _children_of(folder):
-        if not is_litter(child.name):
-            yield from _of_student(child)
+    for child in _children(folder):
+        yield from _of_student(child)
 
 
 def of_paths(paths: Iterable[Path], student: str, skipped: Path) -> Iterator[Entry]:
@@ -172,22 +173,10 @@ def of_paths(paths: Iterable[Path], student: str, skipped: Path) -> Iterator[Ent
     for path in paths:
         is_folder = path.is_dir() and not path.is_symlink()
         top = (path if is_folder else path.parent).resolve()
-        for child in _children_of(path) if is_folder else _named(path):
-            if not is_litter(child.name):
-                found = _of_student(child, (student,))
-                yield from (each for each in found if not top.joinpath(*each.parts[1:]).is_relative_to(skipped))
-
-
-def _children_of(folder: Path) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as children:
-        return sorted(children, key=lambda child: child.name)
-
-
-def _named(path: Path) -> list[os.DirEntry[str]]:
-    if not path.parent.is_dir():
-        return []
-    with os.scandir(path.parent) as children:
-        return [child for child in children if child.name == path.name]
+        siblings = _children(path if is_folder else path.parent) if is_folder or path.parent.is_dir() else []
+        for child in siblings if is_folder else (each for each in siblings if each.name == path.name):
+            found = _of_student(child, (student,))
+            yield from (each for each in found if not top.joinpath(*each.parts[1:]).is_relative_to(skipped))
 
 
 def _of_student(child: os.DirEntry[str], above: tuple[str, ...] = ()) -> Iterator[Entry]:
@@ -204,7 +193,7 @@ def _walked(child: os.DirEntry[str], above: tuple[str, ...]) -> Iterator[Entry]:
     except OSError as error:
         entry = Entry(parts, fault=unreadable(error))
     try:
-        children = _children(child) if entry.is_folder and entry.fault is None else []
+        children = _children(child.path, MAX_FILES + 1) if entry.is_folder and entry.fault is None else []
     except OSError as error:
         entry, children = replace(entry, fault=unreadable(error)), []
     yield entry
@@ -212,9 +201,10 @@ def _walked(child: os.DirEntry[str], above: tuple[str, ...]) -> Iterator[Entry]:
         yield from _walked(inner, parts)
 
 
-def _children(folder: os.DirEntry[str]) -> list[os.DirEntry[str]]:
-    with os.scandir(folder.path) as children:
-        enough = list(islice((child for child in children if not is_litter(child.name)), MAX_FILES + 1))
+def _children(folder: Path | str, most: int | None = None) -> list[os.DirEntry[str]]:
+    """Return what a folder holds, litter aside, sorted; of a large one some of it."""
+    with os.scandir(folder) as children:
+        enough = list(islice((child for child in children if not is_litter(child.name)), most))
     return sorted(enough, key=lambda child: child.name)
 
 
@@ -258,10 +248,6 @@ def _label(parts: Iterable[str]) -> str:
 def _shortened(name: str) -> str:
     half = (MAX_SHOWN - 3) // 2
     return name if len(name) <= MAX_SHOWN else f"{name[:half]}...{name[-half:]}"
-
-
-def _is_unprintable(sign: str) -> bool:
-    return unicodedata.category(sign) in _UNPRINTABLE or sign in _REORDERING
 
 
 def _escaped(sign: str) -> str:

@@ -17,9 +17,7 @@ from pytest_gpulab import UserError
 from pytest_gpulab.grading.grade import Student
 
 from .entries import fault_of_name, printable
-from .tables import TableMistake, header_of, key_of, records, text_of
-
-MAX_MISTAKES = 20  # a table in another format has one per line
+from .tables import TableMistake, header_of, in_lines, key_of, records, text_of
 
 # Titles of columns, the preferred one first, as learning platforms and GitHub Classroom write them.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -110,9 +108,7 @@ class Roster:
         except TableMistake as mistake:
             rows, mistakes = [], [str(mistake)]
         if mistakes:
-            more = len(mistakes) - MAX_MISTAKES
-            shown = mistakes[:MAX_MISTAKES] + ([f"and {more} more mistakes"] if more > 0 else [])
-            raise RosterError("\n".join(f"{path}: {mistake}" for mistake in shown))
+            raise RosterError(in_lines(path, mistakes))
         return cls(rows)
 
     def note_folders(self, folders: Iterable[str]) -> None:
@@ -255,7 +251,8 @@ def _rows(text: str) -> tuple[list[_Row], list[str]]:
 
     Raises TableMistake if the header is wrong, or the table ends within a cell.
     """
-    (header_line, header), separator = header_of(text, _is_known)
+    known = {title for titles in COLUMNS.values() for title in titles}
+    (header_line, header), separator = header_of(text, lambda title: _title(title) in known)
     listed = [
         (line, cells)
         for line, cells in records(text, separator)
@@ -278,10 +275,6 @@ def _rows(text: str) -> tuple[list[_Row], list[str]]:
     if not rows and not mistakes:
         raise TableMistake("there is no student below the header")
     return rows, mistakes
-
-
-def _is_known(title: str) -> bool:
-    return any(_title(title) in titles for titles in COLUMNS.values())
 
 
 def _title(cell: str) -> str:

@@ -96,7 +96,8 @@ class _View:
         for name, source in sources.items():
             found = tokens(source)
             self._lines[name], self._runs[name] = [token.line for token in found], _runs(found)
-        self._fingerprints = {name: _enough(_winnowed(runs) - self._given) for name, runs in self._runs.items()}
+        own = {name: _winnowed(runs) - self._given for name, runs in self._runs.items()}
+        self._fingerprints = {name: found if len(found) >= MIN_FINGERPRINTS else set() for name, found in own.items()}
 
     def similarities(self, first: str, others: Iterable[str]) -> list[float]:
         """Return Dice's coefficient for each; 0 if one of the two has too few fingerprints."""
@@ -210,11 +211,6 @@ def _runs(tokens: Tokens) -> list[bytes]:
 
 def _winnowed(runs: list[bytes]) -> set[bytes]:
     return {min(runs[i : i + WINDOW]) for i in range(len(runs) - WINDOW + 1)}
-
-
-def _enough(fingerprints: set[bytes]) -> set[bytes]:
-    """Return the fingerprints, or none if they are too few."""
-    return fingerprints if len(fingerprints) >= MIN_FINGERPRINTS else set()
 
 
 def _ranges(lines: list[int], runs: list[bytes], shared: set[bytes]) -> LineRanges:

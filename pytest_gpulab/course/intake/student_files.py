@@ -208,12 +208,8 @@ def _choice(newest: Entry, older: Sequence[Entry]) -> str:
 
 
 def _with_time(entry: Entry) -> str:
-    return f"{entry.exported_label} ({_time(entry)})"
-
-
-def _time(entry: Entry) -> str:
-    modified_s = min(max(entry.modified_s, 0.0), _LAST_S)
-    return datetime.fromtimestamp(modified_s, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    modified = datetime.fromtimestamp(min(max(entry.modified_s, 0.0), _LAST_S), timezone.utc)
+    return f"{entry.exported_label} ({modified:%Y-%m-%d %H:%M:%S})"
 
 
 def _first_named(entries: Sequence[Entry]) -> str:

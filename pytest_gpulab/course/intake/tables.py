@@ -14,6 +14,7 @@ from pathlib import Path
 SEPARATORS = ",;\t"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Excel's "Unicode text", and tables of Blackboard
 
+MAX_MISTAKES = 20  # a table in another format has one per line
 LINES_ABOVE = 2
 """Records that may be above the header."""
 Record = tuple[int, list[str]]
@@ -22,6 +23,13 @@ Record = tuple[int, list[str]]
 
 class TableMistake(Exception):
     """A mistake in a file or in one of its lines."""
+
+
+def in_lines(path: Path, mistakes: list[str]) -> str:
+    """Return the mistakes in a file, one per line."""
+    more = len(mistakes) - MAX_MISTAKES
+    shown = mistakes[:MAX_MISTAKES] + ([f"and {more} more mistakes"] if more > 0 else [])
+    return "\n".join(f"{path}: {mistake}" for mistake in shown)
 
 
 def text_of(path: Path) -> str:
