@@ -15,7 +15,7 @@ from pytest_gpulab.devices.protocol import Device, Hazard, LaunchProfile, Source
 from pytest_gpulab.exercise import DEFAULT_VARIANT, Case, Exercise, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.correctness.checked_launches import SAMPLED
-from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, rng_for
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_inputs, problem_of, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST, Repetition, Run, replay
 from pytest_gpulab.grading.speed.costs import estimated_plan, pattern_of, size_text
 from pytest_gpulab.grading.usage.checks import counting_device
@@ -58,7 +58,8 @@ class Annotator:
             if self._has_unlaunched or check.hidden or result.findings[0].code in UNLISTED:
                 return result
             self._has_unlaunched = True
-            return replace(result, listing=self._unlaunched())
+            files = _files(self._path, self._loaded, {})
+            return replace(result, listing=Listing("", "", "", None, files, note="This was not run: see the findings."))
         subject = subject or self._early(result, check)
         if subject is None:
             return result
@@ -77,10 +78,6 @@ class Annotator:
         own = getattr(check.subject, "variant", None)
         fitting = (name for name, (_, variant) in self._todo.items() if variant == own)
         return self._todo.pop(next(fitting, next(iter(self._todo))))
-
-    def _unlaunched(self) -> Listing:
-        files = _files(self._path, self._loaded, {})
-        return Listing("", "", "", None, files, note="This was not run: see the findings.")
 
 
 def subjects(exercise: Exercise) -> dict[str, tuple[Size, Variant]]:
@@ -141,8 +138,8 @@ def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, pro
 def _largest_small(cases: Iterable[Case], build: Build) -> Problem | None:
     small: list[tuple[float, Problem]] = []
     for case in cases:
-        with suppress(InstructorsMistake), instructors_code("size"):  # the case's own check reports it
-            problem = case.problem(build.tunables)
+        with suppress(InstructorsMistake):  # the case's own check reports it
+            problem = problem_of(case, build.tunables)
             small.append((float(np.prod(problem.size)), problem))
     fitting = [found for found in small if found[0] <= MAX_CHECKED_ELEMENTS]
     return max(fitting, key=lambda found: found[0])[1] if fitting else None

@@ -86,7 +86,7 @@ class Expectations:
         """
         by_path: dict[str, Expectation] = {}
         for path in paths:
-            for name, table in _read(path).items():
+            for name, table in read_toml(path, ExpectationError).items():
                 source = os.path.realpath(path.parent / name)
                 if not Path(source).is_file():
                     raise ExpectationError(f"{path}: there is no file {name!r} beside it")
@@ -100,13 +100,14 @@ class Expectations:
         return self._by_path.get(os.path.realpath(path))  # `resolve` fails where a link leads to itself
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, error: type[UserError]) -> dict[str, Any]:
+    """Return the tables of a TOML file; raise the error, which names the file, if it is missing or not TOML."""
     try:
         tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ExpectationError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ExpectationError(f"{path}: not valid TOML: {error}") from error
+    except OSError as cause:
+        raise error(f"{path}: cannot be read: {cause.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
+        raise error(f"{path}: not valid TOML: {cause}") from None
     return tables
 
 

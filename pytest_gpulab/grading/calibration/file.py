@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +32,7 @@ from typing import Any
 
 from pytest_gpulab import UserError
 from pytest_gpulab.devices.protocol import DeviceInfo
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from pytest_gpulab.grading.expected import read_toml
 
 FORMAT = "pytest-gpulab/calibration"
 SCHEMA_VERSION = 1
@@ -92,12 +87,7 @@ def read(path: Path) -> Calibration:
 
     Raises CalibrationError if the file is missing, not TOML, of another version, or lacks keys that grading needs.
     """
-    try:
-        document: Table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CalibrationError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CalibrationError(f"{path}: not valid TOML: {error}") from None
+    document = read_toml(path, CalibrationError)
     try:
         return _checked(path, document)
     except ValueError as error:

@@ -26,7 +26,7 @@ from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.signature import check_limits, compare, named_kernels, with_defined_tunables
 from pytest_gpulab.grading.findings import finding, joined, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
-from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, instructors_code, make_plan
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, header_texts, make_plan, problem_of
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits, limited
 
 from .includes import accepted_text, changed_header, read_source
@@ -346,13 +346,10 @@ def _plans(exercise: Exercise, variant: Variant, tunables: Mapping[str, int]) ->
     plans = []
     for case in cases_of(exercise, variant):
         try:
-            with instructors_code("size"):
-                problem = case.problem(tunables)
-            plans.append(make_plan(exercise, problem))
+            plans.append(make_plan(exercise, problem_of(case, tunables)))
         except InstructorsMistake as mistake:
             if tunables and isinstance(mistake.__cause__, BlockTooLarge):
                 raise BuildFailed("failed", _block_too_large(tunables)) from mistake
-            continue
     return plans
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from pytest_gpulab.devices.source.host_code import DeviceText
 from pytest_gpulab.devices.source.tokens import Token, tokens, words_of
 from pytest_gpulab.exercise import Case, Exercise, Launch, Plan, Variant
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_plan, problem_of
 
 from .parameter_types import element_name, is_element_of
 
@@ -132,12 +133,9 @@ def _launches(exercise: Exercise, case: Case, tunables: Mapping[str, int]) -> tu
 
 def _plans(exercise: Exercise, case: Case, tunables: Mapping[str, int]) -> list[Plan]:
     """Return the plan of a case; none if the exercise's code fails, which its checks report."""
-    try:
-        with instructors_code("size"):
-            problem = case.problem(tunables)
-        return [make_plan(exercise, problem)]
-    except InstructorsMistake:
-        return []
+    with suppress(InstructorsMistake):
+        return [make_plan(exercise, problem_of(case, tunables))]
+    return []
 
 
 def _seen(launch: Launch) -> object:

@@ -9,7 +9,6 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpulab.devices.protocol import LaunchLimits, Module
@@ -104,11 +103,11 @@ class KernelChoice:
         """Return the finding of the first parameter of a kernel that does not fit; None if all fit."""
         plan, launch = self._launches[asked]
         launch = replace(launch, kernel=kernel)
-        names = partial(self._names_of, kernel)
-        return type_finding(self._module, plan, launch, names) or parameter_finding(self._module, plan, launch)
 
-    def _names_of(self, kernel: str) -> tuple[str, ...]:
-        return self._names().get(_unqualified(kernel), ())
+        def names() -> tuple[str, ...]:
+            return self._names().get(_unqualified(kernel), ())
+
+        return type_finding(self._module, plan, launch, names) or parameter_finding(self._module, plan, launch)
 
     def _several(self, asked: str, kernels: Sequence[str], named: str = "") -> Finding:
         if named:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +14,11 @@ from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds,
 from pytest_gpulab.grading.diagnosis.compare import wrong_with
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.plans.prepare import instructors_code, make_plan, prepare, rng_for
+from pytest_gpulab.grading.plans.prepare import make_plan, prepare, problem_of, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST
 
 from .checked_launches import run_fresh
+from .sizes import extents_of
 
 MAX_ELEMENTS = 1 << 16  # of the compared case: a naive kernel takes some ten milliseconds on the simulated GPU
 
@@ -29,7 +29,8 @@ def check_baseline(loaded: LoadedExercise, builds: Builds, device: Device, varia
     Raises BuildFailed if it has no build, ends abnormally or is wrong, and InstructorsMistake.
     """
     build = builds.of(variant)
-    cases = [(_elements(case, build.tunables), case) for case in cases_of(loaded.exercise, variant)]
+    problems = ((problem_of(case, build.tunables), case) for case in cases_of(loaded.exercise, variant))
+    cases = [(math.prod(map(int, extents_of(problem.size))), case) for problem, case in problems]
     fitting = [sized for sized in cases if sized[0] <= MAX_ELEMENTS]
     if not fitting:
         return
@@ -47,8 +48,7 @@ def _failure(
 
     Raises BuildFailed if the device cannot run it, and InstructorsMistake.
     """
-    with instructors_code("size"):
-        problem = case.problem(build.tunables)
+    problem = problem_of(case, build.tunables)
     plan = make_plan(loaded.exercise, problem)
     prepared = prepare(loaded.exercise, problem, plan, pattern, rng)
     run = run_fresh(device, build, plan, prepared.inputs, FIRST.options)
@@ -58,9 +58,3 @@ def _failure(
             raise BuildFailed(verdict, found)
         return found
     return next(iter(wrong_with(run, prepared, FIRST)), None)
-
-
-def _elements(case: Case, tunables: Mapping[str, int]) -> int:
-    with instructors_code("size"):
-        size = case.problem(tunables).size
-    return math.prod(map(int, np.atleast_1d(size)))

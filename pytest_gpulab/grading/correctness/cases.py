@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import starmap
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -33,11 +32,11 @@ from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import (
     InstructorsMistake,
     Prepared,
-    instructors_code,
     look_alike,
     make_inputs,
     make_plan,
     prepare,
+    problem_of,
     rng_for,
 )
 from pytest_gpulab.grading.plans.replay import (
@@ -55,6 +54,8 @@ from pytest_gpulab.grading.plans.replay import (
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, USUAL, CaseLimits, TimeBudget
 
 if TYPE_CHECKING:
+    from pytest_gpulab.grading.diagnosis.whole_array_reads import Replayed
+
     from .ahead import FoundAhead
     from .blame import Blame
 
@@ -63,8 +64,6 @@ SEARCH_S = 2.0  # to run other cases, which may reveal more about a wrong result
 
 _Ahead: TypeAlias = "tuple[CaseOutcome, list[tuple[Plan, int]], bool]"
 """The second process's outcome; per pattern of a visible case its plan and the runs so far; True if it does not end."""
-
-Replayed = tuple[Case, Plan, tuple[Run, ...], Build]
 
 
 class CaseRuns:
@@ -181,9 +180,9 @@ class CaseRuns:
         """Add notes on arrays that every thread reads as a whole, in the failing case or an earlier one."""
         if not findings:
             return findings
-        from pytest_gpulab.grading.diagnosis.whole_array_reads import Replays, with_rereads
+        from pytest_gpulab.grading.diagnosis.whole_array_reads import with_rereads
 
-        return with_rereads(findings, starmap(Replays, self._replayed), here and Replays(*here))
+        return with_rereads(findings, self._replayed, here)
 
     def with_likely_cause(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Add the likely cause that another case of the variant reveals to a wrong result without one.
@@ -230,8 +229,8 @@ class CaseRuns:
     def _run(self, case: Case, build: Build) -> CaseOutcome:
         runs: list[Run] = []
         try:
-            problem = self._problem(case, build)
-            if self._is_too_large(problem):
+            problem = problem_of(case, build.tunables)
+            if np.prod(problem.size, dtype=float) > (self._limits.max_elements or np.inf):
                 what = "The case is too large for the simulated GPU: only the real GPU checks it."
                 return CaseOutcome("not gradable", (finding("cannot-simulate", what),))
             plan = make_plan(self._loaded.exercise, problem)
@@ -257,13 +256,6 @@ class CaseRuns:
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
         return CaseOutcome("passed", (), _without_outputs(runs))
-
-    def _problem(self, case: Case, build: Build) -> Problem:
-        with instructors_code("size"):
-            return case.problem(build.tunables)
-
-    def _is_too_large(self, problem: Problem) -> bool:
-        return bool(np.prod(problem.size, dtype=float) > (self._limits.max_elements or np.inf))
 
     def _decoy(self, case: Case, problem: Problem, prepared: Prepared) -> Mapping[str, Array]:
         """Return look-alike inputs to run first: a kernel that keeps results and recognises inputs becomes wrong."""

@@ -28,12 +28,8 @@ FIRST_BLOCK = (
 WHOLE_BLOCKS = (
     "Usual cause: blocks that depend on each other's order, or an index that is computed from the block's number."
 )
-FIRST_OF_BLOCK = (
-    "Usual cause: the first thread of a block. What does it read from its left, and is that of its own block?"
-)
-LAST_OF_BLOCK = (
-    "Usual cause: the last thread of a block. What does it read from its right, and is that of its own block?"
-)
+_OF_BLOCK = "Usual cause: the {0} thread of a block. What does it read from its {1}, and is that of its own block?"
+FIRST_OF_BLOCK, LAST_OF_BLOCK = _OF_BLOCK.format("first", "left"), _OF_BLOCK.format("last", "right")
 OTHER_WARPS = (
     "Usual cause: only the first warp computes or gets a value that all warps need. Does every warp receive what the "
     "others computed?"
@@ -60,8 +56,8 @@ FROM_INDEX_ON = (
     "Usual cause: something that ends or changes at that index: the steps of a loop, a block, or a type's range."
 )
 TOO_SHORT = "Usual cause: an index with too small a factor, too few steps of a loop, or a limited number of blocks."
-LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
-LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
+_EDGE = "Usual cause: the bounds check at the {0} edge, where a block is not full. Are x and y tested apart?"
+LAST_COLUMNS, LAST_ROWS = _EDGE.format("right"), _EDGE.format("lower")
 FIRST_EDGES = (
     "Usual cause: an index below 0 at the left and the upper edge. Is it tested, and can its type be negative? An "
     "unsigned number wraps around."
@@ -73,14 +69,11 @@ NO_NEIGHBOURS = (
     "Usual cause: something that only the elements at this edge do not need, such as neighbours beyond it. Does a loop "
     "leave one out?"
 )
-IN_X = (
-    "Usual cause: the x part of an index or of the bounds check, or the y part if rows and columns change places. Look "
-    "at blockIdx, blockDim, threadIdx, the items of a thread and the bound."
+_PART = (
+    "Usual cause: the {0} part of an index or of the bounds check, or the {1} part if rows and columns change places. "
+    "Look at blockIdx, blockDim, threadIdx, the items of a thread and the bound."
 )
-IN_Y = (
-    "Usual cause: the y part of an index or of the bounds check, or the x part if rows and columns change places. Look "
-    "at blockIdx, blockDim, threadIdx, the items of a thread and the bound."
-)
+IN_X, IN_Y = _PART.format("x", "y"), _PART.format("y", "x")
 PITCH = (
     "Usual cause: the pitch in an index. In `row * pitch + column` it is the length of that array's own rows; a "
     "transposed array has rows of another length."

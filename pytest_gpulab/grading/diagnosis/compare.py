@@ -5,9 +5,7 @@ The verdicts on the replays of a case are its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +15,6 @@ from pytest_gpulab.grading.findings import finding, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import Prepared
 from pytest_gpulab.grading.plans.replay import FIRST, Poison, Repetition, Run
-
-if TYPE_CHECKING:
-    from .patterns import RunContext
 
 WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 """Codes of findings of wrong outputs."""
@@ -36,13 +31,13 @@ def compare(
     poison: Poison,
     only_written: bool = False,
     reads_garbage: bool = False,
-    context: Callable[[], RunContext] | None = None,
+    prepared: Prepared | None = None,
 ) -> Finding | None:
     """Return the finding of an output that differs by more than the absolute `tolerance` (0: at all), or None.
 
     A wrong element that still holds `poison`, the contents before the launch, was never written; with `only_written`
     such elements are ignored, because only a part of the blocks ran. If the kernel `reads_garbage`, see `Run`, they may
-    be a result. `context` returns the plan, the inputs and the tunables, to find the likely cause.
+    be a result. `prepared` has the plan, the inputs and the tunables, to find the likely cause.
     """
     expected = np.asarray(expected)
     wrong = mismatches(actual, expected, tolerance)
@@ -51,7 +46,8 @@ def compare(
     from .patterns import RunContext, WrongValue
     from .wrong_output import never_written, wrong_output  # correct outputs need no search for patterns
 
-    known = RunContext() if context is None else context()
+    of = prepared
+    known = RunContext(of.plan, of.inputs, of.tunables, of.known) if of is not None else RunContext()
     poisoned = poison.remaining(actual).reshape(actual.shape)
     if only_written:
         wrong &= ~poisoned
@@ -127,7 +123,6 @@ def _were(count: int) -> str:
 
 def _wrong_outputs(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
     expected = prepared.expected
-    context = partial(_context, prepared)
     found = (
         compare(
             name,
@@ -136,17 +131,11 @@ def _wrong_outputs(run: Run, prepared: Prepared, repetition: Repetition) -> tupl
             expected.tolerance.get(name, 0),
             repetition.poison,
             reads_garbage=run.reads_garbage,
-            context=context,
+            prepared=prepared,
         )
         for name, actual in run.outputs.items()
     )
     return tuple(finding for finding in found if finding is not None)
-
-
-def _context(prepared: Prepared) -> RunContext:
-    from .patterns import RunContext
-
-    return RunContext(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
 
 
 def _not_repeatable(findings: tuple[Finding, ...], repetition: Repetition) -> Finding:

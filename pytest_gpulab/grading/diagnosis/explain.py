@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
-from pytest_gpulab.devices.protocol import Hazard, LaunchProfile
+from pytest_gpulab.devices.protocol import LaunchProfile
 from pytest_gpulab.exercise import Launch, Plan
 from pytest_gpulab.grading.findings import NO_VALUE, UNSET, hint_for
 from pytest_gpulab.grading.grade import Finding
@@ -19,6 +19,7 @@ from .coincidence import CERTAIN
 from .compare import WRONG_RESULTS
 
 MAX_HAZARDS = 3  # reported with a wrong result
+EXPLAINING = ("race", "uninitialised", "barrier")  # hazards that end no launch
 WORD_BYTES = 4
 SAME_RUN = "in the same run: "
 
@@ -50,9 +51,8 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
     device sees races and unwritten memory, else None. Without a hazard, a result that varies then has another cause,
     such as a variable without a value.
     """
-    seen = {
-        (hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if explains_wrong_results(hazard)
-    }
+    explaining = (each for run in runs for each in run.hazards if each.kind in EXPLAINING and not each.harmless)
+    seen = {(hazard.what, hazard.where): hazard for hazard in explaining}
     hazards = sorted(seen.values(), key=lambda hazard: hazard.kind != "barrier")[:MAX_HAZARDS]
     if not hazards:
         is_luck = any(found.by_luck or found.code == "not-repeatable" for found in findings)
@@ -127,8 +127,3 @@ def _leaves_unread(launch: Launch, plan: Plan, profile: LaunchProfile) -> bool:
         if isinstance(name, str) and is_a_word and read * threads < plan.buffer(name).nbytes:
             return True
     return False
-
-
-def explains_wrong_results(hazard: Hazard) -> bool:
-    """Return True if a hazard that ends no launch can explain a wrong result."""
-    return hazard.kind in ("race", "uninitialised", "barrier") and not hazard.harmless

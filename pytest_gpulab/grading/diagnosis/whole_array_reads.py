@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -31,36 +31,31 @@ EXPLAINED = (*WRONG_RESULTS, "time-limit", "endless-loop", "too-slow", "concept"
 """Codes of findings that such reads may explain."""
 
 
-@dataclass(frozen=True)
-class Replays:
-    """The replays of a case, and what their clauses need."""
-
-    case: Case
-    plan: Plan
-    runs: Sequence[Run]
-    build: Build
-
-    def clauses(self) -> tuple[str, ...]:
-        """Return a clause per array that every thread of a launch reads."""
-        return rereads(self.plan, self.runs, self.build.parameters)
+Replayed: TypeAlias = "tuple[Case, Plan, tuple[Run, ...], Build]"
+"""The replays of a case by a build."""
 
 
 def with_rereads(
-    findings: tuple[Finding, ...], earlier: Iterable[Replays], here: Replays | None = None
+    findings: tuple[Finding, ...], earlier: Iterable[Replayed], here: Replayed | None = None
 ) -> tuple[Finding, ...]:
     """Add the clauses on such reads to the evidence of findings that they may explain.
 
     They come from `here`, the failing case, if it has any, else from the first of the `earlier` visible cases that
     does.
     """
-    lines = here.clauses() if here is not None else ()
+    lines = _clauses_of(here) if here is not None else ()
     for other in () if lines else earlier:
-        if lines := tuple(f"in {correct_name(other.case)}, {clause}" for clause in other.clauses()):
+        if lines := tuple(f"in {correct_name(other[0])}, {clause}" for clause in _clauses_of(other)):
             break
     return tuple(
         replace(found, evidence=(*found.evidence, *lines)) if found.code in EXPLAINED and not found.because else found
         for found in findings
     )
+
+
+def _clauses_of(replayed: Replayed) -> tuple[str, ...]:
+    _, plan, runs, build = replayed
+    return rereads(plan, runs, build.parameters)
 
 
 def rereads(plan: Plan, runs: Sequence[Run], names: Names) -> tuple[str, ...]:

@@ -69,7 +69,8 @@ def loops_of(source: str, known: Mapping[str, int], threads: Sequence[Mapping[st
     in_threads = [with_constants(source, {**known, **own}) for own in threads]
     known = with_constants(source, known)
     found = []
-    for match, name, first, condition, update in (*_fors(source), *_whiles(source)):
+    fors = ((found, found[1], found[2], found[3].strip(), found[4].strip()) for found in _FOR.finditer(source))
+    for match, name, first, condition, update in (*fors, *_whiles(source)):
         try:
             every = (_values(name, first, condition, update, dict(known), own) for own in in_threads)
             values = max(every, key=len)
@@ -79,11 +80,6 @@ def loops_of(source: str, known: Mapping[str, int], threads: Sequence[Mapping[st
         end = source.count("\n", 0, _end(source, match.end())) + 1
         found.append(Loop(begin, end, name, values))
     return sorted(found, key=lambda loop: loop.first)
-
-
-def _fors(source: str) -> Iterator[Head]:
-    for match in _FOR.finditer(source):
-        yield match, match[1], match[2], match[3].strip(), match[4].strip()
 
 
 def _whiles(source: str) -> Iterator[Head]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.exercise import Array, Exercise, ExerciseError, Expected, KnownMistake, Plan, Problem
+from pytest_gpulab.exercise import Array, Case, Exercise, ExerciseError, Expected, KnownMistake, Plan, Problem
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import EXERCISES_MISTAKE, Finding
 from pytest_gpulab.grading.time_limits import OWN_CODE
@@ -119,6 +119,12 @@ def expected_at(
         expected = function(problem, inputs, places)
         check_expected(function, {name: chosen.shape for name, chosen in places.items()}, expected)
     return expected
+
+
+def problem_of(case: Case, tunables: Mapping[str, int]) -> Problem:
+    """Return the problem of a case, or raise InstructorsMistake."""
+    with instructors_code("size"):
+        return case.problem(tunables)
 
 
 def make_plan(exercise: Exercise, problem: Problem) -> Plan:

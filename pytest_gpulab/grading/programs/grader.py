@@ -69,7 +69,7 @@ class ProgramGrader(CheckGrader):
         except InstructorsMistake as mistake:
             result = check.result("not gradable", (mistake.finding,))
         except BuildFailed as failed:
-            is_own = check.kind == "compile" or not self._runs.is_of_build(failed)
+            is_own = check.kind == "compile" or not self._runs.lacks_build
             found = failed.finding if is_own else because_of("compile", failed.finding)
             result = check.result(failed.verdict, (found,))
         except MemoryError:
@@ -125,13 +125,10 @@ class ProgramGrader(CheckGrader):
         failed = {case.name for case, _ in wrong}
         if ungraded or (wrong and not any(self._run_of(c).outcome.launches for c in cases if c.name not in failed)):
             return (ungraded or [wrong[0][1]])[0]
-        if safe.kind == "race" and (clauses := self._unchecked()):
-            return check.result("not gradable", tuple(finding("not-checked", clause) for clause in clauses))
+        clauses = dict.fromkeys(clause for case in cases for clause in self._run_of(case).outcome.unchecked)
+        if safe.kind == "race" and clauses:
+            return check.result("not gradable", tuple(finding("not-checked", f"Not checked: {c}") for c in clauses))
         return check.result("passed")
-
-    def _unchecked(self) -> list[str]:
-        runs = map(self._run_of, self._loaded.exercise.cases)
-        return list(dict.fromkeys(f"Not checked: {clause}" for run in runs for clause in run.outcome.unchecked))
 
     def _unless_passed(self, check: Check, case: ProgramCase) -> CheckResult | None:
         """Return the result of a check that needs a case which did not pass; else None."""

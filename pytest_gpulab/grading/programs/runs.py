@@ -22,7 +22,7 @@ from pytest_gpulab.devices.programs.stand_in import error_texts
 from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 from pytest_gpulab.devices.source.tokens import tokens
 from pytest_gpulab.grading.catalogue import LoadedProgram
-from pytest_gpulab.grading.compilation.builds import BuildFailed, source_text
+from pytest_gpulab.grading.compilation.builds import BuildFailed, made_once, source_text
 from pytest_gpulab.grading.compilation.includes import read_source
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import NOT_ENABLED, Finding
@@ -58,33 +58,27 @@ class ProgramRuns:
         self._loaded, self._path, self._seed, self._is_enabled = loaded, path, seed, is_enabled
         self._gpu = modelled_gpu(gpu) if gpu else modelled_gpu()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._built: tuple[ConfinedCompilers, Path] | BuildFailed | None = None
+        self._built: dict[Path, tuple[ConfinedCompilers, Path] | BuildFailed] = {}
         self._has_hung = False
         self._runs: dict[str, ProgramRun | BuildFailed] = {}
         try:
             self._contents = read_source(path)
         except OSError as error:
             found = finding("empty-source", f"The file cannot be read: {error.strerror}.")
-            self._contents, self._built = b"", BuildFailed("failed", found)
-        self.sha256 = hashlib.sha256(self._contents).hexdigest() if self._built is None else ""
+            self._contents, self._built[path] = b"", BuildFailed("failed", found)
+        self.sha256 = "" if self._built else hashlib.sha256(self._contents).hexdigest()
 
     def build(self) -> tuple[ConfinedCompilers, Path]:
         """Return the compilers and the executable.
 
         Raises BuildFailed, which is cached, and InstructorsMistake if the exercise's headers cannot be read.
         """
-        if self._built is None:
-            try:
-                self._built = self._make()
-            except BuildFailed as failed:
-                self._built = failed
-        if isinstance(self._built, BuildFailed):
-            raise self._built
-        return self._built
+        return made_once(self._built, self._path, self._make)
 
-    def is_of_build(self, failed: BuildFailed) -> bool:
-        """Return whether a failure is that of the build, and not of a run."""
-        return failed is self._built
+    @property
+    def lacks_build(self) -> bool:
+        """True if the build has failed."""
+        return isinstance(self._built.get(self._path), BuildFailed)
 
     def _make(self) -> tuple[ConfinedCompilers, Path]:
         source = source_text(self._contents, self._path.name)
@@ -105,7 +99,7 @@ class ProgramRuns:
 
     def _filled(self, source: str) -> Path:
         """Return a new folder with the source and the exercise's headers."""
-        headers = self._headers(self._loaded.exercise.headers)
+        headers = header_texts(self._loaded.folder, self._loaded.exercise.headers)
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name).resolve()
         for name, text in headers.items():
@@ -113,23 +107,19 @@ class ProgramRuns:
         (folder / self._path.name).write_text(source, encoding="utf-8")
         return folder
 
-    def _headers(self, names: tuple[str, ...]) -> dict[str, str]:
-        return header_texts(self._loaded.folder, names)
-
     def run(self, check: str, make: MakeProgram) -> ProgramRun:
         """Return the run of a check; the check's name chooses the random numbers.
 
         Raises BuildFailed, which is cached, and InstructorsMistake if the exercise's function fails.
         """
-        if check not in self._runs:
+
+        def made() -> ProgramRun:
             try:
-                self._runs[check] = self._made(check, make)
+                return self._made(check, make)
             except DeviceError as error:
-                self._runs[check] = BuildFailed(*of_error(error))
-        found = self._runs[check]
-        if isinstance(found, BuildFailed):
-            raise found
-        return found
+                raise BuildFailed(*of_error(error)) from error
+
+        return made_once(self._runs, check, made)
 
     def _made(self, check: str, make: MakeProgram) -> ProgramRun:
         compilers, executable = self.build()
@@ -159,7 +149,7 @@ class ProgramRuns:
         """Return the given kernels as the exercise has them, on the device."""
         if not self._loaded.exercise.given:
             return None
-        headers = self._headers(self._loaded.exercise.given)
+        headers = header_texts(self._loaded.folder, self._loaded.exercise.given)
         with instructors_code("given"):
             try:
                 return ProgramModule(device, compilers.kernels(headers, defines, self._gpu.target))

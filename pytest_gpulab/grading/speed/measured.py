@@ -201,20 +201,14 @@ class TimedCosts(Costs):
             return _Side(builds, problem, plan, tuple(ready))
         pattern = pattern_of(self._loaded.exercise, tier.variant)
         names = self._loaded.name, "speedup", size_text(tier.size), tier.variant.name
+        # Processes that start together make different sets first, and share them.
+        in_turn = [(os.getpid() + nth) % SETS for nth in range(SETS)]
         made = {
             index: timed_inputs(self._loaded.exercise, problem, plan, pattern, self._seed, (*names, str(index)))
-            for index in _sets_in_turn()
+            for index in in_turn
         }
         contents = tuple(made[index] for index in range(SETS))
         return _Side(builds, problem, plan, contents)
-
-
-def _sets_in_turn() -> Sequence[int]:
-    """Return the indices of the sets in an order that depends on the process.
-
-    Processes that start together then make different sets first, and share them.
-    """
-    return [(os.getpid() + nth) % SETS for nth in range(SETS)]
 
 
 def too_much_interference(interruption_ms: float, is_slow: bool) -> BuildFailed:
