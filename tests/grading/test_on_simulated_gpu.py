@@ -12,7 +12,7 @@ from doubling import codes
 
 from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.correctness.checked_launches import races
+from pytest_gpulab.grading.correctness.checked_launches import ReplayInput, races
 
 pytestmark = pytest.mark.unmeasured
 
@@ -75,7 +75,7 @@ def test_a_barrier_left_out_in_a_later_large_launch_is_a_race(gpu: Device, last:
     args = ("a", "b", np.int32(7)), ("b", "c", np.int32(last))
     plan = Plan(buffers, [Launch("f", (10,), (64,), each) for each in args])
     build = SimpleNamespace(module=gpu.compile(source), scene=None)
-    found = races(gpu, build, plan, {"a": np.ones(640, np.int32)}, seed=1)
+    found = races(ReplayInput(gpu, build, plan, {"a": np.ones(640, np.int32)}), seed=1)
     assert {finding.code for finding in found} == ({"race"} if last == 5000 else set())
 
 

@@ -20,7 +20,7 @@ from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, CaseLimits, TimeBudget
 
 from .cases import CaseRuns
-from .checked_launches import run_costed, run_whole, wrong_outputs
+from .checked_launches import ReplayInput, run_costed, run_whole, wrong_outputs
 from .safety import unsafe
 
 BUILT = (*UNFIT, "compile-error", "launch-error", "tunable-range")
@@ -89,9 +89,9 @@ class Blame:
             problem = Problem(size, build.tunables, variant)
             plan = make_plan(exercise, problem)
             inputs = make_inputs(exercise, problem, plan, pattern, rng_for(self._seed, self._loaded.name, "blame"))
-            how = run_costed if self._device.info.estimates else run_whole
+            given = ReplayInput(self._device, build, plan, inputs)
             with at_work_on(self._device):
-                costed = how(self._device, build, plan, inputs, self._seed)
+                costed = run_costed(given, self._seed) if self._device.info.estimates else run_whole(given)
             return wrong_outputs(exercise, problem, costed)
         except BuildFailed:
             return ()

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,15 @@ SHOWN_WORK = 0.8  # part of a limit that a sample, scaled up, must reach if all 
 SAMPLED = FIRST._replace(options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
 
 
+class ReplayInput(NamedTuple):
+    """The input of a replay."""
+
+    device: Device
+    build: Build
+    plan: Plan
+    inputs: Mapping[str, Array]
+
+
 @dataclass(frozen=True)
 class CostedRun:
     """A replay with counted launches."""
@@ -56,29 +65,22 @@ class CostedRun:
     hidden_work: int = 0
 
 
-def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
-    """Replay a plan and estimate its time; `seed` is that of the choice of counted blocks, the rest as in `replay`."""
-    costed = _complete_or_sampled(device, build, plan, inputs, seed, partial(_sample, seed, watch=True))
+def run_costed(given: ReplayInput, seed: int) -> CostedRun:
+    """Replay a plan and estimate its time; `seed` is that of the choice of counted blocks."""
+    costed = _complete_or_sampled(given, seed, partial(_sample, seed, watch=True))
     if costed.is_complete and not all(profile.representative for profile in costed.run.profiles):
-        return replace(costed, run=run_fresh(device, build, plan, inputs, _options(estimate=True)))
+        return replace(costed, run=run_fresh(*given, _options(estimate=True)))
     return costed
 
 
-def _complete_or_sampled(
-    device: Device,
-    build: Build,
-    plan: Plan,
-    inputs: Mapping[str, Array],
-    seed: int,
-    options: Callable[[int], LaunchOptions],
-) -> CostedRun:
+def _complete_or_sampled(given: ReplayInput, seed: int, options: Callable[[int], LaunchOptions]) -> CostedRun:
     """Replay all blocks with the options for a limit of work, or a sample if they exceed all limits that apply."""
-    is_shown = _is_shown(plan)
+    is_shown = _is_shown(given.plan)
     for limit in (COMPLETE_WORK, LONG_WORK) if is_shown else (LONG_WORK,):
-        run = run_fresh(device, build, plan, inputs, options(limit))
+        run = run_fresh(*given, options(limit))
         if not isinstance(run.error, TooMuchWork):
-            return CostedRun(plan, inputs, run, True, _races(run))
-        sampled = run_sampled(device, build, plan, inputs, seed, watch=options(limit).watch)
+            return CostedRun(given.plan, given.inputs, run, True, _races(run))
+        sampled = run_sampled(given, seed, watch=options(limit).watch)
         if sampled.is_complete:
             break
         if max(profile.work for profile in sampled.run.profiles) < SHOWN_WORK * limit:
@@ -99,37 +101,27 @@ def _wrote_its_share(run: Run) -> bool:
     return all(_written(actual) >= math.floor(share * actual.size) for actual in run.outputs.values())
 
 
-def run_sampled(
-    device: Device,
-    build: Build,
-    plan: Plan,
-    inputs: Mapping[str, Array],
-    seed: int,
-    read_back: bool = True,
-    watch: bool = False,
-) -> CostedRun:
+def run_sampled(given: ReplayInput, seed: int, read_back: bool = True, watch: bool = False) -> CostedRun:
     """Replay a sample of each launch's blocks; all of them if the sample waits for other blocks."""
-    run = run_fresh(device, build, plan, inputs, _sample(seed, watch=watch), read_back)
-    if run.error is None:
-        return CostedRun(plan, inputs, run, False, _races(run))
-    run = run_fresh(device, build, plan, inputs, _options(estimate=True, watch=watch, sample_seed=seed), read_back)
-    return CostedRun(plan, inputs, run, True, _races(run))
+    run = run_fresh(*given, _sample(seed, watch=watch), read_back)
+    is_complete = run.error is not None
+    if is_complete:
+        run = run_fresh(*given, _options(estimate=True, watch=watch, sample_seed=seed), read_back)
+    return CostedRun(given.plan, given.inputs, run, is_complete, _races(run))
 
 
 run_unread_sample = partial(run_sampled, read_back=False)
 """Replay a sample without a comparison of outputs: of a baseline, or of a kernel that is too slow for any point."""
 
 
-def run_counted(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
+def run_counted(given: ReplayInput, seed: int) -> CostedRun:
     """Replay a plan and count all blocks, or a sample if that takes too long."""
-    return _complete_or_sampled(
-        device, build, plan, inputs, seed, lambda limit: _options(count=True, complete_within=limit)
-    )
+    return _complete_or_sampled(given, seed, lambda limit: _options(count=True, complete_within=limit))
 
 
-def run_whole(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
+def run_whole(given: ReplayInput) -> CostedRun:
     """Replay a plan without counts, as on a real GPU."""
-    return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options()), True)
+    return CostedRun(given.plan, given.inputs, run_fresh(*given, _options()), True)
 
 
 def run_again(
@@ -145,7 +137,7 @@ def run_again(
     return CostedRun(first.plan, inputs, run, True)
 
 
-def races(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> tuple[Finding, ...]:
+def races(given: ReplayInput, seed: int) -> tuple[Finding, ...]:
     """Return the races and the errors at barriers in a wave of each of a plan's launches, or the access that ends it.
 
     Cases are small: a kernel may leave out its barriers in larger launches, where nothing else finds that. All blocks
@@ -153,13 +145,13 @@ def races(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array],
     do. Then a later launch reads zeros where the other blocks have not written; a fault of it is ignored.
     """
     options = replace(_sample(seed, COMPLETE_WORK, watch=True), time_limit_s=CHECKED_S)
-    run = run_fresh(device, build, plan, inputs, options, read_back=False)
+    run = run_fresh(*given, options, read_back=False)
     if isinstance(run.error, KernelFault) and run.error.code in PROOF:
         return (*_races(run), of_error(run.error)[1])
     if run.error is None:
         return _races(run)
     options = replace(FIRST.options, sample_blocks=CHECKED_BLOCKS, sample_seed=seed, time_limit_s=CHECKED_S)
-    few = run_fresh(device, build, plan, inputs, options, read_back=False, poison=ZEROS)
+    few = run_fresh(*given, options, read_back=False, poison=ZEROS)
     return _races(run) or _races(few)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -46,7 +47,15 @@ def simple_inputs(own: Mapping[str, Array], bounds: Bounds) -> Iterator[dict[str
     of the exercise's inputs have not both signs, simple values stay within them, because the exercise may require it.
     An input that allows no simple value keeps its own.
     """
-    for make in (_constant(0), _single(-1), _single(0), _constant(1), _constant(-1), _constant(0.5), _counting):
+    zeros, *others = (partial(_constant, value) for value in (0, 1, -1, 0.5))
+    makers: list[Callable[[Array], Array | None]] = [
+        zeros,
+        partial(_single, -1),
+        partial(_single, 0),
+        *others,
+        _counting,
+    ]
+    for make in makers:
         made = {name: make(values) for name, values in own.items()}
         simple = {name: value for name, value in made.items() if value is not None}
         simple = {name: value for name, value in simple.items() if _is_within(value, bounds.get(name))}
@@ -54,22 +63,16 @@ def simple_inputs(own: Mapping[str, Array], bounds: Bounds) -> Iterator[dict[str
             yield {**own, **simple}
 
 
-def _constant(value: float) -> Callable[[Array], Array | None]:
-    def make(own: Array) -> Array | None:
-        fits = own.dtype.kind == "f" or (value == int(value) and (value >= 0 or own.dtype.kind == "i"))
-        return np.full(own.shape, value, own.dtype) if fits and own.dtype.kind in "iuf" else None
-
-    return make
+def _constant(value: float, own: Array) -> Array | None:
+    fits = own.dtype.kind == "f" or (value == int(value) and (value >= 0 or own.dtype.kind == "i"))
+    return np.full(own.shape, value, own.dtype) if fits and own.dtype.kind in "iuf" else None
 
 
-def _single(at: int) -> Callable[[Array], Array | None]:
-    def make(own: Array) -> Array | None:
-        values = _constant(0)(own)
-        if values is not None and own.size:
-            values.reshape(-1)[at] = 1
-        return values
-
-    return make
+def _single(at: int, own: Array) -> Array | None:
+    values = _constant(0, own)
+    if values is not None and own.size:
+        values.reshape(-1)[at] = 1
+    return values
 
 
 def _counting(own: Array) -> Array | None:

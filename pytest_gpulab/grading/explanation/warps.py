@@ -69,20 +69,16 @@ def _accesses(trace: LaunchTrace, block: int, space: str) -> Iterator[WarpAccess
 
 def _access(event: AccessEvent, lanes: list[int], offsets: list[int]) -> WarpAccess:
     places: dict[int, list[int]] = {}
+    words: dict[int, set[int]] = {}  # or sectors, by place
     assert event.where is not None
-    needed = len(lanes) * event.nbytes
-    if event.space == "shared":
-        words: dict[int, set[int]] = {}
-        for lane, offset in zip(lanes, offsets, strict=True):
-            for word in range(offset // WORD_BYTES, (offset + event.nbytes - 1) // WORD_BYTES + 1):
-                places.setdefault(word % BANKS, []).append(lane)
-                words.setdefault(word % BANKS, set()).add(word)
-        cost, best = max(map(len, words.values())), -(-needed // (BANKS * WORD_BYTES))
-    else:
-        first = min(offsets) // SECTOR_BYTES
-        for lane, offset in zip(lanes, offsets, strict=True):
-            for sector in range(offset // SECTOR_BYTES, (offset + event.nbytes - 1) // SECTOR_BYTES + 1):
-                places.setdefault(sector - first, []).append(lane)
-        cost, best = len(places), -(-needed // SECTOR_BYTES)
+    is_shared, needed = event.space == "shared", len(lanes) * event.nbytes
+    unit = WORD_BYTES if is_shared else SECTOR_BYTES
+    for lane, offset in zip(lanes, offsets, strict=True):
+        for word in range(offset // unit, (offset + event.nbytes - 1) // unit + 1):
+            place = word % BANKS if is_shared else word - min(offsets) // unit
+            places.setdefault(place, []).append(lane)
+            words.setdefault(place, set()).add(word)
+    cost = max(map(len, words.values())) if is_shared else len(places)
+    best = -(-needed // (BANKS * unit if is_shared else unit))
     shown = {place: tuple(dict.fromkeys(of)) for place, of in sorted(places.items())}
     return WarpAccess(event.where.line, event.kind, event.space, shown, cost, min(cost, best))

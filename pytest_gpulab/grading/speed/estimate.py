@@ -16,10 +16,11 @@ from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
 from pytest_gpulab.exercise import Array, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, VariantKey, made_once, variant_key
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, made_once, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.correctness.checked_launches import (
     CostedRun,
+    ReplayInput,
     races,
     run_again,
     run_costed,
@@ -42,7 +43,7 @@ SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that 
 SECTOR_BYTES = 32
 SAMPLING_ERROR = "gpulab__sampling_error.pct"
 
-_Replayed = tuple[Build, Plan, Mapping[str, Array], int]
+_Replayed = tuple[ReplayInput, int]
 CostKey = tuple[Size, VariantKey]
 _BaselineKey = tuple[str, str, str, Size, VariantKey, int]
 _baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDictionary()
@@ -173,7 +174,7 @@ class EstimatedCosts(Costs):
     def _races(self, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> tuple[Finding, ...]:
         identity = self._loaded.name, "checked", size_text(problem.size), self._builds.sha256
         seed = int(rng_for(self._seed, *identity).integers(1 << 62))
-        return races(self._device, self._builds.of(problem.variant), plan, inputs, seed)
+        return races(ReplayInput(self._device, self._builds.of(problem.variant), plan, inputs), seed)
 
     def profiles(self, variant: Variant) -> Mapping[Size, Sequence[LaunchProfile]]:
         """Return the launches by size, for all sizes at which a variant has an estimate.
@@ -273,19 +274,19 @@ class EstimatedCosts(Costs):
         return float(tier.simulated_threshold or self._loaded.thresholds.of(tier))
 
     def _time(self, how: Callable[..., CostedRun], replayed: _Replayed) -> tuple[Timing, CostedRun]:
-        costed = how(self._device, *replayed)
+        costed = how(*replayed)
         if costed.run.error is not None:
             raise BuildFailed(*of_error(costed.run.error)) from costed.run.error
         return _estimated(costed.run), costed
 
     def _replayed(self, builds: Builds, size: Size, variant: Variant) -> _Replayed:
-        """Return the input of a replay: build, plan, inputs, and the seed of the block sample."""
+        """Return the input of a replay, and the seed of the block sample."""
         if not self._device.info.estimates:
             raise not_timed(f"{self._device.info.name} can neither time nor estimate")
         build = builds.of(variant)
         plan, inputs = self._planned(Problem(size, build.tunables, variant))
         chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(size), variant.name, builds.sha256)
-        return build, plan, inputs, int(chooser.integers(1 << 62))
+        return ReplayInput(self._device, build, plan, inputs), int(chooser.integers(1 << 62))
 
     def _data(self, size: Size, variant: Variant) -> tuple[str, np.random.Generator]:
         """Return the input pattern, and a generator that gives all submissions the same data."""

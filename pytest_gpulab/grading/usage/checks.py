@@ -16,7 +16,13 @@ from pytest_gpulab.devices.protocol import Device, DeviceError, DisturbedSpace, 
 from pytest_gpulab.exercise import Array, Bound, ExerciseError, Plan, Problem, Size, Usage, UsesCheck, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, cases_of, made_once, variant_key
-from pytest_gpulab.grading.correctness.checked_launches import CostedRun, not_compared, run_counted, wrong_outputs
+from pytest_gpulab.grading.correctness.checked_launches import (
+    CostedRun,
+    ReplayInput,
+    not_compared,
+    run_counted,
+    wrong_outputs,
+)
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
@@ -141,7 +147,7 @@ class Usages:
         rng = rng_for(self._seed, self._loaded.name, "uses", size_text(problem.size), problem.variant.name)
         inputs = self._inputs(problem, plan, rng)
         chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(problem.size), self._builds.sha256)
-        costed = run_counted(self._device, build, plan, inputs, int(chooser.integers(1 << 62)))
+        costed = run_counted(ReplayInput(self._device, build, plan, inputs), int(chooser.integers(1 << 62)))
         if costed.run.error is not None:
             raise BuildFailed(*of_error(costed.run.error))
         return costed
