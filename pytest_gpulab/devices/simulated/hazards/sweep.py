@@ -191,8 +191,7 @@ class Sweep:
         there: Mask = (at >= 0) & (thread != piece.thread)
         if not there.any():
             return there
-        before = self.clocks.of(columns, piece.thread, (thread // WARP)[:, None])[np.arange(len(at)), 0, thread % WARP]
-        there &= (before < at) & ~self.strong(at, thread, piece, piece.thread)
+        there &= (self.clocks.entry(columns, piece.thread, thread) < at) & ~self.strong(at, thread, piece, piece.thread)
         return there
 
     def _against_write(

@@ -27,18 +27,30 @@ class VectorClock:
 
     def of(self, column: IndexArray, thread: IndexArray, warps: IndexArray) -> npt.NDArray[np.int32]:
         """Return the clock entries of each thread for the 32 lanes of some warps (threads, n): (threads, n, 32)."""
-        rows = self._table[column, thread // WARP, thread % WARP]
+        column, warp, lane = (each[:, None] for each in (column, thread // WARP, thread % WARP))
         if self._across:
-            return rows.reshape(len(rows), self._warps, WARP)[np.arange(len(rows))[:, None], warps]
-        return np.where((warps == (thread // WARP)[:, None])[..., None], rows[:, None], np.int32(-1))
+            return self._table.reshape(*self._table.shape[:3], self._warps, WARP)[column, warp, lane, warps]
+        return np.where((warps == warp)[..., None], self._table[column, warp, lane], np.int32(-1))
+
+    def entry(self, column: IndexArray, thread: IndexArray, other: IndexArray) -> npt.NDArray[np.int32]:
+        """Return the clock entry of each thread for one other thread."""
+        warp, lane = thread // WARP, thread % WARP
+        if self._across:
+            return self._table[column, warp, lane, other]
+        return np.where(other // WARP == warp, self._table[column, warp, lane, other % WARP], np.int32(-1))
 
     def warp_sync(self, bits: npt.NDArray[np.uint32], position: int) -> None:
         """Join the clocks of lanes that have waited for each other; `bits` (columns, warps, 32) has the masks."""
         # without an index, `np.unique` imports numpy.ma, which takes 20 ms
         for value in np.unique(bits[bits != 0], return_index=True)[0]:
             members = bits == value
-            joined = np.where(members[..., None], self._table, -1).max(axis=2)
-            self._join(members, joined, position)
+            column, warp = np.nonzero(members.any(axis=2))  # few, if lanes of equal values wait for each other
+            mine, table = members[column, warp][..., None], self._table[column, warp]
+            joined = np.where(mine, table, -1).max(axis=1)
+            own = joined.reshape(len(joined), -1, WARP)
+            at = np.arange(len(joined)), warp if self._across else 0
+            own[at] = np.where(mine[..., 0], position, own[at])
+            self._table[column, warp] = np.where(mine, joined[:, None], table)
 
     def sync_all(self, position: int) -> None:
         """Advance all clocks: all lanes of every warp have waited for each other."""
@@ -89,17 +101,6 @@ class VectorClock:
         table = self._table.reshape(columns, warps * WARP, -1)[:, :threads, :threads].copy()
         table[:, np.arange(threads), np.arange(threads)] = np.iinfo(np.int32).max
         return np.asarray(table.min(axis=1))
-
-    def _join(self, members: Mask, joined: npt.NDArray[np.int32], position: int) -> None:
-        """Set the clocks of the members of each warp to the joined one: (columns, warps, width)."""
-        if self._across:
-            own = joined.reshape(*joined.shape[:2], self._warps, WARP)
-            diagonal = np.arange(self._warps)
-            own[:, diagonal, diagonal] = np.where(members, position, own[:, diagonal, diagonal])
-        else:
-            joined[members] = position
-        spread = np.broadcast_to(joined[:, :, None], self._table.shape)
-        self._table[members] = spread[members]
 
 
 def sync_bits(event: WarpSync, columns: IndexArray, one_block: bool) -> npt.NDArray[np.uint32]:
