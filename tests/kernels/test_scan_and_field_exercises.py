@@ -39,6 +39,13 @@ def run_scan_plan(plan: Plan, inputs: dict[str, Array], inclusive: int, per_bloc
     return memory["out"]
 
 
+@pytest.mark.parametrize(("n", "count"), [(1, 0), (4, 0), (5, 4)])
+def test_a_down_sweep_is_no_cause_where_one_thread_has_all_elements(n: int, count: int) -> None:
+    """There, the thread's own part is as likely a term too many as the root of the tree."""
+    assert SCAN.mistakes is not None
+    assert len(SCAN.mistakes(scan_problem(n, 1, items=4), {"in": np.arange(n, dtype=np.float32)})) == count
+
+
 @pytest.mark.parametrize("inclusive", [0, 1])
 @pytest.mark.parametrize("n", [1, 127, 128, 129, 128 * 128, 128 * 128 + 1, 128 * 128 + 129, 40_000])
 def test_scan_then_fan_scans_block_sums_at_every_level(n: int, inclusive: int) -> None:
