@@ -21,6 +21,7 @@ _FIRST_FEW = 1024  # terms tested first: mostly they show whether all are multip
 MOVED = 256  # one of this number of repeated values changes its place: more would take too long to draw
 _PIECE = 2**18  # terms at a time, so that they fit into the CPU's cache as float64
 PATTERNS = ("random", "equal", "alternating", "needle", "cancellation", "integers", "fractions")
+ALL_PATTERNS = (*PATTERNS, "bits")  # with the one that not every reference allows
 _MANY = 256  # `fractions` with many digits; the others share the rest of 1/u
 
 
@@ -70,7 +71,7 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
     elif pattern == "bits":
         values = fill("random", n, kind, rng) if is_float else rng.integers(0, 1 << 8 * kind.itemsize, n, np.uint64)
     else:
-        raise ValueError(f"no input pattern is called {pattern!r}; there are {', '.join(PATTERNS)}")
+        raise ValueError(f"no input pattern is called {pattern!r}; there are {', '.join(ALL_PATTERNS)}")
     return values.astype(kind)
 
 

@@ -41,7 +41,9 @@ def test_a_pattern_is_a_function_of_the_seed_with_the_asked_shape_and_type(patte
 
 
 def test_an_unknown_pattern_names_the_ones_there_are():
-    with pytest.raises(ValueError, match="no input pattern is called 'randon'; there are random, equal"):
+    with pytest.raises(
+        ValueError, match=r"no input pattern is called 'randon'; there are random, equal, .*, fractions, bits"
+    ):
         numerics.fill("randon", 4, F4, np.random.default_rng(0))
 
 
@@ -73,6 +75,13 @@ def test_fractions_of_more_terms_than_fit_are_zeros_in_part():
     values = numerics.fill("fractions", 2**20, F4, np.random.default_rng(1), repeats=16)
     assert 2**18 < np.count_nonzero(values) < 2**20
     assert numerics.sums_exactly(np.tile(values, 16), F4)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int64, np.uint32])
+def test_bits_of_an_integer_type_are_all_there(dtype):
+    values = numerics.fill("bits", 1000, dtype, np.random.default_rng(1))
+    assert values.dtype == dtype
+    assert np.bitwise_or.reduce(values) == np.bitwise_not(dtype(0)) and np.bitwise_and.reduce(values) == 0
 
 
 def test_fractions_of_an_integer_type_are_odd():

@@ -14,7 +14,7 @@ from pytest_gpulab import UserError
 from pytest_gpulab.exercise import Case, Exercise
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, Loaded, LoadedExercise
 from pytest_gpulab.grading.correctness.sizes import extents_of
-from pytest_gpulab.numerics import PATTERNS
+from pytest_gpulab.numerics import ALL_PATTERNS
 
 from .plans import baselines_of, solution_in
 from .visible import INSTEAD, ComputedHidden, without_hidden_cases
@@ -200,7 +200,7 @@ def _traces(exercise: Exercise, name: str, copy: Path) -> Iterator[str]:
 
 
 def _words(cases: list[Case]) -> set[str]:
-    patterns = {pattern for case in cases for pattern in case.patterns} - set(PATTERNS)
+    patterns = {pattern for case in cases for pattern in case.patterns} - set(ALL_PATTERNS)
     return patterns | {case.variant.name for case in cases}
 
 

@@ -230,6 +230,12 @@ def test_a_course_without_a_safe_copy_is_refused(
     assert not (tmp_path / "copy").exists()
 
 
+def test_a_pattern_of_the_package_is_no_secret(tmp_path: Path) -> None:
+    hidden = 'cases=(*(Case(f"n={n}", n, 12) for n in (1, 2, 33)), Case("x9", 9, 12, ("bits",), hidden=True)),'
+    course(tmp_path, exercise=(CASES, hidden), readme=("# Shift\n", "# Shift\n\nNumbers of 32 bits.\n"))
+    assert run("handout", tmp_path, tmp_path / "copy") == 0
+
+
 def test_sizes_of_hidden_cases_are_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     course(tmp_path, exercise=(CASES, HIDDEN["in a tuple"]), naive=("int i = ", "int i = 0 * 8191 + "))
     assert run("handout", tmp_path, tmp_path / "copy") == 0
