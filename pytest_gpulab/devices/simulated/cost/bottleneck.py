@@ -129,19 +129,13 @@ def _latency(found: Estimate, lines: Sequence[LineCounters], share: str) -> str:
     return f"latency: warps wait {waiting}, which takes {share}"
 
 
-def _atomics(line: Counters) -> float:
-    return line.get("gpulab__atomic_passes_global.sum", 0.0)
-
-
+_ARITHMETIC = (
+    "special function units", "double-precision units", "integer units", "integer multipliers", "floating-point units",
+)  # fmt: skip
 _AMOUNTS: Mapping[str, _Amount] = {
-    "atomics": _atomics,
+    "atomics": lambda line: line.get("gpulab__atomic_passes_global.sum", 0.0),
     "barriers": lambda line: line.get("gpulab__barriers.sum", 0.0),
-    "special function units": lambda line: line.get(_ISSUED, 0.0),
-    "double-precision units": lambda line: line.get(_ISSUED, 0.0),
-    "integer units": lambda line: line.get(_ISSUED, 0.0),
-    "integer multipliers": lambda line: line.get(_ISSUED, 0.0),
-    "floating-point units": lambda line: line.get(_ISSUED, 0.0),
-}
+} | dict.fromkeys(_ARITHMETIC, lambda line: line.get(_ISSUED, 0.0))
 
 _PLAIN: Mapping[str, str] = {
     "special function units": "special functions: sines, roots, exponentials, divisions take {share}, most{at}",

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Statement
 from pytest_gpulab.devices.simulated.sass.executions import Executions, MachineKernel
 from pytest_gpulab.devices.simulated.translation.analysis.regions import StoreOrder, regions
-from pytest_gpulab.devices.simulated.translation.analysis.waits import is_strong_load
+from pytest_gpulab.devices.simulated.translation.analysis.waits import is_strong_load, spin_loops
 from pytest_gpulab.devices.simulated.translation.control.graph import defined_and_used, space_of
 from pytest_gpulab.devices.simulated.translation.program import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import weight
@@ -132,7 +132,7 @@ def _sleeps(steps: Sequence[TranslatedBlock], gpu: Gpu) -> dict[int, float]:
 
     Loops that may wait for other threads are left out: the number of their polls depends on the order of threads.
     """
-    loops = [range(min(step.targets), i + 1) for i, step in enumerate(steps) if step.targets and step.spins]
+    loops = spin_loops(steps)
     outside = (step for i, step in enumerate(steps) if not any(i in loop for loop in loops))
     constants: dict[object, int] = {}
     found: dict[int, float] = {}

@@ -31,9 +31,10 @@ def with_shares(lines: Iterable[LineCounters], parts_ms: Mapping[str, float], po
     shares = [0.0] * len(lines)
     whole = sum(value**power for value in parts_ms.values())
     for part, value in parts_ms.items():
-        amounts = [_demand(part)(line.counters) for line in lines]
+        demand = _DEMANDS.get(part, _issued)
+        amounts = [demand(line.counters) for line in lines]
         if not sum(amounts):
-            amounts = [line.counters.get(ISSUED, 0.0) for line in lines]
+            amounts = [_issued(line.counters) for line in lines]
         if sum(amounts) and whole:
             factor = value**power / whole / sum(amounts)
             shares = [share + factor * amount for share, amount in zip(shares, amounts, strict=True)]
@@ -44,9 +45,8 @@ def with_shares(lines: Iterable[LineCounters], parts_ms: Mapping[str, float], po
     )
 
 
-def _demand(part: str) -> Callable[[Counters], float]:
-    """Return the function of a line's demand for a unit; instructions for units that are not listed."""
-    return _DEMANDS.get(part, lambda counters: counters.get(ISSUED, 0.0))
+def _issued(counters: Counters) -> float:
+    return counters.get(ISSUED, 0.0)
 
 
 def _passes(counters: Counters) -> float:

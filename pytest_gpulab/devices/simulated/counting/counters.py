@@ -60,7 +60,7 @@ class Counters:
         self._retries = RetryLoops(program)
         self._barriers = Counter(block for block, _ in program.barrier_rows)
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
-        self._waiting_constant = Waiting(_words_of)
+        self._waiting_constant = Waiting(lambda requests: requests.distinct(_WORD)[1])
         # by instruction and size: the addresses of the last access, from its first line on, and its counts
         self._known: dict[tuple[int, int], tuple[Rows, GlobalAccess]] = {}
         self._wide: dict[tuple[int, bool], list[tuple[Traffic, Rows, int]]] = defaultdict(list)
@@ -284,11 +284,6 @@ class Counters:
     def sampling_error(self, blocks: int) -> float | None:
         """See `Workload.sampling_error`; launches without a workload run all their blocks."""
         return 0.0 if self.workload is None else self.workload.sampling_error(blocks)
-
-
-def _words_of(requests: Requests) -> npt.NDArray[np.intp]:
-    """Return the distinct words of each request."""
-    return requests.distinct(_WORD)[1]
 
 
 def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:

@@ -21,8 +21,7 @@ def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Sub
     """Split lanes by barrier number and thread count; the subset is None if all lanes have the same."""
     if number.size == 1 and (threads is None or threads.size == 1):
         return [(None, int(number.item()), None if threads is None else int(threads.item()))]
-    counts = np.uint32(0) if threads is None else threads
-    key = np.broadcast_to(number.astype(np.int64) << 32 | counts.astype(np.int64), lanes.shape)
+    key = _key(lanes, number, threads)
     found: list[tuple[Subset | None, int, int | None]] = []
     for value in np.unique(key).tolist():
         count = None if threads is None else value & 0xFFFFFFFF
@@ -49,13 +48,17 @@ def differs_in_warp(lanes: Lanes, number: Value, threads: Value | None) -> Mask 
     """Return a mask of lanes with operands other than those of their warp's first lane, or None if there are none."""
     if number.size == 1 and (threads is None or threads.size == 1):
         return None
-    counts = np.uint32(0) if threads is None else threads
-    key = np.broadcast_to(number.astype(np.int64) << 32 | counts.astype(np.int64), lanes.shape)
+    key = _key(lanes, number, threads)
     least = to_warps(lanes, key, np.iinfo(np.int64).max).min(axis=1)
     width = least.shape[1]
     of_warp = least[(lanes.threads // WARP).reshape(-1, 1), lanes.column if width > 1 else 0]
     bad: Mask = key != of_warp
     return bad if bad.any() else None
+
+
+def _key(lanes: Lanes, number: Value, threads: Value | None) -> npt.NDArray[np.int64]:
+    counts = np.uint32(0) if threads is None else threads
+    return np.broadcast_to(number.astype(np.int64) << 32 | counts.astype(np.int64), lanes.shape)
 
 
 def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:

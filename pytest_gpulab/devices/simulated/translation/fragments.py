@@ -163,10 +163,7 @@ def _one_by_one(fragment: Fragment) -> Accesses:
 def loaded(fragment: Fragment, layout: str, in_shared: bool) -> IndexArray:
     """Return the position of each element of a lane among the elements read, as (lanes, elements)."""
     read = accesses(fragment, layout, in_shared)
-    where = np.zeros(fragment.lines * fragment.length, np.intp)
-    index = read.index[: read.active]
-    where[index.ravel()] = np.arange(index.size)
-    return where[places(fragment)]
+    return inverted(read.index[: read.active], fragment.lines * fragment.length)[places(fragment)]
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from math import prod
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Operand, registers_of
-from pytest_gpulab.devices.simulated.translation.control.graph import has_result
+from pytest_gpulab.devices.simulated.translation.control.graph import has_result, with_sources
 
 _CONDITIONS = {"setp", "set", "testp", "vote", "bar", "barrier"}  # what they read decides, and is no data
 _STORES = {"st", "red", "atom", "cp", "stmatrix", "sust"}
@@ -38,9 +38,7 @@ def _data(instructions: Iterable[Instruction]) -> set[str]:
     flows = [(_results(each), set(registers_of(_values(each)))) for each in instructions]
     fetched = (each for each in instructions if each.op[0] in _FETCHES and _NO_DATA.isdisjoint(each.op))
     data = {name for each in fetched for name in _results(each)}
-    while more := {n for written, read in flows if not data.isdisjoint(read) for n in written} - data:
-        data |= more
-    return data
+    return with_sources(data, ((read, written) for written, read in flows))  # here, data flows to the results
 
 
 def carriers(statements: Iterable[Instruction | Call]) -> frozenset[int]:

@@ -18,7 +18,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     items_of,
 )
-from pytest_gpulab.devices.simulated.translation.control.graph import Block, defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.graph import Block, defined_and_used, with_sources
 from pytest_gpulab.devices.simulated.translation.sites import ordering
 
 WORD_BYTES = 4
@@ -85,8 +85,7 @@ def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
         moved = _moved_by(statement)
         computed.update(name for name in read if name not in moved)
         flows.append((written, moved))
-    while more := {n for written, moved in flows if not computed.isdisjoint(written) for n in moved} - computed:
-        computed |= more
+    computed = with_sources(computed, flows)
     loads = [s for s in statements if isinstance(s, Instruction) and s.op[0] in ("ld", "ldu") and "param" not in s.op]
     kept = {load.number for load in loads} - {
         load.number for load in loads if not computed.isdisjoint(defined_and_used(load, {})[0])
@@ -236,24 +235,11 @@ def _unit(load: Instruction, at_line: int) -> int | None:
 
 def _deciding_loads(loop: Sequence[Block]) -> set[int]:
     """Return the strong loads and the atomics of a loop that its branches depend on."""
-    statements = [s for s in _instructions(loop) if s.op[0] != "bra"]
     relevant = {block.last.guard[0].name for block in loop if block.last is not None and block.last.guard is not None}
-    found: set[int] = set()
-    while True:
-        more = set(relevant)
-        for statement in statements:
-            written, read = defined_and_used(statement, {})
-            if relevant.isdisjoint(written):
-                continue
-            if statement.op[0] == "ld":
-                found |= {statement.number} if ordering("read", statement.op)[0] != "weak" else set()
-            elif statement.op[0] == "atom":
-                found.add(statement.number)
-            else:
-                more.update(read)
-        if more == relevant:
-            return found
-        relevant = more
+    flows = [(s, *defined_and_used(s, {})) for s in _instructions(loop) if s.op[0] != "bra"]
+    relevant = with_sources(relevant, ((written, read) for s, written, read in flows if s.op[0] not in ("ld", "atom")))
+    loads = (s for s, written, _ in flows if s.op[0] in ("ld", "atom") and not relevant.isdisjoint(written))
+    return {s.number for s in loads if s.op[0] == "atom" or ordering("read", s.op)[0] != "weak"}
 
 
 def _instructions(blocks: Iterable[Block]) -> Iterator[Instruction]:

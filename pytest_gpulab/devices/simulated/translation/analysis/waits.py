@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Imm, Instruction, Label, Statement, Sym
-from pytest_gpulab.devices.simulated.translation.control.graph import MBARRIER_TESTS, Block, defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.graph import (
+    MBARRIER_TESTS,
+    Block,
+    defined_and_used,
+    with_sources,
+)
 from pytest_gpulab.devices.simulated.translation.program import Program, TranslatedBlock
 
 FENCES = {"membar", "fence"}
@@ -88,7 +93,7 @@ class HopAccesses:
 def hop_accesses(program: Program, walks: bool) -> HopAccesses:
     """Return the accesses of a hop; a block that `walks` over others publishes before and after the walk."""
     steps, polls = program.steps, {program.sites[i].number for i in polling_sites(program)}
-    inside = sorted({i for loop in _loops(steps) for i in loop})
+    inside = sorted({i for loop in spin_loops(steps) for i in loop})
     outside = [i for i in range(len(steps)) if i not in inside]
     read = inside if walks else range(len(steps))
     loads = {
@@ -108,13 +113,13 @@ def _count(steps: Sequence[TranslatedBlock], chosen: Sequence[int], scope: str) 
     return sum(fence_scope(statement) == scope for i in chosen for statement in steps[i].statements)
 
 
-def _loops(steps: Sequence[TranslatedBlock]) -> list[range]:
+def spin_loops(steps: Sequence[TranslatedBlock]) -> list[range]:
     """Return the loops that may wait for other threads, as ranges of basic blocks."""
     return [range(min(step.targets), i + 1) for i, step in enumerate(steps) if step.targets and step.spins]
 
 
 def _innermost_loops(steps: Sequence[TranslatedBlock]) -> list[range]:
-    loops = _loops(steps)
+    loops = spin_loops(steps)
     return [loop for loop in loops if not any(other != loop and set(other) <= set(loop) for other in loops)]
 
 
@@ -145,8 +150,7 @@ def _results(loop: Sequence[Block]) -> set[str]:
     statements = [s for block in loop for s in (*block.body, block.last) if s is not None and not isinstance(s, Label)]
     flows = [(isinstance(s, Instruction) and s.op[0] in _COMPUTES, *defined_and_used(s, {})) for s in statements]
     relevant = {name for computes, _, read in flows if not computes for name in read}
-    while more := {n for _, written, read in flows if not relevant.isdisjoint(written) for n in read} - relevant:
-        relevant |= more
+    relevant = with_sources(relevant, ((written, read) for _, written, read in flows))
     computed = {name for computes, written, _ in flows if computes for name in written}
     return computed - relevant
 
@@ -184,18 +188,12 @@ def _only_waits(loop: Sequence[Block], start: int) -> bool:
 
 def _is_decided_by_tests(relevant: set[str], instructions: Sequence[Instruction]) -> bool:
     """Return whether registers depend only on tests of mbarriers and on values that are constant in the loop."""
-    while True:
-        more = set(relevant)
-        for instruction in instructions:
-            written, read = defined_and_used(instruction, {})
-            if relevant.isdisjoint(written) or _is_test(instruction):
-                continue
-            if instruction.op[0] not in _PASSED_ON or any(map(_is_special, instruction.operands)):
-                return False
-            more.update(read)
-        if more == relevant:
-            return True
-        relevant = more
+    flows = [(i, *defined_and_used(i, {})) for i in instructions if not _is_test(i)]
+    relevant = with_sources(relevant, ((written, read) for _, written, read in flows))
+    return all(
+        relevant.isdisjoint(written) or (i.op[0] in _PASSED_ON and not any(map(_is_special, i.operands)))
+        for i, written, _ in flows
+    )
 
 
 def _is_test(statement: Instruction) -> bool:

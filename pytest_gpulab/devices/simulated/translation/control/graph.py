@@ -71,6 +71,14 @@ def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[l
     return defined, used
 
 
+def with_sources(names: set[str], flows: Iterable[tuple[Iterable[str], Iterable[str]]]) -> set[str]:
+    """Return registers and all that they are computed from, given the written and the read registers of statements."""
+    flows = list(flows)
+    while more := {n for written, read in flows if not names.isdisjoint(written) for n in read} - names:
+        names = names | more
+    return names
+
+
 # exceptions of the translator's own code for an instruction with too few operands or operands of another kind
 MALFORMED = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError,
