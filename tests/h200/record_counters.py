@@ -3,11 +3,11 @@
 Run it on a machine with an NVIDIA GPU, nvcc, PyCUDA and ncu, with the package importable:
 
     python tests/h200/record_counters.py FOLDER
-    python tests/h200/record_counters.py FOLDER atomic|student|retry|lab|tutorial
+    python tests/h200/record_counters.py FOLDER atomic|student|retry|lab|tutorial|homework
 
 `FOLDER/counters.json` is the record; `counters_source.csv` (the same by machine instruction) and `kernels.cubin` are
 for looking into a difference. The second form records the small launches of the module with that name, such as
-atomic_launches.py; of the last four, the record holds the compared counters that are not 0.
+atomic_launches.py; of the last five, the record holds the compared counters that are not 0.
 """
 
 import csv
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import atomic_launches
 import counter_launches
+import homework_launches
 import lab_launches
 import numpy as np
 import retry_launches
@@ -34,6 +35,7 @@ SMALL = {
     "retry": retry_launches,
     "lab": lab_launches,
     "tutorial": tutorial_launches,
+    "homework": homework_launches,
 }
 WHICH = next((which for which in SMALL if which in sys.argv), "counter")
 SOURCE = Path(__file__).parent / f"{WHICH}_kernels.cu"

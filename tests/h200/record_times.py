@@ -2,7 +2,7 @@
 
 Run it on a machine with an NVIDIA GPU, nvcc and PyCUDA, with the package importable:
 
-    python tests/h200/record_times.py OUTPUT.json more|atomic|waiting|student|retry|lab|tutorial [SAMPLES]
+    python tests/h200/record_times.py OUTPUT.json more|atomic|waiting|student|retry|lab|tutorial|homework [SAMPLES]
 
 It times the launches of the module with this name, such as more_launches.py; of two sizes, the large ones.
 """
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import atomic_launches
+import homework_launches
 import lab_launches
 import more_launches
 import numpy as np
@@ -30,7 +31,7 @@ def record(output, which, samples):
     about = {"device": device.info.name, "compiler": device.info.compiler, **device.info.details}
     module = device.compile((Path(__file__).parent / f"{which}_kernels.cu").read_text(), f"{which}_kernels.cu")
     modules = (more_launches, atomic_launches, waiting_launches, student_launches, retry_launches, lab_launches,
-               tutorial_launches)  # fmt: skip
+               tutorial_launches, homework_launches)  # fmt: skip
     launches = next(module.launches for module in modules if module.__name__ == f"{which}_launches")
     times = {}
     with device.stopwatch() as watch:

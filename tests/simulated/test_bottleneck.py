@@ -24,6 +24,8 @@ TOO_MANY = {
         float a = 0;
         for (int k = 0; k < 256; k++) a += in[k];
         out[i] = a;""",
+    "global memory: the number of stores to the same words, one after the other, takes SHARE": """
+        if (t & 1) out[blockIdx.x & 7] = 1;""",
     "constant memory: its loads take SHARE": """
         float a = 0;
         for (int k = 0; k < 64; k++) a += table[(k + t / 32) & 63];

@@ -33,7 +33,7 @@ QUESTIONS: Mapping[str, str] = {
 # The number of accesses is the limit here; their pattern is good already.
 _TOO_MANY = (
     "shared memory: accesses without bank conflicts",
-    "global memory: the number of accesses",
+    "global memory: the number of",
     "constant memory: its loads",
 )
 _FEWER = "How many accesses does each element need, and which values could stay in registers?"

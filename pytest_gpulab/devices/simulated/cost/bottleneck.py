@@ -46,6 +46,8 @@ def bottleneck(found: Estimate, counters: Counters, lines: Sequence[LineCounters
         return _constants(counters, lines, share)
     if part == "latency":
         return _latency(found, lines, share)
+    if part == "atomics" and not _atomics(counters):
+        return f"global memory: the number of stores to the same words, one after the other, takes {share}"
     return _PLAIN[part].format(at=_at(lines, _AMOUNTS.get(part)), share=share)
 
 

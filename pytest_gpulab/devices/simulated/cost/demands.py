@@ -23,6 +23,9 @@ from .pipes import SHUFFLE, SPECIAL, TABLE_JUMP, pipes
 L1_SHARE = 0.5  # share of L1 and shared memory together, for data that all blocks read
 LONG = 2.0  # critical path over that of the average block, from which a block has work of others
 FETCH_BYTES = 64  # size of a request of L2 to memory
+# Passes of an atomic in the time of a plain store of a warp to a sector that several warps write. Measured on an H200:
+# any_above_large (0.84), mark_seen_*_large (0.68, 0.78), bfs_level_large (0.95); on an H100: breadth_first (1.09).
+STORE_PASSES = 0.85
 _SHARED_OUT: Mapping[str, float] = {SHUFFLE: 1.0, SPECIAL: 1.0}
 """Pipes by which a lane that acts for its warp tells the others their results: it counts those before each."""
 
@@ -49,7 +52,7 @@ class Demands:
     l2_bytes: float  # bytes between L1 and L2, which include every store to global memory
     local_l2_bytes: float  # those of them that are of local memory
     memory_bytes: float  # bytes between L2 and memory
-    hot_atomics: float  # passes of atomics at the most contended place: one sector, or 256 or 1024 bytes
+    hot_atomics: float  # passes of atomics and stores at the most contended place: a sector, 256 or 1024 bytes
     atomic_passes: float  # passes of all atomics on global memory
     updates_in_turn: float  # updates of one word of global memory by loops that repeat a compare-and-swap
     loop_cycles: float  # SM cycles of compare-and-swap loops on shared memory
@@ -217,18 +220,19 @@ def _pipes(counters: Counters, scale: float) -> dict[str, float]:
 
 
 def _atomics(workload: Workload, arena: Arena, gpu: Gpu, scale: float) -> tuple[float, float, float]:
-    """Return the passes of atomics at the most contended place, and of all; and swaps of one word in turn."""
-    sectors, passes, of_floats = workload.footprint.met_in(arena)
+    """Return the passes at the most contended place, and of all atomics; and swaps of one word in turn."""
+    sectors, (passes, of_floats, stores) = workload.footprint.met_in(arena)
     updates, by_many = workload.most_updates()
     updates *= scale if by_many else 1.0
     if not len(sectors):
         return 0.0, 0.0, updates
-    hot = float((passes + (gpu.float_atomic_passes - 1) * of_floats).max())
+    of_any = passes + STORE_PASSES * stores
+    hot = float((of_any + (gpu.float_atomic_passes - 1) * of_floats).max())
     for nbytes, share in ((256, gpu.atomic_share_256), (1024, gpu.atomic_share_1024)):
         pieces = sectors // np.uint64(nbytes // SECTOR_BYTES)
-        together = np.add.reduceat(passes, starts_of(pieces))
+        together = np.add.reduceat(of_any, starts_of(pieces))
         hot = max(hot, share * float(together.max()))
-    # if only atomics of one block contend, more blocks change nothing
+    # if only one block contends, more blocks change nothing
     of_many = workload.blocks > 1 and together.max() > together.sum() / workload.blocks
     hot *= scale if of_many else 1.0
     return hot, (float(passes.sum()) + (gpu.global_swap_passes - 1) * workload.global_swaps) * scale, updates

@@ -147,7 +147,7 @@ class Footprint:
         self._further_waits: Counter[int] = Counter()
         self._further, self._waiting, self._time = Seen(), set[int](), 0
         self._met_pending = 0
-        self._met: list[tuple[Keys, Counts, Counts]] = []
+        self._met: list[tuple[Keys, Counts]] = [(np.zeros(0, np.uint64), np.zeros((3, 0), np.int64))]
 
     def access(self, lanes: Lanes, site: Site, address: Value, time: int) -> None:
         """Add an access of a group; accesses of one region of code have the same time."""
@@ -156,6 +156,8 @@ class Footprint:
             self._read(keys, time, piece)
         else:
             self._writes.add(keys & _SECTORS)
+            if site.access != "atomic":
+                self._stores(keys)
             self._written_bytes[piece] = self._written_bytes.get(piece, 0) + lanes.n * site.nbytes
 
     def _read(self, keys: Keys, time: int, piece: int) -> None:
@@ -186,33 +188,40 @@ class Footprint:
         of_sector = np.concatenate(([True], (row[starts][1:] != row[starts][:-1]) | (sector[1:] != sector[:-1])))
         passes = np.maximum.reduceat(met, np.flatnonzero(of_sector))
         counts = passes * repeat
-        self._met.append((sector[of_sector].astype(np.uint64), counts, counts if floats else np.zeros_like(counts)))
-        self._met_pending += len(counts)
+        self._meet(sector[of_sector], counts, counts * floats, 0 * counts)
+
+    def _stores(self, keys: Keys) -> None:
+        """Add a plain store if several warps write to one sector: the L2 cache serialises them."""
+        sectors = keys & _SECTORS
+        if int(sectors.max() - sectors.min()) + 1 < len(keys):
+            sectors, warps = np.unique(_distinct(keys) & _SECTORS, return_counts=True)
+            self._meet(sectors, 0 * warps, 0 * warps, warps)
+
+    def _meet(self, sectors: Keys | Counts, *passes: Counts) -> None:
+        self._met.append((sectors.astype(np.uint64), np.array(passes)))
+        self._met_pending += len(sectors)
         if self._met_pending > _COMPACTED:
             self._met, self._met_pending = [self.met()], 0
 
     def meet(self, addresses: npt.NDArray[np.int64], passes: npt.NDArray[np.float64]) -> None:
         """Add further passes of atomics at some addresses."""
         whole = np.diff(np.floor(np.cumsum(passes)), prepend=0.0).astype(np.int64)
-        self._met.append(((addresses >> 5).astype(np.uint64), whole, np.zeros_like(whole)))
+        self._meet(addresses >> 5, whole, 0 * whole, 0 * whole)
 
-    def met(self) -> tuple[Keys, Counts, Counts]:
-        """Return the sectors with atomics in order, their passes, and their passes on floats."""
-        if not self._met:
-            return np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)
-        keys, all_passes, float_passes = (np.concatenate(parts) for parts in zip(*self._met, strict=True))
+    def met(self) -> tuple[Keys, Counts]:
+        """Return the contended sectors in order, and passes in rows: of atomics, of those on floats, and of stores."""
+        keys, passes = (np.concatenate(parts, axis=-1) for parts in zip(*self._met, strict=True))
         sectors, where = np.unique(keys, return_inverse=True)
-        passes, of_floats = (np.bincount(where, counts).astype(np.int64) for counts in (all_passes, float_passes))
-        return sectors, passes, of_floats
+        return sectors, np.array([np.bincount(where, row) for row in passes]).astype(np.int64)
 
-    def met_in(self, arena: Arena) -> tuple[Keys, Counts, Counts]:
+    def met_in(self, arena: Arena) -> tuple[Keys, Counts]:
         """Return `met` as if each array began with a piece of the address space: no estimate depends on chance."""
-        sectors, passes, of_floats = self.met()
+        sectors, passes = self.met()
         for allocation in list(_arrays(sectors, arena)):
             low, high = _sectors_of(allocation)
             inside = (sectors >= low) & (sectors <= high)
             sectors[inside] -= np.uint64(allocation.base % PIECE_BYTES // SECTOR_BYTES)
-        return sectors, passes, of_floats
+        return sectors, passes
 
     def waits(self) -> tuple[Keys, Keys, Counts]:
         """Return blocks, warps and their numbers of waits for sectors that their blocks have not read before."""
