@@ -112,8 +112,8 @@ TUTORIAL = Record(
 HOMEWORK = Record(
     "homework", 74,
     {
-        "max_of_blocks_cas_medium", "max_of_blocks_cas_large", "totals_by_group_large", "transpose_doubles_tile_medium",
-        "scan_eight_each_medium", "hist_shared_lock_free_medium",
+        "totals_by_group_large", "transpose_doubles_tile_medium", "scan_eight_each_medium",
+        "hist_shared_lock_free_medium",
     },
     set(),
     {

@@ -222,8 +222,7 @@ def _pipes(counters: Counters, scale: float) -> dict[str, float]:
 def _atomics(workload: Workload, arena: Arena, gpu: Gpu, scale: float) -> tuple[float, float, float]:
     """Return the passes at the most contended place, and of all atomics; and swaps of one word in turn."""
     sectors, (passes, of_floats, stores) = workload.footprint.met_in(arena)
-    updates, by_many = workload.most_updates()
-    updates *= scale if by_many else 1.0
+    updates = workload.most_updates(scale)
     if not len(sectors):
         return 0.0, 0.0, updates
     of_any = passes + STORE_PASSES * stores

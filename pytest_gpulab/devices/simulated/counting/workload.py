@@ -67,7 +67,8 @@ class Workload:
         self.footprint = Footprint()
         self.contention = Contention(gpu)
         self.retried_trips = self.global_swaps = 0.0  # of loops that repeat a compare-and-swap: trips of warps, swaps
-        self._updates: list[tuple[Rows, Floats]] = []  # addresses, and their updates by such loops
+        # addresses, and the updates of lanes in such loops that change them, and all
+        self._updates: list[tuple[Rows, Floats, Floats]] = []
         self.polled = Seen()  # addresses that waiting loops read, which other blocks write
         self.polled_together = 0  # largest number of them per request
         self.published = Seen()  # addresses of writes that are not plain, with `SITE_BITS` bits of the site's number
@@ -174,15 +175,22 @@ class Workload:
             return
         self.global_swaps += float(found.tries.sum())
         self.footprint.meet(found.met.address, found.met.lanes * found.again)
-        self._updates.append((found.met.address, found.met.own))
+        self._updates.append((found.met.address, found.met.own, found.met.lanes))
 
-    def most_updates(self) -> tuple[float, bool]:
-        """Return the most updates of a word of global memory by such loops; True if several blocks made them."""
+    def most_updates(self, scale: float) -> float:
+        """Return the most updates of a word of global memory by such loops, if `scale` times as many blocks run.
+
+        A maximum changes less and less often; the exponent is that of `retries`.
+        """
         if not self._updates:
-            return 0.0, False
-        addresses, updates = (np.concatenate(parts) for parts in zip(*self._updates, strict=True))
-        most = float(np.bincount(np.unique(addresses, return_inverse=True)[1], updates).max())
-        return most, self.blocks > 1 and most > updates.sum() / self.blocks
+            return 0.0
+        addresses, changes, lanes = (np.concatenate(parts) for parts in zip(*self._updates, strict=True))
+        where = np.unique(addresses, return_inverse=True)[1]
+        updates = np.bincount(where, changes)
+        most = updates.argmax()
+        if self.blocks == 1 or updates[most] <= changes.sum() / self.blocks:  # no more by further blocks
+            return float(updates[most])
+        return float(updates[most] * scale ** np.sqrt(updates[most] / np.bincount(where, lanes)[most]))
 
     def local(self, site: Site, requested: GlobalAccess) -> None:
         """Add an access of a group to local memory, by the addresses of its first words in L1."""
