@@ -14,6 +14,7 @@ from pytest_gpulab.devices.simulated.memory.spaces import PIECE_BYTES, Allocatio
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 SECTOR_BYTES = 32  # the unit of transfers between L1 and L2
+_WORDS = SECTOR_BYTES // 4
 # a key consists of block number, warp number and sector, from high to low bits
 _SECTOR_BITS, _WARP_BITS = 40, 5
 _SECTORS = np.uint64((1 << _SECTOR_BITS) - 1)
@@ -191,9 +192,9 @@ class Footprint:
         self._meet(sector[of_sector], counts, counts * floats, 0 * counts)
 
     def _stores(self, keys: Keys) -> None:
-        """Add a plain store if several warps write to one sector: the L2 cache serialises them."""
+        """Add a plain store if it has more warps than words: the L2 cache serialises them."""
         sectors = keys & _SECTORS
-        if int(sectors.max() - sectors.min()) + 1 < len(keys):
+        if _WORDS * (int(sectors.max() - sectors.min()) + 1) < len(keys):
             sectors, warps = np.unique(_distinct(keys) & _SECTORS, return_counts=True)
             self._meet(sectors, 0 * warps, 0 * warps, warps)
 
