@@ -46,7 +46,7 @@ def bottleneck(found: Estimate, counters: Counters, lines: Sequence[LineCounters
         return _constants(counters, lines, share)
     if part == "latency":
         return _latency(found, lines, share)
-    if part == "atomics" and not _atomics(counters):
+    if part == "atomics" and not counters.get("gpulab__atomic_passes_global.sum"):
         return f"global memory: the number of stores to the same words, one after the other, takes {share}"
     return _PLAIN[part].format(at=_at(lines, _AMOUNTS.get(part)), share=share)
 
