@@ -82,10 +82,10 @@ def encoding_of(contents: bytes) -> str:
 def normalised(source: str) -> str:
     """Return the text without a byte order mark and with line feeds as line ends.
 
-    A backslash as the last character joins an empty line, and no line that is added to the file.
+    A backslash as the last character is a blank: it joins no line that is added to the file.
     """
     text = _LINE_ENDS.sub("\n", source.removeprefix(BYTE_ORDER_MARK))
-    return text + "\n" if text.endswith("\\") else text
+    return text[:-1] + " " if text.endswith("\\") else text
 
 
 def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
