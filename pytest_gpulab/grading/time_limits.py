@@ -42,6 +42,7 @@ LATER_STALL = 1 / 4  # of the limit of a launch without progress, once a case wa
 SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
 LEAST_OWN_S = 2.0  # for the exercise's own functions: with a shorter limit of checks, the whole process ends
 TIME_LIMIT = "time-limit"
+IN_TOTAL = "compilation and kernels of this file have taken"
 NO_VERDICT = f"this is no verdict, because a grading allows {CASE_S:g} s per case"
 ITS_CLASSES = str(Path(__file__).parents[1] / "exercise.py")
 
@@ -108,7 +109,7 @@ class TimeBudget:
     @property
     def used_up(self) -> str:
         """The statement that the file's time is used up."""
-        return f"compilation and kernels of this file have taken {self._limits.file_s:g} s in total"
+        return f"{IN_TOTAL} {self._limits.file_s:g} s in total"
 
     def begin(self, least_s: float = 0.0) -> None:
         """Begin the next input pattern of a case, count or cost estimate, with at least this time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,20 @@ def test_a_file_that_reaches_a_time_limit_of_the_search_is_neither_right_nor_wro
     assert "out is [528], as it should be time-limit: correct[n=1]: Time limit: " in printed
     assert "in total; this is no verdict, because a grading allows 20 s per case" in printed
     assert "this is no verdict" in " ".join(page.read_text().split())
+
+
+def test_a_case_that_the_search_had_no_time_for_is_not_drawn(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limits = smallest_failing.SEARCHED.time._replace(file_s=0.0)
+    monkeypatch.setattr(smallest_failing, "SEARCHED", smallest_failing.SEARCHED._replace(time=limits))
+    slow_case = "if (n == 1) for (volatile int k = 0; k < 1000000; ++k) {}"
+    path = tmp_path / "reduction" / "reduction.cu"
+    path.parent.mkdir()
+    path.write_text(re.sub(r"(__global__ void reduce[^{]*\{)", rf"\1 {slow_case}", RIGHT.read_text()))
+    code, printed = explain(capsys, path, "--exercises", "exercises")
+    assert code == 1 and "as it should be time-limit: correct[n=1]: " in printed and "in total" in printed
+    assert "the launch was stopped" not in printed
 
 
 def test_so_is_a_chosen_input_that_reaches_the_limit_of_figures(

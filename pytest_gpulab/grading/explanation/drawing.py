@@ -26,7 +26,7 @@ from pytest_gpulab.grading.correctness.smallest_inputs import Instead
 from pytest_gpulab.grading.correctness.trials import Trial, Trials
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_plan
-from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget, TimeLimits
+from pytest_gpulab.grading.time_limits import IN_TOTAL, TIME_LIMIT, TimeBudget, TimeLimits
 
 from .figure import Figure, figures_of
 from .tracing import Traced, linear, traced
@@ -237,7 +237,7 @@ class _Runner:
 
     def _faulty(self, failure: Finding | None) -> Trial | None:
         """Run the case of a failure without a smallest failing input; None if the same fault does not end it."""
-        if failure is None or not failure.where:  # no fault, but a wrong result
+        if failure is None or not failure.where or IN_TOTAL in failure.what:  # a wrong result, or the search's end
             return None
         exercise = self._subject.loaded.exercise
         for case in exercise.cases:
