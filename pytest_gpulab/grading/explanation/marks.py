@@ -112,7 +112,7 @@ def _race(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> I
 
 
 def _out_of_step(hazard: Hazard, launch: LaunchTrace, block: int, rows: list[Row]) -> Iterator[Mark]:
-    """Mark the element of the first thread that shuffles with absent lanes, where the fewest threads take part."""
+    """Mark the element of the first thread in a warp operation that lacks lanes, where the fewest threads take part."""
     if hazard.kind != "barrier" or hazard.lane is None or hazard.where is None:
         return
     thread = linear(hazard.lane.thread, launch.block)
