@@ -111,7 +111,7 @@ class _Rows:
         self._last: dict[Key, int] = {}
         self._contents: dict[Key, npt.NDArray[Any]] = {}
         self._known: dict[Key, npt.NDArray[np.bool_]] = {}
-        self._reads: dict[int, list[tuple[Key, Source]]] = {}
+        self._reads: dict[int, dict[tuple[int, int], tuple[Key, Source]]] = {}  # of a thread, by row and element
         self._has_written: dict[int, bool] = {}
         self._epochs: Counter[int] = Counter()
         self._writes: list[_Write] = []
@@ -179,7 +179,7 @@ class _Rows:
             used = dict.fromkeys((source,) if is_broadcast else (thread, source))
             self._has_written[thread] = False
             self._epochs[thread] += 1
-            self._reads[thread] = [(key, Source(row, index)) for index in used]
+            self._reads[thread] = {(row, index): (key, Source(row, index)) for index in used}
 
     def show(self, key: Key) -> None:
         """Add a row of an array that has none."""
@@ -260,7 +260,7 @@ class _Rows:
         values = _values(event, self._arrays[key].dtype)
         for position, (index, thread) in enumerate(zip(indices.tolist(), event.threads.tolist(), strict=True)):
             if self._has_written.pop(thread, False):
-                self._reads[thread] = []
+                self._reads[thread] = {}
                 self._epochs[thread] += 1
             for k in range(per_thread):
                 if index + k >= size:
@@ -274,15 +274,14 @@ class _Rows:
                     row.unwritten.setdefault(index + k, thread)
                     if row.values is not self._contents[key]:
                         row.values[index + k] = values[position, k]
-                source = (key, Source(self._last[key], index + k))
-                reads = self._reads.setdefault(thread, [])
-                if source not in reads:
-                    reads.append(source)
+                reads, place = self._reads.setdefault(thread, {}), (self._last[key], index + k)
+                if place not in reads:
+                    reads[place] = key, Source(*place)
 
     def _write(self, event: AccessEvent, key: Key, indices: npt.NDArray[np.int64], per_thread: int) -> None:
         values = _values(event, self._arrays[key].dtype)
         for position, (index, thread) in enumerate(zip(indices.tolist(), event.threads.tolist(), strict=True)):
-            sources = tuple(self._reads.get(thread, ()))
+            sources = tuple(self._reads.get(thread, {}).values())
             for k in range(per_thread):
                 if index + k >= self._known[key].size:
                     continue
