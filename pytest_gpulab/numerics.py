@@ -26,7 +26,7 @@ _MANY = 256  # `fractions` with many digits; the others share the rest of 1/u
 
 
 def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, repeats: int = 1) -> Array:
-    """Return n input values, shape (n,), float or signed integer `dtype`.
+    """Return n input values, shape (n,), float or signed integer `dtype`, or raise ValueError for an unknown pattern.
 
     Args:
         n, dtype: the number of values and their type.
@@ -46,9 +46,6 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
             integers.
         bits: integers of random bits, with sums that wrap around; floats as `random`. Not one of PATTERNS: a reference
             must allow for the overflow.
-
-    Raises:
-        ValueError: the pattern is unknown.
     """
     kind = np.dtype(dtype)
     is_float = np.issubdtype(kind, np.floating)

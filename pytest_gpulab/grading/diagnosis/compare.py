@@ -46,8 +46,9 @@ def compare(
     from .patterns import RunContext, WrongValue
     from .wrong_output import never_written, wrong_output  # correct outputs need no search for patterns
 
-    of = prepared
-    known = RunContext(of.plan, of.inputs, of.tunables, of.known) if of is not None else RunContext()
+    known = RunContext()
+    if prepared is not None:
+        known = RunContext(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
     poisoned = poison.remaining(actual).reshape(actual.shape)
     if only_written:
         wrong &= ~poisoned
