@@ -173,10 +173,14 @@ def of_paths(paths: Iterable[Path], student: str, skipped: Path) -> Iterator[Ent
     for path in paths:
         is_folder = path.is_dir() and not path.is_symlink()
         top = (path if is_folder else path.parent).resolve()
-        siblings = _children(path if is_folder else path.parent) if is_folder or path.parent.is_dir() else []
-        for child in siblings if is_folder else (each for each in siblings if each.name == path.name):
+        for child in _children(path) if is_folder else _named(path):
             found = _of_student(child, (student,))
             yield from (each for each in found if not top.joinpath(*each.parts[1:]).is_relative_to(skipped))
+
+
+def _named(path: Path) -> list[os.DirEntry[str]]:
+    siblings = _children(path.parent) if path.parent.is_dir() else []
+    return [child for child in siblings if child.name == path.name]
 
 
 def _of_student(child: os.DirEntry[str], above: tuple[str, ...] = ()) -> Iterator[Entry]:

@@ -47,15 +47,7 @@ def simple_inputs(own: Mapping[str, Array], bounds: Bounds) -> Iterator[dict[str
     of the exercise's inputs have not both signs, simple values stay within them, because the exercise may require it.
     An input that allows no simple value keeps its own.
     """
-    zeros, *others = (partial(_constant, value) for value in (0, 1, -1, 0.5))
-    makers: list[Callable[[Array], Array | None]] = [
-        zeros,
-        partial(_single, -1),
-        partial(_single, 0),
-        *others,
-        _counting,
-    ]
-    for make in makers:
+    for make in _MAKERS:
         made = {name: make(values) for name, values in own.items()}
         simple = {name: value for name, value in made.items() if value is not None}
         simple = {name: value for name, value in simple.items() if _is_within(value, bounds.get(name))}
@@ -79,6 +71,14 @@ def _counting(own: Array) -> Array | None:
     if own.dtype.kind not in "iuf" or (own.dtype.kind in "iu" and own.size > np.iinfo(own.dtype).max):
         return None
     return np.arange(1, own.size + 1).astype(own.dtype).reshape(own.shape)
+
+
+_MAKERS: tuple[Callable[[Array], Array | None], ...] = (
+    *(partial(_constant, 0), partial(_single, -1), partial(_single, 0)),
+    *(partial(_constant, value) for value in (1, -1, 0.5)),
+    _counting,
+)
+"""Each makes values of an own input's shape and type; the simplest first."""
 
 
 def _is_within(values: Array, bounds: tuple[Any, Any] | None) -> bool:

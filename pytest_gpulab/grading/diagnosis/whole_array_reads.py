@@ -45,7 +45,8 @@ def with_rereads(
     """
     lines = _clauses_of(here) if here is not None else ()
     for other in () if lines else earlier:
-        if lines := tuple(f"in {correct_name(other[0])}, {clause}" for clause in _clauses_of(other)):
+        case, *_ = other
+        if lines := tuple(f"in {correct_name(case)}, {clause}" for clause in _clauses_of(other)):
             break
     return tuple(
         replace(found, evidence=(*found.evidence, *lines)) if found.code in EXPLAINED and not found.because else found
