@@ -97,8 +97,9 @@ def _graded(request: Request) -> tuple[Gradebook, str]:
 
 
 def _copies(files: Collection, exercises: Sequence[str], folder: Path) -> list[Path]:
-    """Copy the file of each exercise into a folder with nothing else; an exercise without one has an empty file."""
-    contents = dict.fromkeys(exercises, b"") | {each.exercise: each.read() for each in files.submissions}
+    """Copy the file of each exercise into a folder with nothing else; for one without a file, the log says so."""
+    contents = {exercise: f"#error There is no {exercise}.cu to grade.\n".encode() for exercise in exercises}
+    contents |= {each.exercise: each.read() for each in files.submissions}
     copies = [folder / f"{exercise}.cu" for exercise in contents]
     for copy, source in zip(copies, contents.values(), strict=True):
         copy.write_bytes(source)

@@ -114,7 +114,7 @@ def _why_no_score(row: Row) -> str:
 
 
 def _missing(grade: Grade, unusable: Unusable | None) -> Grade:
-    """Return the grade of an empty file as that of an exercise without a file, or with one that cannot be used."""
+    """Return the grade of a stand-in as that of an exercise without a file, or with one that cannot be used."""
     name = f"{grade.exercise}.cu"
     found = Finding(MISSING, f"There is no file {name}.", hint=f"Hand in {name}.")
     if unusable is not None:

@@ -321,11 +321,13 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(course: Path, is_pa
     assert "There is no file" not in told("gradescope")
 
 
-def test_each_exercise_counts_also_without_a_file(course: Path) -> None:
+def test_each_exercise_counts_also_without_a_file(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(course / "exercises/other/exercise.py", EXERCISE)
     write(course / "exercises/other/naive.cu", NAIVE)
     write(course / "handed_in/twice.cu", RIGHT)
     assert grade("prairielearn") == 0
+    log = capsys.readouterr().out
+    assert "There is no other.cu to grade." in log and "The file is empty." not in log
     right_alone = 90 / ALL  # the bonus of 1000x is out of reach
     assert result("prairielearn")["score"] == pytest.approx(right_alone / 2)
     assert "There is no file other.cu." in told("prairielearn")
