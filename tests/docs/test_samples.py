@@ -1,8 +1,8 @@
 """Every sample of the documentation does what the page says: Python runs, CUDA compiles, commands print what is shown.
 
 A page's blocks are taken in order, in a copy of the course that is the page's own. A block that names a file is written
-to it; a `diff` block changes the file as it was last written in full. Lines of Python print what the `text` block below
-them shows.
+to it; a `diff` block changes the file as it was last written in full, by the page or by a command. Lines of Python
+print what the `text` block below them shows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def test_a_pages_samples_do_what_it_says(page: Path, course: Path) -> None:
     whole: dict[str, str] = {}  # files as last written in full
     for block in blocks(page):
         if block.file and block.language == "diff":
-            write(course / block.file, changed(block, whole[block.file]))
+            path = course / block.file
+            write(path, changed(block, whole.get(block.file) or path.read_text(encoding="utf-8")))
         elif block.file:
             whole[block.file] = block.text
             write(course / block.file, block.text)
