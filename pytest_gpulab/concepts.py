@@ -4,8 +4,6 @@ A bound is a pure function of the simulated GPU's counters. The names are Nsight
 compared with a real GPU. docs/counters.md defines each counter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Literal

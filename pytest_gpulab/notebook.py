@@ -4,8 +4,6 @@
 profiles of launches and devices are shown as tables.
 """
 
-from __future__ import annotations
-
 import argparse
 import html
 import shlex

@@ -6,8 +6,6 @@ and section 4.2 (sums: if each term passes through at most d additions, the erro
 order). So a correct kernel always passes, and no tolerance is tuned by hand.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

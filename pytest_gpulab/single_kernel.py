@@ -6,8 +6,6 @@ the student's `BLOCK_SIZE`, or of `TILE_X` x `TILE_Y`. With a tunable `ITEMS_PER
 that many times as many elements, or rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """All checks of an exercise, in order; a stage runs if those that it needs found no error."""
 
-from __future__ import annotations
-
 import traceback
 from pathlib import Path
 

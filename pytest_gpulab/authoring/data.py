@@ -1,7 +1,5 @@
 """Inputs, references and tolerances: repeatable, finite, and strict enough to tell wrong results from right ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

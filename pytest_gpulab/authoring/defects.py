@@ -1,7 +1,5 @@
 """A problem of an exercise, and the report of all of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Grades of the exercise's own files: baselines, skeleton and solutions."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path

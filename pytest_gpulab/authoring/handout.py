@@ -1,7 +1,5 @@
 """The students' copy of a course: no solutions, no hidden cases, and only files that an exercise needs."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Mutants of solutions: small mistakes, one at a time. A mutant that passes all checks shows a gap in the cases."""
 
-from __future__ import annotations
-
 import operator
 import re
 import tempfile

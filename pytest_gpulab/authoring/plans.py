@@ -1,7 +1,5 @@
 """Plans against the sources: kernels, parameters, constants, and the use of every buffer."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The checks of an exercise that asks for a whole program: its runs, skeleton and solutions."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

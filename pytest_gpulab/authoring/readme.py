@@ -1,7 +1,5 @@
 """The README's points table against the exercise's data."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile

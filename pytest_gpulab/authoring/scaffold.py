@@ -3,8 +3,6 @@
 Both pass all checks, so that an instructor changes working ones.
 """
 
-from __future__ import annotations
-
 import shutil
 from importlib.resources import files
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bounds of `uses` checks that an idle kernel passes: such a check gives points for nothing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

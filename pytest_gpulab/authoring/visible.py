@@ -5,8 +5,6 @@ of hidden cases becomes empty. Comments are lost, as they may describe a hidden 
 cases use. `handout` loads the result and compares it with the original.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from dataclasses import fields

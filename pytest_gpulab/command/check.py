@@ -1,7 +1,5 @@
 """`gpulab check`: check exercises before a student meets them."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

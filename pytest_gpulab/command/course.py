@@ -1,7 +1,5 @@
 """`gpulab course`: write a course repository."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """`gpulab device`: print a GPU's properties."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """`gpulab grade`: grade one student's files for a learning platform."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

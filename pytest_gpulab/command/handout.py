@@ -1,7 +1,5 @@
 """`gpulab handout`: write the students' copy of a course."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`gpulab include`: print the folder of `gpulab.cuh`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line: a table of subcommands, each loaded when it is chosen."""
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import io

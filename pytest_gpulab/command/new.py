@@ -1,7 +1,5 @@
 """`gpulab new`: write a new exercise from a template."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

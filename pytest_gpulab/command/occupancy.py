@@ -1,7 +1,5 @@
 """`gpulab occupancy`: the occupancy of a launch, and of other block sizes."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

@@ -1,7 +1,5 @@
 """`gpulab package`: write what an instructor uploads to a learning platform."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

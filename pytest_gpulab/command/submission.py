@@ -1,7 +1,5 @@
 """The exercise of a file on the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise, LoadedProgram

@@ -1,7 +1,5 @@
 """`gpulab watch`: grade a file again whenever it is saved."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

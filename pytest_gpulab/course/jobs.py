@@ -5,8 +5,6 @@ session. A job never loses a submission: any student's file ends in a `Grade`. A
 mistake of this package.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

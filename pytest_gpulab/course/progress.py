@@ -1,7 +1,5 @@
 """Progress of a long run in a line: done, total, failures, rate, time left, current submissions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 TERMINAL_INTERVAL_S = 0.5

@@ -3,8 +3,6 @@
 Equal jobs, of students who handed in the same, are graded once.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -6,8 +6,6 @@ key of a grade is made of all of its inputs and of no name: students with the sa
 belongs on a disk of the grading machine: SQLite's log does not work over a network.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import sqlite3

@@ -1,7 +1,5 @@
 """Grade a submission; a result file is written in any case."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress

@@ -5,8 +5,6 @@ ignores its environment variables and imports nothing from a working folder. So 
 code, whatever its name. The process may be killed for its memory or its time without any effect on its parent.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import site

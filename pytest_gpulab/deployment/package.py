@@ -1,7 +1,5 @@
 """The files that an instructor uploads to a platform, from templates."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import json

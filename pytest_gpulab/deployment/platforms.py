@@ -1,7 +1,5 @@
 """The platforms, with their result files and exit codes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

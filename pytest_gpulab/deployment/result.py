@@ -1,7 +1,5 @@
 """The platform's result file, from the grades or from the reason why there are none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

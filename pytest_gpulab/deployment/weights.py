@@ -1,7 +1,5 @@
 """Weights of exercises in totals: as pytest's configuration of a course has them, and as a package carries them."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import sys

@@ -4,8 +4,6 @@ An instructor may have installed the plugin from a repository, from a wheel or i
 that run here, so no package index must have this version.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

@@ -10,8 +10,6 @@ and notebooks can use it, too:
     print(x.get())
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable

@@ -3,8 +3,6 @@
 `pytest_gpulab.grading.speed.benchmark` decides how many samples to take and in which order, and evaluates them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

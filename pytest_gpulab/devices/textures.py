@@ -4,8 +4,6 @@ A kernel receives a texture or a surface by its handle, a 64-bit number. The ter
 Guide, "Texture and Surface Memory".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod

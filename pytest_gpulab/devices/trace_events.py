@@ -1,7 +1,5 @@
 """Events of a traced launch as plain data: accesses to memory, barriers, executed source lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """Runs of a submission on the simulated GPU for an annotated listing."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

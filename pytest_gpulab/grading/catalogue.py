@@ -83,7 +83,7 @@ class LoadedProgram(NamedTuple):
     thresholds: Thresholds = UNCALIBRATED
 
 
-Loaded: TypeAlias = "LoadedExercise | LoadedProgram"
+Loaded: TypeAlias = LoadedExercise | LoadedProgram
 
 
 class Catalogue:

@@ -1,7 +1,5 @@
 """Hardware counters of kernels, as plain data, with Nsight Compute's names and units."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

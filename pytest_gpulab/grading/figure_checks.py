@@ -1,7 +1,5 @@
 """`uses` and `speedup` checks: the verdicts of a correct kernel's counts and costs, which are made once."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import cached_property

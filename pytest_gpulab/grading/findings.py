@@ -3,8 +3,6 @@
 Also numbers and lists as words, for all messages.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Annotated source listings, as plain data: counters and costs per line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Findings of a whole program's run: hazards and faults of its kernels, failed calls, leaks, and how it ended."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterable, Iterator, Mapping

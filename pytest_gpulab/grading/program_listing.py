@@ -1,7 +1,5 @@
 """The annotated listing of a whole program: its source with the figures of all its launches."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

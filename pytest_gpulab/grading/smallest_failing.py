@@ -1,7 +1,5 @@
 """The smallest failing input of a submission, for its figures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace

@@ -14,8 +14,6 @@
 - `summary`: keeps pytest's failure lists from repeating the findings.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder

@@ -4,8 +4,6 @@ The ids of checks are `student/exercise.cu::check` wherever the folder lies or i
 pytest's own `-k`, `-x` and `--lf` work from run to run. Only graded files of the folder are read.
 """
 
-from __future__ import annotations
-
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Colours of the report: verdicts, headings of findings, hints. pytest decides whether there are any."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

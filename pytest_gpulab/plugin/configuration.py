@@ -3,8 +3,6 @@
 Submissions must not configure the run or add code to it. `settings` interprets the options.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

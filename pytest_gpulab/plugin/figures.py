@@ -3,8 +3,6 @@
 Only visible checks are drawn, because students read the page, too.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence

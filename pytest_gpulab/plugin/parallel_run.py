@@ -3,8 +3,6 @@
 Used with `--gpulab-workers`, `--gpulab-scheduler`, `--gpulab-store` or a class to grade.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager

@@ -4,8 +4,6 @@ The list of tracebacks and the short summary would repeat each finding for every
 findings do not say: mistakes of an exercise or of this package, and captured output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pytest nodes of a sweep: a file at each combination of its tunables' values, with one item that measures it."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace

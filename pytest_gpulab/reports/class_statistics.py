@@ -1,7 +1,5 @@
 """Statistics of a class: distribution of scores, pass rates of checks, most common findings. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Input of report writers besides the grades, and their error."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone

@@ -4,8 +4,6 @@ Such a module has a function `write(path, gradebook, context)`. It may have `che
 anything is graded. Both raise `ReportError` or `OSError`. `settings` lists the names.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Standings: points earned and possible per student. A submission without a known student has its own row."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ Timed runs come after hidden cases, and a kernel may have kept data of these, so
 Other users of the GPU are not named. Tracebacks of the exercise or of the grader are for the instructor only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 

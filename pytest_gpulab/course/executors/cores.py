@@ -1,7 +1,5 @@
 """Usable cores: a container may see all cores of its machine and have a quota of a few."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

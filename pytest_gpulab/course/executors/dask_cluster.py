@@ -5,8 +5,6 @@ jobs. Processes of the worker grade it, which may hang, crash or be killed, as o
 that is lost goes to another one.
 """
 
-from __future__ import annotations
-
 import gc
 import pkgutil
 import threading

@@ -4,8 +4,6 @@ Dask calls these functions by name, so a worker needs this package in the same v
 processes grade the jobs: a submission that crashes one, or uses up its memory, does not affect Dask's process.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import threading

@@ -6,8 +6,6 @@ its job is graded again check by check in processes of its own: the verdict then
 other checks are graded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace

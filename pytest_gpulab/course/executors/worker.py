@@ -1,7 +1,5 @@
 """The program of a worker process that grades whole jobs on the simulated GPU, one after the other."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 from typing import IO, Any

@@ -3,8 +3,6 @@
 The file is a CSV table with the columns `student`, `exercise`, `points` and `comment`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path

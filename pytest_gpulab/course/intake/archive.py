@@ -6,8 +6,6 @@ that are never read are not unpacked. Limits apply to a file's size and compress
 of the files of each student.
 """
 
-from __future__ import annotations
-
 import calendar
 import contextlib
 import re

@@ -4,8 +4,6 @@ Students fill these folders, so nothing in them is trusted. Links are not follow
 and names are checked before use. A million files of one student affect no other.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

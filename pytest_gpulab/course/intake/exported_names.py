@@ -1,7 +1,5 @@
 """The names that learning platforms give to students' files when they export them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -19,8 +19,6 @@ of ten stay above 0.66. A source with fewer than `MIN_FINGERPRINTS` of its own i
 solutions are the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

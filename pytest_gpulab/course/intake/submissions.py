@@ -3,8 +3,6 @@
 No file of a student raises an exception here, and none affects the submissions of another student.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Sequence

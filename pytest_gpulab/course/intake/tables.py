@@ -1,7 +1,5 @@
 """Tables in CSV files: UTF-8, or UTF-16 with a byte order mark, with commas, semicolons or tabs between the cells."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import csv

@@ -4,8 +4,6 @@ The names in a cubin are read from its symbols: the driver lists a module's kern
 variables never.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Machine code of a module, compiled by NVRTC, with the registers and memory that its assembler reports."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

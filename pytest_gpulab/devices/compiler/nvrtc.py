@@ -6,8 +6,6 @@ NVRTC lacks the standard headers, which nvcc takes from the host compiler: a req
 libcu++'s where more is needed. Both give device code the same names; tests/devices/test_names.py checks that.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache

@@ -7,8 +7,6 @@ child per compilation. So a submission cannot affect the compiler of the next on
 It calls NVRTC through ctypes, because importing NVIDIA's bindings takes more time than the rest of the start.
 """
 
-from __future__ import annotations
-
 import base64
 import ctypes
 import json

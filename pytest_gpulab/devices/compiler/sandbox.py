@@ -8,8 +8,6 @@ process namespace, which ends with it. It requires user namespaces, which many c
 a real command.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

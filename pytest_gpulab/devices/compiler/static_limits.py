@@ -3,8 +3,6 @@
 CUDA's assembler, ptxas, rejects such a file. The simulated GPU uses no assembler and finds the error in the PTX.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

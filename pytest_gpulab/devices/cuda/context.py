@@ -1,7 +1,5 @@
 """The GPU's primary context: current only while in use, and unusable after a kernel fault."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Iterator

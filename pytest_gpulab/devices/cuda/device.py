@@ -1,7 +1,5 @@
 """The `Device` protocol on an NVIDIA GPU: compile with nvcc, allocate, describe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """Access to PyCUDA, the driver and a GPU, with messages about the missing part."""
 
-from __future__ import annotations
-
 import importlib
 import threading
 import warnings

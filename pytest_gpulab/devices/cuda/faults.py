@@ -1,7 +1,5 @@
 """Translation of the driver's errors for students."""
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 
 

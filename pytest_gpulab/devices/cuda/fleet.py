@@ -1,7 +1,5 @@
 """The equal GPUs of this machine, and the number of graders per GPU."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from .driver import load_driver

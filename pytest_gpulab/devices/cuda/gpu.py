@@ -1,7 +1,5 @@
 """A GPU opened by one process: its context, lock, clocks, and memory for arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceUnavailable

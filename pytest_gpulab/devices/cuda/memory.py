@@ -1,7 +1,5 @@
 """Arrays on the GPU between two guard zones, because the hardware does not detect a write just past an array."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from math import prod
 from random import SystemRandom

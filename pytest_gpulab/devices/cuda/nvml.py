@@ -4,8 +4,6 @@ Each query may be unsupported by the GPU or forbidden to the user. Its value is 
 NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES; a CUDA device is therefore found by its PCI address.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import warnings

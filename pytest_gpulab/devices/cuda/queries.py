@@ -4,8 +4,6 @@ They use cuda-bindings on a second load of the same cubin in the same context, b
 handles.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import count
 from typing import Any

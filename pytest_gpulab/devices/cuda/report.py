@@ -1,7 +1,5 @@
 """Description of a GPU for reports, a line for the header and a table of CUDA's and NVML's facts; its properties."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """CUDA arrays, textures and surfaces, through cuda-bindings: PyCUDA has no texture objects."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Sources: the CUDA C++ Programming Guide, table "Technical Specifications per Com
 shared memory is that of NVIDIA's `cuda_occupancy.h`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ compiler; close to hardware, not equal. *Estimated*: computed by the cost model 
 A test checks that the table of docs/counters.md equals this one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

@@ -6,8 +6,6 @@ of four resources limits the resident blocks: warps, blocks, registers, shared m
 Source of the rules: NVIDIA's `cuda_occupancy.h`; the results were compared with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Properties of a GPU, as a device query prints them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .architectures import CONSTANT_BYTES, SHARED_BYTES, generation

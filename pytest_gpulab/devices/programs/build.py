@@ -1,7 +1,5 @@
 """Build a whole CUDA program for the simulated GPU, or with NVIDIA's runtime library for a real one."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ Like `compiler.cache`, it is a private folder of the user among the temporary fi
 and a list of the files that went into them with their hashes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

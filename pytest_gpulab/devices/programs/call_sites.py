@@ -1,7 +1,5 @@
 """Source lines of calls in an executable, by g++'s own addr2line."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Collection, Mapping, Sequence

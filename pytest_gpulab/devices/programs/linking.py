@@ -1,7 +1,5 @@
 """PTX of several source files, linked to one text as `nvlink` does it, for programs built with -rdc=true."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ name, arguments. An argument is a number of 8 bytes, or a size and that many byt
 sticky error, generation of the memory in use, sizes of output and values (4 bytes each), output, values.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Sequence

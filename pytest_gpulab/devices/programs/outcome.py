@@ -1,7 +1,5 @@
 """The outcome of a program's run, as plain data: launches, hazards, failed calls, leaks, and how it ended."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field

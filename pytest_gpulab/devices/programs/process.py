@@ -1,7 +1,5 @@
 """The process of a program: its files and group, its time limit, and its end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

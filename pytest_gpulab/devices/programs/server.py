@@ -1,7 +1,5 @@
 """The server: it answers the program's calls of the runtime library, one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.errors import DeviceError

@@ -9,8 +9,6 @@ the program synchronises, it cannot access mapped memory that they write, and ca
 first such access is recorded, then allowed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import mmap
 import os

@@ -1,7 +1,5 @@
 """The runtime library's stand-in: C++ that passes each call to the simulated GPU; compiled once and cached."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The compilers of whole programs: nvcc of NVIDIA's wheels or of a toolkit, and the system's g++."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Limits are those of memory spaces, of registers, and of blocks by `__launch_bounds__`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

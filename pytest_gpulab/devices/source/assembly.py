@@ -1,7 +1,5 @@
 """A check against inline assembly that forges source lines, on which counters, findings and costs depend."""
 
-from __future__ import annotations
-
 import re
 
 from pytest_gpulab.devices.errors import CompileError

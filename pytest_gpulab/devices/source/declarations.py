@@ -4,8 +4,6 @@ The parser reads brackets and declaration heads, not the whole language. A decla
 the kind "device", which keeps its text unchanged.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ An array needs its address, a number only if a reference is bound to it, as by `
 NVRTC's output tells, but for a local reference (`const int &r = n;`), which the text tells.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 

@@ -4,8 +4,6 @@ If they were removed, a call for which nvcc chooses the host function, and there
 call of the device function. The same holds for a variable of an inner namespace.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 

@@ -3,8 +3,6 @@
 nvcc reads them with an option only, and NVRTC never. A lambda within a kernel is device code without them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from .tokens import Token, tokens

@@ -3,8 +3,6 @@
 Without its host code, a file would not instantiate them. A `static_assert` about the address does, without a symbol.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise

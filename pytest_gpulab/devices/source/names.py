@@ -4,8 +4,6 @@ The grammar is that of the Itanium C++ ABI, section 5.1 "External Names (a.k.a. 
 symbol that is not mangled (`extern "C"`, plain variables), or that has another form, is returned unchanged.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """File locks, which the system releases when a process ends, however it ends. Not on Windows."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

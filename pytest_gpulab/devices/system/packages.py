@@ -1,7 +1,5 @@
 """Explanation of a failed import of NVIDIA's Python packages, in one line with the remedy."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 

@@ -12,8 +12,6 @@ Linux kills processes with SIGKILL when memory runs out, as `kill -9` and a limi
 distinguishes them.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterator, Mapping

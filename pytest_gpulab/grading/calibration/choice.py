@@ -1,7 +1,5 @@
 """The thresholds for a device: a calibration's, if there is one, else the exercises' own."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -21,8 +21,6 @@ and `variant` and the exercise's `version` with the exercise, and ignores the re
 `fit` makes the other entries.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

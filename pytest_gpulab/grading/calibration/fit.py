@@ -5,8 +5,6 @@ of the slowest solution that must reach it, its *reference*. It must be above th
 it. Both speeds are taken at the less favourable end of their intervals.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Explanations of compiler messages: host code in kernels, invisible characters, missing headers."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping

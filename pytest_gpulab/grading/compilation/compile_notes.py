@@ -1,7 +1,5 @@
 """Notes on a file that compiles: unused host code, tunables that no kernel reads, constants of another type."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

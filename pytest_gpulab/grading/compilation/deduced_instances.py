@@ -3,8 +3,6 @@
 The compiler deduces the arguments from the types that the grader passes, as it would from those of the host code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_gpulab.devices.source.declarations import Declaration

@@ -1,7 +1,5 @@
 """Device code that uses host code: names in the compiler's messages that are host code or parts of host libraries."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Compilers disagree on where a comment, a string or a joined line ends. So the se
 compiler could read as an include must have an accepted form, in comments and strings, too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CUDA headers that the machine lacks, found without trust in the submission, which can forge any message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 

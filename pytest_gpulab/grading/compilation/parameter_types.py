@@ -1,7 +1,5 @@
 """Types of a kernel's parameters, from the compiled kernel's symbol, compared with those that a launch passes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

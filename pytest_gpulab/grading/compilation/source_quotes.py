@@ -1,7 +1,5 @@
 """Source lines, empty bodies and compiler warnings, added to a submission's findings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

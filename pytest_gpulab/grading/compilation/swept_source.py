@@ -1,7 +1,5 @@
 """A file with other values of its tunables, for a sweep over them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_gpulab.devices.source.host_code import encoding_of, file_constants

@@ -3,8 +3,6 @@
 Both processes claim a case in shared memory before they run it. If both claim it at the same moment, both run it.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The outputs of a baseline: a wrong one makes kernels look slow or fast."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

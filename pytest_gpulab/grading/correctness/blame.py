@@ -1,7 +1,5 @@
 """Failures that an exercise's own baseline shares with a submission: then the exercise is at fault."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, partial

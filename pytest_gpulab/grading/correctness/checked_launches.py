@@ -7,8 +7,6 @@ that the outputs are right, all blocks may take longer: a kernel could have more
 blocks have much more work than the sample shows, the run earns nothing: a kernel could do less if it has few blocks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

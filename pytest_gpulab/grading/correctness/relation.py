@@ -6,8 +6,6 @@ kernel and those of the exercise. So it is no coincidence, and kernels that do s
 none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

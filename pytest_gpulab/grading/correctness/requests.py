@@ -1,7 +1,5 @@
 """Trials that a user requests in words: a case, a size, values of the inputs."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field

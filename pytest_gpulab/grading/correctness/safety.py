@@ -1,7 +1,5 @@
 """The `safe` checks: the hazards and faults of one kind in the runs of all cases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 

@@ -4,8 +4,6 @@ All trials run on the simulated GPU. Their number and work are bounded, so that 
 time limit is for a machine that is too busy.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ Kernels go wrong at the edges of warps and blocks, so these sizes are tried firs
 plans say, such as multiples of a tile. So only sizes are tried that resemble those of the exercise's own cases.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

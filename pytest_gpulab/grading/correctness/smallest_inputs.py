@@ -1,7 +1,5 @@
 """When the smallest failing inputs of a submission are searched: with each failed check, or on request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trials: runs of a case's kernel at another size or on other inputs, judged as a case is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

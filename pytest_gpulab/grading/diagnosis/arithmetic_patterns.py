@@ -1,7 +1,5 @@
 """Patterns in the relation of wrong values to the expected ones: a factor, a difference, terms of the coordinates."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .coincidence import FEW, distinct

@@ -1,7 +1,5 @@
 """The usual causes of wrong elements, by their positions: hints that never give the solution."""
 
-from __future__ import annotations
-
 FIRST_ONE = "Usual cause: a special case of the first element. Is something skipped there, or not yet set?"
 ALL_BUT_FIRST = "Usual cause: the value that each element takes from the one before it. Follow element 1 step by step."
 LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at the last index?"

@@ -4,8 +4,6 @@ A pattern of that many bits holds by chance in about one of 2**bits results. Sev
 So a pattern is reported only if its chance, times the number of tries, is below 1 in 100.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import lgamma, log, log2
 

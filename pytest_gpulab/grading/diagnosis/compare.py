@@ -3,8 +3,6 @@
 The verdicts on the replays of a case are its outcome.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Patterns in wrong counters, such as those of a histogram: elements that are not counted, or more than once."""
 
-from __future__ import annotations
-
 from math import log2
 
 import numpy as np

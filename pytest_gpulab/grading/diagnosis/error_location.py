@@ -1,7 +1,5 @@
 """Positions of wrong elements: the last block, the same position in each block, every 32nd element, and others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

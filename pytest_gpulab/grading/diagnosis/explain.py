@@ -1,7 +1,5 @@
 """Causes of a wrong result: hazards of the same run, variables without a value, other cases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from math import prod

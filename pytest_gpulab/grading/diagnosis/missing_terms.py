@@ -4,8 +4,6 @@ A single result has no positions to examine. But the expected value reveals the 
 to a part of the input, the operation shows whether the result is exactly that of the part.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

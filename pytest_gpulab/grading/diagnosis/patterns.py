@@ -1,7 +1,5 @@
 """A wrong output with its context, the blocks' share of it, and a pattern: a true statement and its usual cause."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Patterns in the wrong values of prefix sums: a carry that is wrong, and a step that is left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 On the command line a list is written as `1,2,3`. It may hold repeated values (`0*256,1`) and ranges (`1..257`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

@@ -3,8 +3,6 @@
 Every pattern is tested on all wrong elements, so its statement is true. Only the cause is a guess.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from math import log2

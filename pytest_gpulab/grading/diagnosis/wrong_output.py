@@ -1,7 +1,5 @@
 """The findings of an output with wrong or unwritten elements: how many, the first ones, and patterns in them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

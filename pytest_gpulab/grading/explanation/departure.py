@@ -1,7 +1,5 @@
 """The first step at which values depart from those of a right run."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod

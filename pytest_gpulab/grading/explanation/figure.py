@@ -1,7 +1,5 @@
 """The figure of one block as data: its rows with captions, and marks at what is wrong."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from itertools import groupby

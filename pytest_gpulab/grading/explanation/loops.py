@@ -5,8 +5,6 @@ blocks of 256 threads. So has a `while` loop with one such update in its body. O
 thread: then the thread that goes round most often counts. Loops with other names or calls are left out.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 import re

@@ -1,7 +1,5 @@
 """Marks at what is wrong in a block: elements of its rows, each with a sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod

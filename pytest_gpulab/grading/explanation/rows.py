@@ -5,8 +5,6 @@ in the steps of a single warp, and at a shuffle. The sources of a write are the 
 it last wrote.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

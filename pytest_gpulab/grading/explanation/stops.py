@@ -1,7 +1,5 @@
 """Where threads stop: at barriers that others do not reach, and where a fault ends the launch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Warps of a traced block: the active lanes per line, the banks and the sectors of their accesses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

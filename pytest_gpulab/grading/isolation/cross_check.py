@@ -15,8 +15,6 @@ in this run. The simulated GPU finds them. It runs the small cases in a process 
 If there is no simulated GPU, or it cannot run a case or not in time, the GPU's verdict stands and no points are lost.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Mapping

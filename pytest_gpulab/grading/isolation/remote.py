@@ -4,8 +4,6 @@ A kernel fault breaks CUDA for its process. A hang, a crash or a fault therefore
 check gets a new one. The new process is given the failures that ended earlier ones, and does not repeat those checks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import tempfile

@@ -4,8 +4,6 @@
 output of printf in kernels goes to a file.
 """
 
-from __future__ import annotations
-
 import codecs
 import ctypes
 import json

@@ -5,8 +5,6 @@ block of threads apart, or one grid of threads apart in a loop over the input. O
 take others several times.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The compiled module does not contain the names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

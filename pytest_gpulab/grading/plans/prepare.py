@@ -4,8 +4,6 @@ The data of a case depends only on the seed and the case. So it is the same in e
 checks, and for a submission and its baseline.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """The grader of a submission that is a whole program."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Findings of a program's run: how it ended, what it printed and wrote, and what it launched."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The build and the runs of a program, each made once."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Mapping

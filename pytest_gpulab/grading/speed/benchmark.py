@@ -13,8 +13,6 @@ A session with too much interference is discarded and repeated, because the inte
 another submission must not decide the verdict on this one. `interference` detects disturbed rounds.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ copies where their buffers are alike, and all copies move every few rounds. Each
 because allocating takes longer than a benchmark, and other graders wait meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace

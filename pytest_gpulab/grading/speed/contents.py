@@ -5,8 +5,6 @@ sets of 256 MiB, and over 1 s on a virtual machine that returns unused memory to
 them to files, and all processes map these. A process that changes a few elements gets private pages for these only.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

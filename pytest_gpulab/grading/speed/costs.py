@@ -5,8 +5,6 @@ itself may take longer than the work. Neither is so at the size at which a GPU i
 larger launch from the smaller one, which shows the work of a block.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

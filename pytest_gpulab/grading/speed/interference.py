@@ -6,8 +6,6 @@ slow rounds suspect. A GPU that is slow without other processes has no better ra
 then, it takes longer to tell the two cases apart.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measured costs of a submission and its baselines, for devices with a clock."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping, Sequence

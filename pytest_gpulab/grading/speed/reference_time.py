@@ -1,7 +1,5 @@
 """The time of an exercise's CPU reference, measured once per machine, for information."""
 
-from __future__ import annotations
-
 import platform
 import threading
 import time

@@ -6,8 +6,6 @@ only this run's contents differ from other runs, because a stored answer would b
 searched everywhere. An output with an error is then compared in full, like small outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

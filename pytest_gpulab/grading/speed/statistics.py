@@ -5,8 +5,6 @@ figure is the ratio of the two medians. The decision uses an interval around it,
 finally to *inconclusive*, not to a wrong verdict.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import isqrt, sqrt
 from statistics import NormalDist

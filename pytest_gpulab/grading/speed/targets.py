@@ -5,8 +5,6 @@ result gains nothing. The exception: samples that were enqueued too late are rep
 one run in ten, and only the last repetition counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod

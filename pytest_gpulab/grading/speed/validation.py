@@ -7,8 +7,6 @@ of its runs; it then goes undetected 1 time in `2**CANDIDATES`. Of small runs tw
 checked, because a batch does not show which of its runs was fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

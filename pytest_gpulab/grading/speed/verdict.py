@@ -1,7 +1,5 @@
 """The verdict on a measured or estimated speedup, and its findings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pytest_gpulab.grading.compilation.builds import BuildFailed

@@ -1,7 +1,5 @@
 """NVIDIA's Nsight Compute (ncu), which reads a GPU's counters: command line, output, refusals."""
 
-from __future__ import annotations
-
 import csv
 import re
 import shutil

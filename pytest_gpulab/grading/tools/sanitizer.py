@@ -1,7 +1,5 @@
 """NVIDIA's compute-sanitizer, which reports the access that stopped a GPU: command line and report."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

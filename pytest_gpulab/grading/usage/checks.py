@@ -1,7 +1,5 @@
 """The `uses` checks: the simulated GPU's counters of a submission against the exercise's bounds."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

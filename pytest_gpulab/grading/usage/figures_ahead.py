@@ -1,7 +1,5 @@
 """A second process that counts and estimates at the same time, from the last check to the first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """A second size, smaller than the exercise's and random, so that no kernel can recognise it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

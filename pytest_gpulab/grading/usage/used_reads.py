@@ -23,8 +23,6 @@ needs them: one per read of another thread's value. Constant memory is for its c
 pass through the constant cache are no use of it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """A calibration from the grades of a run: the file, a table per exercise, and the problems."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from pytest_gpulab.grading.calibration.choice import DeviceThresholds

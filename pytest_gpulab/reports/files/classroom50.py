@@ -7,8 +7,6 @@ of its infrastructure, but pytest's is 1 if a check fails. So the autograder mus
 was written, which requires a gradable check.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

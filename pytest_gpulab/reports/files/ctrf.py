@@ -4,8 +4,6 @@ CTRF knows passed, failed, skipped, pending and other. Missed bonuses, inconclus
 expected failures are `other`; work that is not started is `skipped`. `rawStatus` has this package's own word.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime

@@ -5,8 +5,6 @@ GITHUB_STEP_SUMMARY names, in the Markdown that GitHub shows on the page of the 
 sees both, so hidden cases show only the kind of a mistake and a hint.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -11,8 +11,6 @@ points, the score is the share of the points that could be graded, times all poi
 exercise could not be graded no file is written, which Gradescope takes for what it is: a failure of the autograder.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ docs/json-report.md and docs/grade.schema.json describe the format; a test compa
 figures are null, and times that a cost model estimated have `estimated` true.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict

@@ -5,8 +5,6 @@ could be graded, or too little, the result is `"gradable": false`, for which Pra
 that does not compile is gradable: it is wrong.
 """
 
-from __future__ import annotations
-
 import html
 import json
 from pathlib import Path

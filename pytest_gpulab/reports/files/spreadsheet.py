@@ -8,8 +8,6 @@ A text that a spreadsheet could take for a formula gets an apostrophe before the
 the names of folders, and a cell `=HYPERLINK(...)` would run on the computer that opens the file.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

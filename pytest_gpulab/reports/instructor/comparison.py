@@ -1,7 +1,5 @@
 """Two sources side by side, with the lines that differ."""
 
-from __future__ import annotations
-
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import NamedTuple

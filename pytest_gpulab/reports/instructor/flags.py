@@ -5,8 +5,6 @@ line has the number of a flag, as the report shows it, and a reason. The number 
 the exercise and the submissions: a new run keeps it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

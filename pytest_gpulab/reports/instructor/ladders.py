@@ -4,8 +4,6 @@ Pure. The columns are those of the classic slides on parallel reduction: time, b
 the speedup of all steps together, which here starts from the exercise's baseline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath

@@ -3,8 +3,6 @@
 The same gradebook and time of writing give the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial

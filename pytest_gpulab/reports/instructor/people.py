@@ -1,7 +1,5 @@
 """The rows of the report's table of students, with names and anchors."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Speedups against their thresholds, and bandwidths against the roof of the device's memory. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Annotated listings as one HTML page, without network access and scripts; source text is escaped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures of the data flow in a block as SVG: a row of cells per step, with the writing threads and arrows."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

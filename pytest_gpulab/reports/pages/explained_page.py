@@ -1,7 +1,5 @@
 """Pages of figures: of a submission on one small input, with its source, or of all that failed in a run; no network."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 A page is named after the student's id: `jdoe42.html`. Figures of failed checks are in `figures/jdoe42.html`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path

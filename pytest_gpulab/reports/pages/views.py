@@ -1,7 +1,5 @@
 """One submission's grade as the instructor's and the students' pages show it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property

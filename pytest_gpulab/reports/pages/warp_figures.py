@@ -1,7 +1,5 @@
 """Figures of warps as SVG: active lanes per executed line, and the banks or sectors of an access."""
 
-from __future__ import annotations
-
 from html import escape
 
 from pytest_gpulab.grading.explanation.warps import BANKS, WARP, LineRun, WarpAccess

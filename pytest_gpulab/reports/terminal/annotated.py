@@ -3,8 +3,6 @@
 Pure: listings in, lines of text out. `html` lays the same rows out as a page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Table for `-v`: memory bandwidth that each step reaches, and the CPU's time for the same work."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_gpulab.grading.grade import Grade, Measurement

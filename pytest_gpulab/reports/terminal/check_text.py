@@ -1,7 +1,5 @@
 """One check's result as plain text, for platforms that show one text per test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Verdict

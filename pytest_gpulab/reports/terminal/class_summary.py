@@ -3,8 +3,6 @@
 It fits a screen or two for any number of students; report files and `-v` have the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.grading.findings import counted

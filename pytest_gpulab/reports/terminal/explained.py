@@ -1,7 +1,5 @@
 """A drawn trial as text: the input, the result, the findings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.grading.correctness.trials import Trial, given_words, wrong_words

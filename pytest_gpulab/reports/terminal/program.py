@@ -1,7 +1,5 @@
 """The report of a whole program's run: a headline, the findings, the table of launches, the listing."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 

@@ -4,8 +4,6 @@ Everything is made from a `Gradebook`; nothing here prints. Modules of sections 
 them: a run of a single check should not wait for them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """The table of a sweep: a row per combination of the tunables' values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 

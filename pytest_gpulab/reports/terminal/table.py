@@ -5,8 +5,6 @@ baseline, the naive kernel, "next" the next tier with its points. Further measur
 rows of their own with a plus. A figure with a tilde is a cost model's estimate.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Text in the width of a terminal: visible, cut, wrapped, and lists abridged."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import textwrap

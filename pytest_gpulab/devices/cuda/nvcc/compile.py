@@ -1,7 +1,5 @@
 """Compilation of submissions with nvcc, through PyCUDA, with messages that name the student's file."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

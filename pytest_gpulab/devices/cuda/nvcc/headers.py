@@ -7,8 +7,6 @@ include guard skips each further CUDA header that declares none of the identifie
 If the identifiers do not decide, a source gets all headers; the same if it does not compile without them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ PyCUDA starts nvcc itself and accepts any executable. So it gets a script that s
 programs inherit them. The time limit is enforced elsewhere, by killing the whole process group.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The toolkit's folders, and the sandbox for nvcc, tested with a real compilation."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Comparison of arrays on the GPU, in a hundredth of the time that it takes to copy them to the host."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ longer than a step count. (Requiring a gap of the SM's cycle counter as well mis
 on an H200.)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Launch overhead included in a sample between two events, measured with an empty kernel."""
 
-from __future__ import annotations
-
 AMONG = 32  # empty kernels in a row
 EMPTY_BLOCK = 256  # threads per block; the grid has one block per multiprocessor
 EMPTY_MS = {"NVIDIA H100 80GB HBM3": 2.02e-3, "NVIDIA H200": 1.32e-3}

@@ -1,7 +1,5 @@
 """Own kernels of the package, in PTX, which the driver compiles for the GPU at hand."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

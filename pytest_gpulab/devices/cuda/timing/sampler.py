@@ -12,8 +12,6 @@ While the GPU flushes or pauses, the host enqueues events and launches. So they 
 slow Python is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """CUDA arrays, textures and surfaces."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

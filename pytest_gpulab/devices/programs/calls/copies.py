@@ -4,8 +4,6 @@ The program moves bytes between host and device by itself, through the shared fi
 here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 A parent kernel cannot wait for the kernels that it launches (CUDA 12 and later), so they may run after its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Kernels' attributes and occupancy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.hardware.occupancy import MAX_BLOCK_THREADS, BlockNeeds, blocks_by_resource

@@ -1,7 +1,5 @@
 """Launches."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from contextlib import suppress

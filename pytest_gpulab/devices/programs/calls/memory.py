@@ -1,7 +1,5 @@
 """Allocations, and what a pointer points to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api

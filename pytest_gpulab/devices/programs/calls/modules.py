@@ -1,7 +1,5 @@
 """Fat binaries, kernels and variables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.errors import CannotSimulate, CompileError

@@ -1,7 +1,5 @@
 """The modelled GPU's properties and limits, synchronisation, and the end of a program by a fault of the host."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api

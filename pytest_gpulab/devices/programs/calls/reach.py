@@ -1,7 +1,5 @@
 """Arrays of which a launch reaches only a part, because it has fewer threads than they have elements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from itertools import product

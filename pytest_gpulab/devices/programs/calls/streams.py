@@ -4,8 +4,6 @@ Every call has ended when it returns. Streams only order the estimated times: a 
 it in its stream have ended, and those that it waits for by events or by the default stream. Copies take no time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api

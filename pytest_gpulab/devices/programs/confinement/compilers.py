@@ -1,7 +1,5 @@
 """nvcc, ptxas and addr2line in a sandbox: they see CUDA's files, the system's libraries, and one program's files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -4,8 +4,6 @@ The simulated GPU runs outside. It records all figures of launches for the repor
 launch, which is then executed. The expected output is never sent to the program.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -5,8 +5,6 @@ So a confined program may start none. The filter is a program for Linux's seccom
 Packet Filter (`linux/seccomp.h`, `linux/filter.h`).
 """
 
-from __future__ import annotations
-
 import platform
 import struct
 from collections.abc import Mapping

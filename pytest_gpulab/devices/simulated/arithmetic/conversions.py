@@ -1,7 +1,5 @@
 """Comparisons, and conversions between integers and floats in every rounding mode (PTX ISA 9.7.6 and 9.7.9, `cvt`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Formats: OCP 8-bit Floating Point Specification (2023); conversions: PTX ISA, `cvt`.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -5,8 +5,6 @@ in which hardware deviates by design follow the PTX ISA manual, 9.7.3, and measu
 9.0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

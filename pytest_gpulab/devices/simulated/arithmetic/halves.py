@@ -4,8 +4,6 @@ An operation unpacks to float32 (exact), computes, and rounds once to 16 bits; r
 again is innocuous for +, -, *, / because both have more than 2p + 2 bits. Kinds are PTX's: f16, bf16, f16x2, bf16x2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ Every function takes and returns scalars or arrays of the exact dtype; registers
 the instruction says so. Shift amounts, bit positions and counts are uint32.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

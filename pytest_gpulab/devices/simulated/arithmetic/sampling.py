@@ -3,8 +3,6 @@
 Coordinates and results are NumPy scalars or arrays that broadcast to the shape of the lanes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from itertools import product

@@ -3,8 +3,6 @@
 The kinds are fixed, so that grading has a hint for each of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from pytest_gpulab.devices.hardware.metrics import BANK_CONFLICTS, SHARED_REQUESTS, SHARED_WAVEFRONTS, summed

@@ -1,7 +1,5 @@
 """Blocks that wait for one another: the number of consecutive waits (hops), and the time of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt

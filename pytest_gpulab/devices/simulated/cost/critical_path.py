@@ -6,8 +6,6 @@ end of the region the warp waits for every value that the region needed. A load 
 its value. Short bodies of `if` belong to the region around them, because the assembler predicates them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

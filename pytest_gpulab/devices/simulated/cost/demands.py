@@ -1,7 +1,5 @@
 """The work of a launch for each unit of the modelled GPU, from the blocks that ran: the cost model's input."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A fence waits until all earlier accesses of its warp are visible to the GPU, or 
 are served one after another. Those that come meanwhile are served together, so each waits for half a fence more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

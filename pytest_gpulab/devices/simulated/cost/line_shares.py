@@ -6,8 +6,6 @@ issue slots and arithmetic units, passes for load/store units, addresses for con
 memory, barriers, lanes of atomics. Waiting is distributed by rough latencies (`LATENCIES`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from pytest_gpulab.devices.hardware.metrics import GLOBAL_REQUESTS, GLOBAL_SECTORS, SHARED_WAVEFRONTS, summed

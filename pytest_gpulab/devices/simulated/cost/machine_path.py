@@ -4,8 +4,6 @@ The assembler schedules for a pipeline without interlocks. Each instruction stat
 may issue. A result of variable latency has one of six scoreboards, and the instructions that need it wait for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -12,8 +12,6 @@ docs/cost-model.md has the formula of each unit, gpus.toml the constants with th
 and is reported as one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil

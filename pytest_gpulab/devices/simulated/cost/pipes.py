@@ -4,8 +4,6 @@ The rules follow the sequences that `ptxas` emits for compute capability 7.5 and
 square root starts with a special function. An integer division converts to float and back around one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from math import prod

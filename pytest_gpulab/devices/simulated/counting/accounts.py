@@ -4,8 +4,6 @@ Every count is attributed to the source line of its instruction; a launch's figu
 counted exactly. Issued instructions come from the machine code if it can be read, else from `rules`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache

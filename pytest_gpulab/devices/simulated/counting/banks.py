@@ -1,7 +1,5 @@
 """Passes (wavefronts) of a warp's accesses to shared memory: each of 32 banks delivers one 4-byte word per pass."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Contention within an SM: compare-and-swap loops, and misses of the constant cache."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -5,8 +5,6 @@ accesses by half warps and 16-byte ones by quarters. Requested sectors are count
 turns the counts into named figures.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The footprint of blocks in global memory: sectors read and written, and contended atomics."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ instructions that may be part of a wider one. They are part of it if the address
 every lane and aligned for the wider access.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The paths of warps: how often a warp executes each basic block. A path determines its time without other warps."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

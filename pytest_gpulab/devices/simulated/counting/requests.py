@@ -4,8 +4,6 @@ A request is one instruction of one warp: the addresses of its lanes, in order. 
 some thousand lanes, and small launches have many accesses of few lanes each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

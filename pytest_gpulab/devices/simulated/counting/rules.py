@@ -11,8 +11,6 @@ Requests to constant memory come from these two instructions, from pointer param
 loads of `__constant__` variables with different addresses per warp. Other constants are operands of other instructions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 

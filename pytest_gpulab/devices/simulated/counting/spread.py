@@ -1,7 +1,5 @@
 """The warps among which a launch's barriers are spread: warps without barriers must not lower the average."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -4,8 +4,6 @@ CUDA leaves the value of such a shuffle undefined; an H100 returns 0. Many corre
 lanes of a tree or before a bounds check. So the launch runs again with other values, and only a difference is a hazard.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -4,8 +4,6 @@ As on hardware since Volta, threads arrive one by one, and exited threads do not
 Hardware accepts a barrier that not all threads of the block reach together, but CUDA forbids it: it is a hazard.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Warp convergence at `_sync` operations: lanes that wait for other lanes, and the rules for masks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A wave in which a read returns changed values. They show whether a result depends on the read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any

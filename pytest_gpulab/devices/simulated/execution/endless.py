@@ -1,7 +1,5 @@
 """Launches that do not end: the state of a wave, which an endless loop repeats (`groups.cycles`), and the faults."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections import Counter

@@ -4,8 +4,6 @@ A block has 16 barriers. A barrier without a thread count waits for all threads 
 exactly that many. Lanes that have exited or that exceed the block arrive together with the rest of their warp.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -3,8 +3,6 @@
 The arrays of a frame, which the kernel may point to, are in local memory at the same addresses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NoReturn
 

@@ -5,8 +5,6 @@ a chain of blocks, one thread after the other does. Where counters end all loops
 progress.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Groups of blocks with the same synchronisations: a replay needs one block of each group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -17,8 +17,6 @@ publish, the one before has published. Only the last of such reads in a row coun
 of them. So a lock that n threads wait for costs a record per owner, not n.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 
 import numpy as np

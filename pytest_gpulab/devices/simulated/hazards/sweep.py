@@ -7,8 +7,6 @@ later one. The order comes from `__syncwarp`, named barriers and phases of mbarr
 Per word, the last write and the reads since then are kept: see `Sweep`. Source: Flanagan and Freund, "FastTrack", 2009.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Vector clocks of the threads of a block, advanced by warp syncs, named barriers and mbarriers."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Atomic read-modify-write on a flat array. Lanes are serialized block by block, thread by thread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Printing never ends a launch, and its reads are not checked for hazards. A forma
 undefined in C. Here it prints the bytes at the position of the argument. The compiler warns of most mismatches.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Copies of global memory, for another run from the same contents."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .spaces import Allocation, Arena

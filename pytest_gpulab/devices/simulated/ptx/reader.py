@@ -4,8 +4,6 @@ It implements the grammar of the PTX ISA manual, chapters 4 and 5, as far as NVR
 meaning of instructions is defined in `translation`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from string import digits

@@ -6,8 +6,6 @@ with a store to the same address, the compiler stores once after both. If the pr
 gets the line where its value or address was computed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A cubin with line information contains its PTX text and a table from machine ins
 Statements have the same numbers here and in the simulation, so that the simulation's counts apply to them.
 """
 
-from __future__ import annotations
-
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator

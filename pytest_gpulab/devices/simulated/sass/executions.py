@@ -1,7 +1,5 @@
 """Executions of each machine instruction, by warps and by lanes, from the flow of lanes through its block."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log

@@ -9,8 +9,6 @@ or move (memory accesses, barriers, shuffles) are evidence of full weight. Float
 others little. A guarded copy is only a lower bound of the lanes, since a short branch may have become a guard.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ fields were derived from the output of `nvdisasm`, and a test compares them with
 bits 9 to 11 the form of its operands, bits 12 to 14 the guarding predicate (7: none), and bit 15 its negation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 NBYTES = 16  # per instruction, since compute capability 7.0

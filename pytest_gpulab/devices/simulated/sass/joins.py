@@ -1,7 +1,5 @@
 """Accesses that the assembler has merged: shared-memory accesses, and the atomics of a warp."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 In a cubin's `.nv_debug_line_sass` the lines are those of the PTX text in `.nv_debug_ptx_txt`.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping
 

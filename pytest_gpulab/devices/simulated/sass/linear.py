@@ -3,8 +3,6 @@
 Among several optimal solutions, it finds one in their middle.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """The recorder of a traced launch: it observes a wave through the interface of the hazard checker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 

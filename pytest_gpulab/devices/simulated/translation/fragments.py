@@ -8,8 +8,6 @@ compute capability 9.0.
 Tables number the elements of a matrix line by line. Lines are rows, but columns of B, and of a wide C or D.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

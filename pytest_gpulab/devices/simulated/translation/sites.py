@@ -4,8 +4,6 @@ An array that no store can reach has no races, so the race check need not record
 kernels are reads of their inputs. `Origins` are the parameters and variables that an address is computed from.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ expand to a sequence. The figures are the lengths of the sequences that `ptxas` 
 fast path.
 """
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Statement, Sym
 
 _EXPANDED = {

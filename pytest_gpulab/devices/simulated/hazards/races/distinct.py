@@ -3,8 +3,6 @@
 Of equivalent accesses by one instruction to one word, only the first and the last one are kept.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import groupby

@@ -6,8 +6,6 @@ conflict with strong writes. The first and the last access of an equivalence cla
 between is compared with one before it and one after it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 

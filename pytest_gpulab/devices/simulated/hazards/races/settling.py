@@ -4,8 +4,6 @@ An access is *settled* once it happens before the next access of every other lan
 race with it, so accesses of two warps represent all. Other accesses are thinned only between two syncs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

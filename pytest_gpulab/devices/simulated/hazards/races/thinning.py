@@ -5,8 +5,6 @@ owner as at least one of them, so it races with one of the two if it races with 
 memory that a kernel uses, not with the number of its accesses.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from enum import Enum

@@ -1,7 +1,5 @@
 """The flow of data from memory and other threads through registers, without control: conditions carry no data."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from math import prod

@@ -3,8 +3,6 @@
 Each sum is rounded: a counter in steps of 0.1 may pass 1 without meeting it, and a large one stays the same.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import struct

@@ -1,7 +1,5 @@
 """Uses of loaded values: in spin loops, as the expected value of `atomicCAS`, in plain copies, under a condition."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

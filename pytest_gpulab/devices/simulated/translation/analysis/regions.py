@@ -4,8 +4,6 @@ A region is straight-line code with short bodies of `if`, which the assembler pr
 It ends at a loop's end, at a barrier, and at each other branch.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

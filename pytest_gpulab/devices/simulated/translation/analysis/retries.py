@@ -5,8 +5,6 @@ correct if each lane executes a whole iteration in its turn: then each finds the
 succeed at once. So the swap of such a loop is executed as an atomic operation with f.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Loops that wait: for writes of other threads (spin loops), or for a phase of an mbarrier."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

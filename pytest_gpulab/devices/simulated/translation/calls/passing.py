@@ -4,8 +4,6 @@ If the pieces of a parameter that are accessed do not overlap, each piece become
 parameter's address is taken, the parameter becomes a variable in local memory.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise

@@ -4,8 +4,6 @@ The scheduler always advances the lanes in the lowest block, so the order decide
 topological with each loop's blocks kept together: the exit of a loop comes after its body.
 """
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, Label, Statement, Sym
 from pytest_gpulab.devices.simulated.translation.control.graph import (

@@ -3,8 +3,6 @@
 Statements decide on both: the kinds of opcodes, the registers that a statement reads and writes, refused statements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Conversions: `cvt`, and addresses of other windows and blocks."""
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 

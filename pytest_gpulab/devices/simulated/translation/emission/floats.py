@@ -3,8 +3,6 @@
 The expressions call functions of `floats`, `rounding` and `halves`; they are in the namespace of the generated code.
 """
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
 from .block import DIRECTED, PLAIN_FLOAT, BlockWriter, emits, refuse_others, rounding_mode, type_code

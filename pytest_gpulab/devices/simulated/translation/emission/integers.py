@@ -3,8 +3,6 @@
 The expressions call the functions of `integers` by name; they are in the namespace of the generated code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 

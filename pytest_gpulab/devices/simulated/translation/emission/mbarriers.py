@@ -1,7 +1,5 @@
 """Asynchronous barriers in shared memory (`mbarrier`, under `cuda::barrier`), and the copies that arrive at them."""
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Instruction, Operand
 from pytest_gpulab.devices.simulated.translation.sites import BULK_UNIT, MBARRIER

@@ -3,8 +3,6 @@
 The wave (`w` in generated code) owns the memories; every access passes its group's lanes and its `Site`.
 """
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,

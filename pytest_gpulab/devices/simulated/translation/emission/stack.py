@@ -1,7 +1,5 @@
 """Calls of recursive functions and their returns, as calls of the wave's stack."""
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Operand, Reg, Vector
 from pytest_gpulab.devices.simulated.translation.control.graph import ENTER, LEAVE, RETURN
 

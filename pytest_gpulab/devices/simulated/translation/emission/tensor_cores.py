@@ -1,7 +1,5 @@
 """Matrix instructions as calls of `warps.tensor_cores`, with the supported shapes and types."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NoReturn

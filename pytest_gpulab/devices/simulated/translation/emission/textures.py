@@ -3,8 +3,6 @@
 Messages name a missing feature, not the opcode, which is in NVIDIA's header and not in the student's file.
 """
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from pytest_gpulab.devices.protocol import CannotSimulate

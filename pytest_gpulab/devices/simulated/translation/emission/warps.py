@@ -1,7 +1,5 @@
 """Shuffles, votes, matches and warp reductions as calls of `warps.collectives`."""
 
-from __future__ import annotations
-
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Operand, Pair
 
