@@ -131,7 +131,8 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
     """Print the first check that does not pass, then its smallest input, the points, the rule of its sizes.
 
     A hazard is printed as soon as a case shows it, because its check comes after all cases. Counts and times take
-    longer than the rest: required ones come first, and if a file fails before them, its points so far.
+    longer than the rest: required ones come first, and if a file fails before them, its points so far. Cases of the
+    first variant run before the others are compiled.
     """
     checks = checks_of(loaded.exercise)
     results: dict[str, CheckResult] = {}
@@ -139,7 +140,9 @@ def _report(grader: CheckGrader, loaded: LoadedExercise, file: Path) -> None:
     hazard: CheckResult | None = None
     graded, is_counted, searched = _contents(file), False, ""
     with closing(grader):
-        for check in sorted(checks, key=lambda check: not check.required):  # only figures may be a bonus
+        first = grader.first_checks() if isinstance(grader, Grader) else set()
+        # only figures may be a bonus
+        for check in sorted(checks, key=lambda check: (check.name not in first, not check.required)):
             if shown is not None and not is_counted and _is_countable(grader, check, shown):
                 is_counted = True
                 _say(f"so far: {_summary(list(results.values()))}")

@@ -88,6 +88,20 @@ class Grader(CheckGrader):
             result = self._annotator.added_to(result, check)
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
+    def first_checks(self) -> set[str]:
+        """Compile the first variant, and let a second process begin, if there may be one.
+
+        Return the names of the `correct` checks that need no other variant; none if that one cannot be launched.
+        """
+        exercise = self._loaded.exercise
+        variants = variants_of(exercise)
+        with _Attempt(checks_of(exercise)[0]):  # the check `compile` reports what fails
+            self._builds.of(variants[0])
+        if any(map(self._builds.has, variants)):
+            self._cases.look_ahead(visible_first(exercise.cases))
+        is_ready = self._builds.has(variants[0])
+        return {correct_name(case) for case in cases_of(exercise, variants[0]) if is_ready}
+
     def unsafe_so_far(self) -> CheckResult | None:
         """Return the failure of the first `safe` check with a hazard in a case so far; later cases only add to it."""
         known = self._cases.known(visible_first(self._loaded.exercise.cases))
@@ -176,11 +190,11 @@ class Grader(CheckGrader):
         return SmallestInputs(self._searched, submission, self._budget)
 
     def _compile(self, check: Check) -> CheckResult:
+        self.first_checks()
         try:
             self._builds.of_all(variants_of(self._loaded.exercise))
         except BuildFailed as blocked:
             return check.result(blocked.verdict, (blocked.finding,))
-        self._cases.look_ahead(visible_first(self._loaded.exercise.cases))
         return check.result("passed", self._builds.notes())
 
     def _correct(self, check: Check, case: Case) -> CheckResult:

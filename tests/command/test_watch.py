@@ -21,6 +21,7 @@ from lean_pytest import WITHOUT
 from pytest_gpulab.command import CommandError, main, watch
 from pytest_gpulab.command.submission import exercise_of
 from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.simulated.device import SimulatedDevice
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.correctness.trials import Trials
@@ -214,6 +215,29 @@ def test_a_search_for_the_rule_ends_at_the_next_save(monkeypatch: pytest.MonkeyP
     assert len(said_of(monkeypatch, file, "scan")) == 3 and len(tried) == most < whole
 
 
+def test_the_first_variant_is_run_before_others_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failed(Exception):
+        pass
+
+    def say(text: str) -> None:
+        if "FAILED correct[n=1]" in text:
+            raise Failed
+
+    def counted(self: SimulatedDevice, source: str, filename: str, *given: Any) -> Any:
+        compiled.append(filename)
+        return compile_one(self, source, filename, *given)
+
+    compiled: list[str] = []
+    compile_one = SimulatedDevice.compile
+    monkeypatch.setattr(SimulatedDevice, "compile", counted)
+    monkeypatch.setattr(watch, "_say", say)
+    loaded, device = Catalogue(EXERCISES).load("reduction"), open_device("sim")[0]
+    file = ROOT / "tests/wrong/reduction/copy_never_awaited.cu"
+    with pytest.raises(Failed):
+        watch._report(Grader(loaded, file, device, 1, limits=CaseLimits(smallest="later")), loaded, file)
+    assert compiled.count(file.name) == 1
+
+
 @pytest.mark.unmeasured
 def test_points_come_before_counts_and_after_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "reduction.cu"
@@ -261,6 +285,9 @@ def test_a_hazard_and_a_required_figure_come_first(monkeypatch: pytest.MonkeyPat
     class Stub(Grader):
         def __init__(self) -> None: ...
         def close(self) -> None: ...
+        def first_checks(self) -> set[str]:
+            return set()
+
         def run(self, check: Check) -> CheckResult:
             said.append(f"run {check.name}")
             return check.result(wrong.get(check.name, "passed"))  # type: ignore[arg-type]

@@ -98,6 +98,7 @@ def results_of(path: Path, exercise: str, is_ahead: bool) -> list[CheckResult]:
         ("tests/wrong/transpose/missing_barrier.cu", ""),
         ("tests/wrong/transpose/guard_of_the_read.cu", ""),
         ("tests/wrong/scan/sums_by_all_threads.cu", ""),
+        ("tests/wrong/reduction/copy_never_awaited.cu", ""),
         ("solutions/transpose/01_shared_tile.cu", ""),
         ("solutions/transpose/01_shared_tile.cu", "do __syncthreads(); while (width == 61);"),
     ],

@@ -89,13 +89,13 @@ class CaseRuns:
     def look_ahead(self, cases: Iterable[Case]) -> None:
         """Let a second process run these cases from the last one to the first, if there may be one.
 
-        All variants must be compiled. `close` ends the process.
+        It compiles other variants than this process at the same time: compiled code is cached. `close` ends it.
         """
-        if not self.may_look_ahead:
+        if self._ahead is not None or not self.may_look_ahead:
             return
         from .ahead import FoundAhead
 
-        by_name = {case.name: case for case in cases if self._builds.has(case.variant)}
+        by_name = {case.name: case for case in cases}
         self._ahead = FoundAhead(list(by_name), lambda name: self._as_second_process(by_name[name]))
 
     @property
