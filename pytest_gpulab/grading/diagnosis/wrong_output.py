@@ -9,18 +9,7 @@ from pytest_gpulab.exercise import Array
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
-from .causes import (
-    ALL_BUT_FIRST,
-    FIRST_OF_BLOCK,
-    FROM_INDEX_ON,
-    IN_EACH_BLOCK,
-    LANE,
-    LAST_COLUMNS,
-    LAST_ROWS,
-    OTHER_WARPS,
-    STRIDED,
-    TOO_SHORT,
-)
+from . import causes
 from .coincidence import CERTAIN, LEAST_BITS
 from .counter_patterns import counters_of
 from .error_location import pitch_of, place_of
@@ -55,13 +44,15 @@ UNREACHED = (
     "last thread?"
 )
 _UNWRITTEN = {
-    ALL_BUT_FIRST: "Usual cause: all threads write the same element. What is the index made of, and does it stay so?",
-    FIRST_OF_BLOCK: "Usual cause: only one thread of each block writes, or all write to the same place.",
-    FROM_INDEX_ON: TOO_SHORT,
-    LANE: STRIDED,
-    OTHER_WARPS: IN_EACH_BLOCK,
-    LAST_COLUMNS: UNREACHED.format("right", "x"),
-    LAST_ROWS: UNREACHED.format("lower", "y"),
+    causes.ALL_BUT_FIRST: (
+        "Usual cause: all threads write the same element. What is the index made of, and does it stay so?"
+    ),
+    causes.FIRST_OF_BLOCK: "Usual cause: only one thread of each block writes, or all write to the same place.",
+    causes.FROM_INDEX_ON: causes.TOO_SHORT,
+    causes.LANE: causes.STRIDED,
+    causes.OTHER_WARPS: causes.IN_EACH_BLOCK,
+    causes.LAST_COLUMNS: UNREACHED.format("right", "x"),
+    causes.LAST_ROWS: UNREACHED.format("lower", "y"),
 }
 """Causes of wrong values to those of unwritten elements at the same places."""
 
@@ -78,7 +69,7 @@ def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
     if common and common.what:
         evidence.append(common.what)
     # elements at equal distances that are nearly right have been processed, in another way; other places may be chance
-    may_mislead = place is not None and (place.cause == STRIDED or place.bits < LEAST_BITS)
+    may_mislead = place is not None and (place.cause == causes.STRIDED or place.bits < LEAST_BITS)
     is_near = common is not None and common.cause == NEARLY_RIGHT and may_mislead
     by_weight = (common, place) if common and (common.shows_cause or is_near) else (place, common)
     best = next((pattern for pattern in by_weight if pattern and pattern.cause), None)

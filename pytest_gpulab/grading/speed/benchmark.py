@@ -22,22 +22,10 @@ import numpy as np
 
 from pytest_gpulab.devices.stopwatch import SLOW_CLOCK_SHARE, Stopwatch, TimingDevice
 
+from . import statistics
 from .buffers import BufferPool
 from .interference import FullSpeed, ThrottleMonitor
 from .mixing import Mix
-from .statistics import (
-    FEWEST_ROUNDS,
-    Ratio,
-    Samples,
-    allowing_for,
-    allowing_for_slowness,
-    allowing_for_ticks,
-    decide,
-    kept_rounds,
-    more_rounds,
-    ratio_of_medians,
-    settled,
-)
 from .targets import REPLICAS, BenchmarkTarget
 from .validation import SETS, CheckedRun, CheckedRuns
 
@@ -66,7 +54,7 @@ LONG_S = 1.0  # after a session of this length there is no second one
 class BenchmarkResult:
     """The result of a benchmark."""
 
-    ratio: Ratio  # baseline over submission
+    ratio: statistics.Ratio  # baseline over submission
     baseline_ms: float  # median of the rounds that count
     own_ms: float  # median of the rounds that count
     rounds: int  # number of rounds
@@ -102,7 +90,10 @@ class RetryBudget:
 
 def _of_both(first: BenchmarkResult, both: BenchmarkResult, thresholds: Sequence[float]) -> BenchmarkResult:
     """Return the result of both sessions, or the first one's if only that reaches a threshold."""
-    if any(decide(both.ratio, threshold) == "failed" != decide(first.ratio, threshold) for threshold in thresholds):
+    if any(
+        statistics.decide(both.ratio, threshold) == "failed" != statistics.decide(first.ratio, threshold)
+        for threshold in thresholds
+    ):
         return replace(first, checked=both.checked)
     return both
 
@@ -175,23 +166,23 @@ class Benchmark:
         self._warm_up()
         while True:
             begin_s = time.perf_counter()
-            self._add(more_rounds(self._rounds))
+            self._add(statistics.more_rounds(self._rounds))
             result = self._result()
             self._spent_s += time.perf_counter() - begin_s
             # The number of rounds doubles, so the next batch takes as long as all before.
             out_of_time = 2 * self._spent_s > BUDGET_S
             is_all_suspect = self._is_disturbed(result) and bool(self._monitor.suspect().all())
-            if self._is_enough(result) or is_all_suspect or out_of_time or not more_rounds(self._rounds):
+            if self._is_enough(result) or is_all_suspect or out_of_time or not statistics.more_rounds(self._rounds):
                 return result
 
     def _needs_second_session(self, result: BenchmarkResult) -> bool:
         """Return whether a second session is needed."""
         if self._thresholds is None:
             return True
-        if self._spent_s >= LONG_S or not more_rounds(self._rounds):
+        if self._spent_s >= LONG_S or not statistics.more_rounds(self._rounds):
             return False
         return any(
-            decide(result.ratio, threshold) == "failed" and result.ratio.high >= NEAR_MISS * threshold
+            statistics.decide(result.ratio, threshold) == "failed" and result.ratio.high >= NEAR_MISS * threshold
             for threshold in self._thresholds
         )
 
@@ -216,7 +207,9 @@ class Benchmark:
     def _is_decided(self, result: BenchmarkResult) -> bool:
         """Return whether there are thresholds and all verdicts are certain."""
         thresholds = self._thresholds
-        return thresholds is not None and all(decide(result.ratio, least) != "undecided" for least in thresholds)
+        return thresholds is not None and all(
+            statistics.decide(result.ratio, least) != "undecided" for least in thresholds
+        )
 
     def _warm_up(self) -> None:
         """Run both sides until the GPU has its full clock; in the first session, choose batches or single runs.
@@ -259,7 +252,7 @@ class Benchmark:
                 if (turn - first) % ROUNDS_PER_PLACE == 0:
                     self._move()
                 self._round(turn, bases.get(turn))
-                if self._rounds >= FEWEST_ROUNDS and time.perf_counter() > until_s:
+                if self._rounds >= statistics.FEWEST_ROUNDS and time.perf_counter() > until_s:
                     end = self._rounds
                     break
             self._monitor.add(self._stopwatch, self._rounds - first)
@@ -268,15 +261,15 @@ class Benchmark:
     def _result(self) -> BenchmarkResult:
         baseline_ms = self._without_overhead(self._baseline, self._baseline_ms)
         own_ms = self._without_overhead(self._own, self._own_ms)
-        kept = kept_rounds(baseline_ms, own_ms, self._monitor.suspect())
-        ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
+        kept = statistics.kept_rounds(baseline_ms, own_ms, self._monitor.suspect())
+        ratio = statistics.ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
         medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
         interference = self._monitor.of(kept)
         samples_ms = [self._runs * median_ms for median_ms in medians_ms]
-        ratio = allowing_for_ticks(self._stopwatch.tick_ms, ratio, *samples_ms)
-        ratio = allowing_for_slowness(interference.speed, ratio)
+        ratio = statistics.allowing_for_ticks(self._stopwatch.tick_ms, ratio, *samples_ms)
+        ratio = statistics.allowing_for_slowness(interference.speed, ratio)
         return BenchmarkResult(
-            ratio=allowing_for(interference.interruption_ms, ratio, *samples_ms),
+            ratio=statistics.allowing_for(interference.interruption_ms, ratio, *samples_ms),
             baseline_ms=medians_ms[0],
             own_ms=medians_ms[1],
             rounds=self._discarded + len(kept),
@@ -289,8 +282,8 @@ class Benchmark:
             held_down_by=interference.held_down_by,
         )
 
-    def _without_overhead(self, side: BenchmarkTarget, samples_ms: Sequence[float]) -> Samples:
-        times_ms: Samples = np.array(samples_ms)
+    def _without_overhead(self, side: BenchmarkTarget, samples_ms: Sequence[float]) -> statistics.Samples:
+        times_ms: statistics.Samples = np.array(samples_ms)
         times_ms[self._settled_rounds :] -= side.overhead_ms(self._stopwatch, self._runs)
         return times_ms.clip(MIN_MS)
 
@@ -348,4 +341,4 @@ class Benchmark:
         if conditions.sm_clock_mhz is not None and conditions.clock_share >= FULL_CLOCK_SHARE:
             return False
         # Some GPUs never get near their rated maximum clock.
-        return conditions.clock_share < SLOW_CLOCK_SHARE or not settled(np.array(own_ms))
+        return conditions.clock_share < SLOW_CLOCK_SHARE or not statistics.settled(np.array(own_ms))

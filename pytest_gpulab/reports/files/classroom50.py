@@ -12,18 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.reports import students
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import (
-    Row,
-    graded_points,
-    refuse_a_part,
-    shown_checks,
-    the_only_row,
-    weights_text,
-    why_no_score,
-)
 from pytest_gpulab.reports.terminal.check_text import check_text, cleaned, finding_text
 
 from .json_report import json_text
@@ -51,14 +43,14 @@ def check(path: Path, context: Context) -> None:
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """Write the file of one student with a grade of every check."""
-    refuse_a_part(gradebook, context)
-    write_text(path, json_text(document(the_only_row(gradebook), context)))
+    students.refuse_a_part(gradebook, context)
+    write_text(path, json_text(document(students.the_only_row(gradebook), context)))
 
 
-def document(row: Row, context: Context) -> dict[str, Any]:
+def document(row: students.Row, context: Context) -> dict[str, Any]:
     """Return the result in Classroom 50's schema, builtins only, or raise ReportError if there is no score."""
-    if graded_points(row) is None:
-        raise ReportError(why_no_score(row))
+    if students.graded_points(row) is None:
+        raise ReportError(students.why_no_score(row))
     tests, factor = _tests(row), factor_of(row)
     score, most = (sum(test[key] for test in tests) for key in ("score", "max-score"))
     if row.notes_of_adjustments or row.weights:
@@ -85,12 +77,14 @@ def _heading(context: Context) -> dict[str, Any]:
     }
 
 
-def _tests(row: Row) -> list[dict[str, Any]]:
+def _tests(row: students.Row) -> list[dict[str, Any]]:
     factor = factor_of(row)
-    tests = [_test(name, check, factor) for name, check in shown_checks(row) if check.verdict != "not gradable"]
+    tests = [
+        _test(name, check, factor) for name, check in students.shown_checks(row) if check.verdict != "not gradable"
+    ]
     notes = [(f"{exercise}: adjustment", True, cleaned(each.text)) for exercise, each in row.notes_of_adjustments]
     notes += [(name, False, finding_text(finding)) for name, finding in row.ungraded]
-    notes += [("weights", True, weights)] if (weights := weights_text(row.weights)) else []
+    notes += [("weights", True, weights)] if (weights := students.weights_text(row.weights)) else []
     return tests + [
         {"test-name": cleaned(name), "passed": passed, "score": 0, "max-score": 0, "message": text}
         for name, passed, text in notes
@@ -107,7 +101,7 @@ def _test(name: str, check: CheckResult, factor: int) -> dict[str, Any]:
     }
 
 
-def factor_of(row: Row) -> int:
+def factor_of(row: students.Row) -> int:
     """Return the factor that makes all points whole, or nearly so."""
     points = [float(each) for check in row.checks for each in (check.points, check.max_points)]
     points += [row.points.earned, row.points.graded] if row.weights or row.notes_of_adjustments else []

@@ -11,19 +11,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from pytest_gpulab.grading.grade import CheckResult, Verdict
+from pytest_gpulab.reports import students
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import (
-    Points,
-    Row,
-    graded_points,
-    points_text,
-    refuse_a_part,
-    shown_checks,
-    the_only_row,
-    why_no_score,
-)
 from pytest_gpulab.reports.terminal.check_text import check_text, cleaned, finding_text
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -45,11 +36,11 @@ _ELEMENTS: Mapping[Verdict, str] = {
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """Write the file of one student with a grade of every check, and append to the summary."""
-    refuse_a_part(gradebook, context)
-    row = the_only_row(gradebook)
-    points = graded_points(row)
+    students.refuse_a_part(gradebook, context)
+    row = students.the_only_row(gradebook)
+    points = students.graded_points(row)
     if points is None:
-        raise ReportError(why_no_score(row))
+        raise ReportError(students.why_no_score(row))
     write_text(path, junit(row))
     _append(context, "\n".join(summary(row, points)))
 
@@ -64,10 +55,10 @@ def not_graded(text: str, context: Context) -> str:
     return _xml(suites)
 
 
-def junit(row: Row) -> str:
+def junit(row: students.Row) -> str:
     """Return the checks as JUnit XML, as the student may see them."""
     suites = ElementTree.Element("testsuites")
-    checks = shown_checks(row)
+    checks = students.shown_checks(row)
     verdicts = [_ELEMENTS.get(check.verdict) for _, check in checks] + ["failure"] * len(row.ungraded)
     counts = {"failures": verdicts.count("failure"), "skipped": verdicts.count("skipped"), "errors": 0}
     suite = ElementTree.SubElement(suites, "testsuite", name="gpulab", tests=str(len(verdicts)))
@@ -91,12 +82,12 @@ def _xml(suites: ElementTree.Element) -> str:
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=False) + "\n"
 
 
-def summary(row: Row, points: Points) -> Iterator[str]:
+def summary(row: students.Row, points: students.Points) -> Iterator[str]:
     """Yield the lines of the table, and below it the findings, each at the first check that has it."""
-    yield f"### {points_text(points.earned)} of {points_text(points.graded)} points\n"
+    yield f"### {students.points_text(points.earned)} of {students.points_text(points.graded)} points\n"
     yield "| check | result | points |"
     yield "|---|---|---:|"
-    checks = shown_checks(row)
+    checks = students.shown_checks(row)
     for name, check in checks:
         yield f"| {_code(name)} | {MARKS[check.verdict]} | {_points(check)} |"
     for name, finding in row.ungraded:
@@ -108,7 +99,9 @@ def summary(row: Row, points: Points) -> Iterator[str]:
 
 
 def _points(check: CheckResult) -> str:
-    return f"{points_text(check.points)} of {points_text(check.max_points)}" if check.max_points else ""
+    return (
+        f"{students.points_text(check.points)} of {students.points_text(check.max_points)}" if check.max_points else ""
+    )
 
 
 def _code(text: str) -> str:

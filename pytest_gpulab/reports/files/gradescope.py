@@ -15,22 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.grading.grade import Adjustment, CheckResult, Finding, Grade
+from pytest_gpulab.reports import students
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.formats import check_file, check_folder, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import (
-    Points,
-    Row,
-    file_name,
-    graded_points,
-    points_text,
-    refuse_a_part,
-    rows,
-    shown_checks,
-    the_only_row,
-    weights_text,
-    why_no_score,
-)
 from pytest_gpulab.reports.terminal.check_text import check_text, cleaned, finding_text
 
 from .json_report import json_text
@@ -53,21 +41,21 @@ def is_file(path: Path) -> bool:
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """Write the file of one student, or a file per student; all checks must be graded, and something must count."""
-    refuse_a_part(gradebook, context)
+    students.refuse_a_part(gradebook, context)
     if is_file(path):
-        row = the_only_row(gradebook)
+        row = students.the_only_row(gradebook)
         if not _is_written(path, row):
-            raise ReportError(why_no_score(row))
+            raise ReportError(students.why_no_score(row))
         return
     path.mkdir(exist_ok=True)
-    with_result = [row for row in rows(gradebook) if row.has_result]
-    missing = [row for row in with_result if not _is_written(path / f"{file_name(row.student.id)}.json", row)]
+    with_result = [row for row in students.rows(gradebook) if row.has_result]
+    missing = [row for row in with_result if not _is_written(path / f"{students.file_name(row.student.id)}.json", row)]
     if missing:
-        raise ReportError("; ".join(f"{row.student.id}: {why_no_score(row)}" for row in missing))
+        raise ReportError("; ".join(f"{row.student.id}: {students.why_no_score(row)}" for row in missing))
 
 
-def _is_written(path: Path, row: Row) -> bool:
-    points = graded_points(row)
+def _is_written(path: Path, row: students.Row) -> bool:
+    points = students.graded_points(row)
     if points is None:
         path.unlink(missing_ok=True)  # that of an earlier run
         return False
@@ -75,9 +63,9 @@ def _is_written(path: Path, row: Row) -> bool:
     return True
 
 
-def document(row: Row, points: Points) -> dict[str, Any]:
+def document(row: students.Row, points: students.Points) -> dict[str, Any]:
     """Return a student's results in Gradescope's format, builtins only."""
-    tests = [_test(name, check) for name, check in shown_checks(row)]
+    tests = [_test(name, check) for name, check in students.shown_checks(row)]
     tests += [_adjustment(exercise, each) for exercise, each in row.notes_of_adjustments]
     tests += [_ungraded(submission, finding) for submission, finding in row.ungraded]
     return {
@@ -100,22 +88,22 @@ def not_graded(text: str, context: Context) -> str:
     return json_text({"score": 0.0, "output": output, "output_format": "text", "stdout_visibility": "hidden"})
 
 
-def score(points: Points) -> float:
+def score(points: students.Points) -> float:
     """Return the points earned, scaled up if the machine could not grade everything."""
     if not points.ungraded:
         return points.earned
     return (points.share or 0.0) * (points.graded + points.ungraded)
 
 
-def _summary(row: Row, points: Points) -> str:
+def _summary(row: students.Row, points: students.Points) -> str:
     """Return the device as text, without points: Gradescope shows this before hidden cases are published."""
     lines = [cleaned(f"{grade.exercise}, graded on the {grade.provenance.device}.") for grade in row.grades]
     if points.ungraded:
         lines += [
-            f"Checks for {points_text(points.ungraded)} points could not be graded, by no fault of yours. They neither "
-            "earn nor cost points: the score scales the points of the others up to all points."
+            f"Checks for {students.points_text(points.ungraded)} points could not be graded, by no fault of yours. "
+            "They neither earn nor cost points: the score scales the points of the others up to all points."
         ]
-    if weights := weights_text(row.weights):
+    if weights := students.weights_text(row.weights):
         lines.append(weights)
     return "\n".join(lines)
 

@@ -11,19 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.grading.grade import Adjustment, CheckResult
+from pytest_gpulab.reports import students
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import (
-    Points,
-    Row,
-    graded_points,
-    points_text,
-    refuse_a_part,
-    shown_checks,
-    the_only_row,
-    weights_text,
-)
 from pytest_gpulab.reports.terminal.check_text import MEANING, check_text, cleaned, finding_text
 
 from .json_report import json_text
@@ -37,22 +28,22 @@ _OUTPUT_LIMITS = (40_000, 10_000, 2_500, 600, 150, 0)
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """Write the file of one student with a grade of every check."""
-    refuse_a_part(gradebook, context)
-    write_text(path, json_text(fitted(document(the_only_row(gradebook)))))
+    students.refuse_a_part(gradebook, context)
+    write_text(path, json_text(fitted(document(students.the_only_row(gradebook)))))
 
 
-def document(row: Row) -> dict[str, Any]:
+def document(row: students.Row) -> dict[str, Any]:
     """Return the results in PrairieLearn's format, builtins only, of any length."""
-    points = graded_points(row)
+    points = students.graded_points(row)
     if points is None:
         return {"gradable": False, "format_errors": _why_not(row)}
     return {
         "gradable": True,
         "score": min(1.0, points.share or 0.0),
-        "message": " ".join(filter(None, (_message(points), weights_text(row.weights)))),
+        "message": " ".join(filter(None, (_message(points), students.weights_text(row.weights)))),
         "output": "\n".join(f"{cleaned(name)}\n{finding_text(finding)}" for name, finding in row.ungraded),
         "tests": [
-            *(_test(name, check) for name, check in shown_checks(row)),
+            *(_test(name, check) for name, check in students.shown_checks(row)),
             *(_adjustment(exercise, each) for exercise, each in row.notes_of_adjustments),
         ],
     }
@@ -66,7 +57,7 @@ def not_graded(text: str, context: Context) -> str:
     return json_text({"gradable": False, "format_errors": [note]})
 
 
-def _why_not(row: Row) -> list[str]:
+def _why_not(row: students.Row) -> list[str]:
     """Return the failures in the grader's own words only: PrairieLearn may show them as HTML."""
     exercises = sorted({grade.exercise for grade in row.grades})
     codes = {finding.code for check in row.checks for finding in check.findings}
@@ -74,17 +65,17 @@ def _why_not(row: Row) -> list[str]:
     graded = f" of {', '.join(exercises)}" if exercises else ""
     why = f" ({', '.join(sorted(codes))})" if codes else ""
     points = row.points
-    much = f"{points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points"
+    much = f"{students.points_text(points.ungraded)} of {students.points_text(points.graded + points.ungraded)} points"
     if points.graded:
         text = f"{much}{graded} could not be graded{why}, so there is no score."
         return [f"{text} {TELL} No attempt is charged."]
     return [f"The grader failed{why}: nothing{graded} could be graded, by no fault of yours. No attempt is charged."]
 
 
-def _message(points: Points) -> str:
-    text = f"{points_text(points.earned)} of {points_text(points.graded)} points."
+def _message(points: students.Points) -> str:
+    text = f"{students.points_text(points.earned)} of {students.points_text(points.graded)} points."
     if points.ungraded:
-        text += f" Checks for {points_text(points.ungraded)} more could not be graded, by no fault of yours."
+        text += f" Checks for {students.points_text(points.ungraded)} more could not be graded, by no fault of yours."
     return text
 
 

@@ -6,22 +6,10 @@ topological with each loop's blocks kept together: the exit of a loop comes afte
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, Label, Statement, Sym
-from pytest_gpulab.devices.simulated.translation.control.graph import (
-    BARRIERS,
-    ENTER,
-    MALFORMED,
-    MBARRIER_TESTS,
-    RETURN,
-    WARP_SYNC,
-    Block,
-    Graph,
-    discard_unused,
-    liveness,
-    refusal,
-)
+from pytest_gpulab.devices.simulated.translation.control import graph
 
 
-def build(function: Function) -> Graph:
+def build(function: Function) -> graph.Graph:
     """Return the graph of an inlined kernel; CannotSimulate for an unknown label or a malformed instruction."""
     blocks = Splitter(function).run()
     _mark_loops(blocks)
@@ -34,14 +22,14 @@ def build(function: Function) -> Graph:
     for block in ordered:
         block.targets = tuple(position[target] for target in block.targets)
     registers = {name: i for i, name in enumerate(function.registers)}
-    liveness(ordered, registers)
+    graph.liveness(ordered, registers)
     for block in ordered:
-        discard_unused(block, registers)
+        graph.discard_unused(block, registers)
     _mark_spins(ordered)
-    return Graph(ordered, registers)
+    return graph.Graph(ordered, registers)
 
 
-def _mark_loops(blocks: list[Block]) -> None:
+def _mark_loops(blocks: list[graph.Block]) -> None:
     """Set `Block.loops`: jumps between functions are no loops. `blocks` are in the order of the statements."""
     targets = {i: [*_targets_in_function(i, block)] for i, block in enumerate(blocks)}
     if all(tuple(targets[i]) == block.targets for i, block in enumerate(blocks)):
@@ -51,30 +39,30 @@ def _mark_loops(blocks: list[Block]) -> None:
             blocks[i].loops = len(found) > 1 or i in targets[i]
 
 
-def _targets_in_function(i: int, block: Block) -> tuple[int, ...]:
+def _targets_in_function(i: int, block: graph.Block) -> tuple[int, ...]:
     """Return the targets of a block, with calls of recursive functions taken as straight code."""
     last = block.body[-1] if block.body else None
     op = last.op[0] if isinstance(last, Instruction) else ""
-    return {ENTER: (i + 1,), RETURN: ()}.get(op, block.targets)
+    return {graph.ENTER: (i + 1,), graph.RETURN: ()}.get(op, block.targets)
 
 
-def _sees_others(block: Block) -> bool:
+def _sees_others(block: graph.Block) -> bool:
     """Return whether the block can observe a write of another thread, so that a loop over it may be a wait."""
     words = {word for s in block.body if isinstance(s, Instruction) for word in s.op}
     return bool(
         words & {"volatile", "acquire", "relaxed", "acq_rel", "atom", "membar", "fence", "nanosleep", "mmio", "warp"}
-        or words & MBARRIER_TESTS
+        or words & graph.MBARRIER_TESTS
     )
 
 
-def _mark_spins(blocks: list[Block]) -> None:
+def _mark_spins(blocks: list[graph.Block]) -> None:
     for i, block in enumerate(blocks):
         backs = [target for target in block.targets if target <= i]
         if backs:
             block.spins = any(_sees_others(inner) for inner in blocks[min(backs) : i + 1])
 
 
-def schedule(blocks: list[Block]) -> list[int]:
+def schedule(blocks: list[graph.Block]) -> list[int]:
     """Return the reachable blocks in scheduling order.
 
     It orders strongly connected components and, inside each, again without the edges back to its header.
@@ -137,7 +125,7 @@ def components(nodes: list[int], successors: dict[int, list[int]], entry: int) -
     return found
 
 
-_CUTTING = frozenset({"bra", "brx", "ret", "exit", "trap", *BARRIERS, *WARP_SYNC})
+_CUTTING = frozenset({"bra", "brx", "ret", "exit", "trap", *graph.BARRIERS, *graph.WARP_SYNC})
 
 
 def _is_straight(instruction: Instruction) -> bool:
@@ -150,12 +138,12 @@ class Splitter:
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.blocks = [Block()]
+        self.blocks = [graph.Block()]
         self.labels: dict[str, int] = {}
-        self.jumps: list[tuple[Block, tuple[str | int, ...]]] = []
+        self.jumps: list[tuple[graph.Block, tuple[str | int, ...]]] = []
         self.open = True  # True while the last block accepts statements
 
-    def run(self) -> list[Block]:
+    def run(self) -> list[graph.Block]:
         """Return the blocks in the order of the statements; raise CannotSimulate as `build`."""
         statement: Statement | None = None
         try:
@@ -164,8 +152,8 @@ class Splitter:
                     self.blocks[-1].body.append(statement)
                 else:
                     self._statement(statement)
-        except MALFORMED:
-            raise refusal(statement) from None
+        except graph.MALFORMED:
+            raise graph.refusal(statement) from None
         if self.open:
             self._finish("exit", None, ())
         for block, targets in self.jumps:
@@ -180,18 +168,18 @@ class Splitter:
         else:
             self._instruction(statement)
 
-    def _target(self, block: Block, target: str | int) -> int:
+    def _target(self, block: graph.Block, target: str | int) -> int:
         if isinstance(target, str) and target not in self.labels:
             raise CannotSimulate(f"a jump to {target}", block.last.where if block.last else block.where)
         return self.labels[target] if isinstance(target, str) else target
 
-    def _current(self) -> Block:
+    def _current(self) -> graph.Block:
         if not self.open:
             self._append()
         return self.blocks[-1]
 
     def _append(self) -> int:
-        self.blocks.append(Block())
+        self.blocks.append(graph.Block())
         self.open = True
         return len(self.blocks) - 1
 
@@ -225,11 +213,11 @@ class Splitter:
             self._finish("exit", instruction, ())
         elif instruction.op[:3] == ("barrier", "cluster", "arrive"):
             self._current().body.append(instruction)  # `barrier.cluster.wait` waits for the threads
-        elif op in BARRIERS and "warp" not in instruction.op:
+        elif op in graph.BARRIERS and "warp" not in instruction.op:
             self._current()
             self._finish("barrier", instruction, (len(self.blocks),))
         else:
-            if op in WARP_SYNC or (op in BARRIERS and "warp" in instruction.op):
+            if op in graph.WARP_SYNC or (op in graph.BARRIERS and "warp" in instruction.op):
                 self._start()
                 self.blocks[-1].converge = True
             self._current().body.append(instruction)
