@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pytest_gpulab.devices.hardware.properties import DeviceProperties
 
 DEFAULT_GPU = "h200"
+_MEASURED = {"architectures": ("sm_90", "sm_90"), "gpus": (DEFAULT_GPU, "the H200")}
+"""The table of each kind that has all constants, and its name in sentences."""
 TOO_OLD = {"v100": "7.0", "p100": "6.0", "k80": "3.7"}
 """Compute capabilities of GPUs that courses have, but that CUDA 13 does not compile for."""
 
@@ -148,15 +150,23 @@ def modelled_gpu(name: str = DEFAULT_GPU) -> Gpu:
         )
     if found is None:
         raise DeviceUnavailable(f"no GPU model is named {name!r}; available: {', '.join(known_gpus())}")
-    values = {**tables()["architectures"][found["architecture"]], **found}
+    values = {**_completed("architectures", found["architecture"]), **_completed("gpus", name)}
     del values["sources"]
     return Gpu(**values)
 
 
 def sources(name: str = DEFAULT_GPU) -> dict[str, str]:
     """Return the source of each constant of a GPU, by the constant's name."""
-    found = tables()["gpus"][name]
-    return {**tables()["architectures"][found["architecture"]]["sources"], **found["sources"]}
+    gpu = _completed("gpus", name)
+    return {**_completed("architectures", gpu["architecture"])["sources"], **gpu["sources"]}
+
+
+def _completed(kind: str, name: str) -> dict[str, Any]:
+    """Return a table, with the constants that it lacks from the table of the kind's measured one."""
+    measured, called = _MEASURED[kind]
+    own, others = tables()[kind][name], tables()[kind][measured]
+    assumed = dict.fromkeys(others["sources"], f"assumed equal to {called}")
+    return {**others, **own, "sources": {**assumed, **own["sources"]}}
 
 
 def describe(gpu: Gpu, occupancy_architecture: str) -> tuple[str, dict[str, str]]:
