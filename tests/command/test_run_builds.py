@@ -194,6 +194,7 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
         ("a.cu:2:10: fatal error: opencv2/core.hpp: No such file", "OpenCV is not installed (`opencv2/core.hpp`)"),
         ("(.text+0x1f): undefined reference to `MPI_Init'", "MPI is not installed (`MPI_Init`)"),
         ("cc1plus: fatal error: more.cu: No such file", "no such file: more.cu"),
+        ("a.cu:2:10: fatal error: sub\\my.h: No such file", "`sub\\my.h` was not found: write it with `/`: `sub/my.h`"),
         (
             "a.cu:2:10: fatal error: boost/any.hpp: No such file",
             "`boost/any.hpp` was not found: put its folder in --nvcc=-IFOLDER before the program",

@@ -65,6 +65,12 @@ def test_a_path_to_include_is_refused_before_the_compiler_sees_it(bench: Bench) 
     assert finding.hint == "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
 
 
+def test_a_backslash_in_an_include_has_a_hint_of_its_own(bench: Bench) -> None:
+    (finding,) = bench.result("compile", "#include <cooperative_groups\\reduce.h>\n").findings
+    assert finding.what == r"The file may include headers by their plain names only, not <cooperative_groups\reduce.h>."
+    assert finding.hint == r"Write `/` in place of `\`: only Windows has the latter in paths."
+
+
 @pytest.mark.parametrize(
     ("line", "where", "what"),
     [

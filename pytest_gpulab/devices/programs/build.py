@@ -24,7 +24,7 @@ _SPECIAL_FUNCTION = re.compile(
 _HEADERS = (".h", ".hh", ".hpp", ".cuh")
 _DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
 _NAMED = (
-    re.compile(r"fatal error: ([\w./+-]+): No such file"),
+    re.compile(r"fatal error: ([\w./\\+-]+): No such file"),
     re.compile(r"undefined reference to `([\w:]+)"),
     re.compile(r"cannot find -l:?(?:lib)?([\w.+-]+)"),
 )
@@ -183,6 +183,8 @@ def _not_found(name: str) -> str:
         return f"no such file: {name}"
     if name.startswith(("omp_", "GOMP_")):
         return f"OpenMP (`{name}`) needs --nvcc=-Xcompiler=-fopenmp before the program"
+    if (portable := name.replace("\\", "/")) != name:
+        return f"`{name}` was not found: write it with `/`: `{portable}`"
     if "." in name:
         return f"`{name}` was not found: put its folder in --nvcc=-IFOLDER before the program"
     return f"`{name}` was not found: put its file or library in --nvcc='FILE.cu -lLIBRARY' before the program"

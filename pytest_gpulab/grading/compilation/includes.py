@@ -100,6 +100,8 @@ def _refused(source: str, filename: str) -> Finding | None:
 
         what = f"The file may include headers by their plain names only, not {found.operand}."
         hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
+        if "\\" in found.operand:
+            hint = "Write `/` in place of `\\`: only Windows has the latter in paths."
         usual = finding("compile-error", what, f"{filename}:{found.line}", hint=hint)
         return (not found.operand.isascii() and strange_sign(source, filename)) or usual
     line = moved_line(source)
