@@ -124,6 +124,48 @@ ALWAYS = (
     "d[0] = (std::pair<int,int>(o[0],1).second);",
     "d[0] = (std::is_same<int,float>::value);",
     "d[0] = (std::is_same_v<int,float>);",
+    *(
+        f"o[0] = std::{name}_v<int> + std::{name}<int>::value;"
+        for name in (
+            "is_array",
+            "is_class",
+            "is_const",
+            "is_constructible",
+            "is_default_constructible",
+            "is_empty",
+            "is_enum",
+            "is_invocable",
+            "is_null_pointer",
+            "is_reference",
+            "is_standard_layout",
+            "is_trivial",
+            "is_trivially_copyable",
+            "is_void",
+        )
+    ),
+    *(
+        f"o[0] = std::{name}_v<int, int> + std::{name}<int, int>::value;"
+        for name in ("is_assignable", "is_base_of", "is_constructible", "is_convertible")
+    ),
+    *(
+        f"o[0] = std::{name}_v<std::true_type> + std::{name}<std::true_type>::value;"
+        for name in ("conjunction", "disjunction", "negation")
+    ),
+    *(
+        f"o[0] = sizeof(std::{name}_t<int>) + sizeof(std::{name}<int>::type);"
+        for name in (
+            "add_const",
+            "add_pointer",
+            "common_type",
+            "make_signed",
+            "make_unsigned",
+            "remove_extent",
+            "remove_volatile",
+        )
+    ),
+    "o[0] = sizeof(std::underlying_type_t<cudaError_t>) + sizeof(std::underlying_type<cudaError_t>::type);",
+    "o[0] = sizeof(std::invoke_result_t<float (*)(int), int>) + sizeof(std::invoke_result<int (*)()>::type);",
+    "o[0] = sizeof(std::void_t<int> *) + sizeof(std::declval<double>());",
     "d[0] = (std::is_floating_point<float>::value);",
     "d[0] = (clock());",
     "d[0] = (clock64());",

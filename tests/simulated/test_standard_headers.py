@@ -37,6 +37,30 @@ static_assert(std::is_integral_v<const unsigned> && !std::is_integral_v<float> &
 static_assert(std::is_floating_point_v<const double> && std::is_arithmetic_v<char> && std::is_pointer_v<float *>);
 static_assert(std::is_signed_v<float> && std::is_unsigned_v<bool> && !std::is_signed_v<unsigned>);
 static_assert(std::is_same_v<std::decay_t<const int &>, int> && std::is_same_v<std::remove_pointer_t<int *>, int>);
+enum class Colour : short { red };
+struct Base { int value; };
+struct Derived : Base { __device__ Derived(int, float); };
+struct Twice { __device__ float operator()(int x) const { return 2 * x; } };
+template <typename T, typename = void> struct HasValue : std::false_type {};
+template <typename T> struct HasValue<T, std::void_t<decltype(std::declval<T>().value)>> : std::true_type {};
+static_assert(std::is_trivially_copyable_v<Base> && std::is_trivial_v<float4> && std::is_standard_layout_v<Base>);
+static_assert(std::is_class_v<Base> && !std::is_class_v<int> && std::is_enum_v<Colour> && std::is_empty_v<Twice>);
+static_assert(std::is_base_of_v<Base, Derived> && !std::is_base_of_v<Derived, Base> && !std::is_empty_v<Base>);
+static_assert(std::is_convertible_v<Derived *, Base *> && !std::is_convertible_v<Base *, Derived *>);
+static_assert(std::is_constructible_v<Derived, int, float> && !std::is_default_constructible_v<Derived>);
+static_assert(std::is_assignable_v<float &, int> && !std::is_assignable_v<const int &, int>);
+static_assert(std::is_void_v<void> && std::is_null_pointer_v<std::nullptr_t> && !std::is_void_v<int>);
+static_assert(std::is_array_v<int[2]> && !std::is_array_v<int *> && std::is_const_v<const int> && !std::is_const_v<int>);
+static_assert(std::is_reference_v<int &> && std::is_reference_v<int &&> && !std::is_reference_v<int *>);
+static_assert(std::conjunction_v<> && !std::disjunction_v<> && std::negation_v<std::is_same<int, float>>);
+static_assert(std::conjunction_v<std::is_class<Base>, std::is_enum<Colour>>);
+static_assert(std::is_same_v<std::make_unsigned_t<const int>, const unsigned>);
+static_assert(std::is_same_v<std::make_signed_t<unsigned char>, signed char>);
+static_assert(std::is_same_v<std::underlying_type_t<Colour>, short> && std::is_same_v<std::add_const_t<int>, const int>);
+static_assert(std::is_same_v<std::add_pointer_t<int &>, int *> && std::is_same_v<std::remove_extent_t<int[2]>, int>);
+static_assert(std::is_same_v<std::common_type_t<char, int, float>, float>);
+static_assert(std::is_same_v<std::invoke_result_t<Twice, int>, float> && std::is_invocable_v<Twice, int>);
+static_assert(!std::is_invocable_v<Twice> && !std::is_invocable_v<int, int> && HasValue<Base>() && !HasValue<int>());
 template <typename T> __device__ std::enable_if_t<std::is_signed_v<T>, int> sign(T x) { return x < 0; }
 template <typename T> __device__ std::enable_if_t<!std::is_signed_v<T>, int> sign(T x) { return 2; }
 __global__ void f(int *out) { out[0] = sign(-1.0f); out[1] = sign(1u); }

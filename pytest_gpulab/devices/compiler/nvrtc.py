@@ -274,8 +274,8 @@ def _included_before(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2)
 def _declared(header: str) -> frozenset[str]:
-    found = re.findall(r"\bstruct (\w+)|\busing (\w+) =|\bbool (\w+) =", _standard_files()[header])
-    return frozenset(name for names in found for name in names if name)
+    found = re.findall(r"(?:\bstruct|\busing|T &&) ?(\w+)", _standard_files()[header])
+    return frozenset(f"{name}{suffix}" for name in found for suffix in ("", "_v", "_t"))
 
 
 @lru_cache(maxsize=1)
