@@ -118,6 +118,28 @@ ALWAYS = (
     "d[0] = (std::numeric_limits<int>::max());",
     "d[0] = (std::numeric_limits<float>::infinity());",
     "d[0] = (std::numeric_limits<float>::max());",
+    *(
+        f"d[0] = std::numeric_limits<{of}>::{member};"
+        for of in ("float", "int", "const unsigned")
+        for member in (
+            "is_iec559",
+            "is_exact",
+            "is_bounded",
+            "is_modulo",
+            "has_infinity",
+            "has_quiet_NaN",
+            "radix",
+            "digits",
+            "digits10",
+            "max_digits10",
+            "epsilon()",
+            "denorm_min()",
+            "lowest()",
+        )
+    ),
+    "o[0] = std::index_sequence<1, 2>::size() + std::make_index_sequence<4>::size();",
+    "o[0] = std::integer_sequence<int, 1, 2>::size() + std::make_integer_sequence<int, 4>::size();",
+    "o[0] = std::index_sequence_for<int, float>::size() + std::as_const(o[1]);",
     "d[0] = (std::move(o[0]));",
     "d[0] = (std::forward<int>(o[0]));",
     "d[0] = (std::make_pair(o[0],1).first);",
@@ -204,6 +226,9 @@ ALWAYS = (
 """accepted without a header"""
 
 WITH_HEADERS = (
+    "o[0] = std::minmax(o[0], o[1]).second + *std::max_element(o, o + 3) + *std::min_element(o, o + 3);",
+    "int a[3] = {}; for (auto p = std::begin(a); p != std::end(a); ++p) o[0] += *p + std::size(a) + *std::data(a);",
+    "o[0] = INT8_C(1) + UINT8_C(1) + INT16_C(1) + UINT16_C(1) + INT32_C(1) + UINT32_C(1) + INT64_C(1) + UINT64_C(1);",
     "uint8_t *q = 0; o[0] = q == 0;",
     "uint32_t *q = 0; o[0] = q == 0;",
     "uint64_t *q = 0; o[0] = q == 0;",

@@ -48,7 +48,7 @@ _STD = "gpulab_std.h"
 _EMPTY = (
     "alloca.h", "assert.h", "cassert", "cerrno", "chrono", "cinttypes", "climits", "cmath", "cstdbool", "cstddef",
     "cstdio", "cstdlib", "cstring", "ctime", "cuda_profiler_api.h", "cuda_runtime.h", "cuda_runtime_api.h",
-    "device_launch_parameters.h", "errno.h", "fstream", "inttypes.h", "iomanip", "iostream", "iterator", "limits.h",
+    "device_launch_parameters.h", "errno.h", "fstream", "inttypes.h", "iomanip", "iostream", "limits.h",
     "math.h", "memory.h", "new", "random", "stdbool.h", "stddef.h", "stdio.h", "stdlib.h", "string", "string.h",
     "time.h", "vector",
 )  # fmt: skip
@@ -57,7 +57,7 @@ _FILES = {
     "cfloat": "float", "stdint.h": "stdint", "cstdint": "stdint", "inttypes.h": "stdint", "cinttypes": "stdint",
 }  # fmt: skip
 _FROM_LIBCUXX = {
-    "algorithm": ("algorithm", "clamp"),
+    "algorithm": ("algorithm", "clamp max_element min_element minmax"),
     "array": ("array", "array get begin end size data"),
     "complex": ("complex", "complex"),
     "functional": (
@@ -65,6 +65,7 @@ _FROM_LIBCUXX = {
         "plus minus multiplies divides modulus negate equal_to not_equal_to less greater less_equal greater_equal "
         "logical_and logical_or logical_not bit_and bit_or bit_xor",
     ),
+    "iterator": ("iterator", "begin end size data"),
     "numeric": ("numeric", "gcd lcm"),
     "optional": ("optional", "optional nullopt"),
     "tuple": ("tuple", "tuple get make_tuple tie"),

@@ -15,6 +15,19 @@ using ::sqrt; using ::tan; using ::tanh; using ::tgamma; using ::trunc; using ::
 
 enum class byte : unsigned char {};
 
+template <typename T, T... Is> struct integer_sequence {
+    using value_type = T;
+    __host__ __device__ static constexpr size_t size() noexcept { return sizeof...(Is); }
+};
+template <size_t... Is> using index_sequence = integer_sequence<size_t, Is...>;
+template <size_t N, typename T, T... Is> struct gpulab_below : gpulab_below<N - 1, T, T(N - 1), Is...> {};
+template <typename T, T... Is> struct gpulab_below<0, T, Is...> { using type = integer_sequence<T, Is...>; };
+template <typename T, T N> using make_integer_sequence = typename gpulab_below<N, T>::type;
+template <size_t N> using make_index_sequence = make_integer_sequence<size_t, N>;
+template <typename... Ts> using index_sequence_for = make_index_sequence<sizeof...(Ts)>;
+
+template <typename T> __host__ __device__ constexpr const T &as_const(T &x) noexcept { return x; }
+
 template <typename T> __host__ __device__ constexpr const T &min(const T &a, const T &b) { return b < a ? b : a; }
 template <typename T> __host__ __device__ constexpr const T &max(const T &a, const T &b) { return a < b ? b : a; }
 template <typename T, typename Less> __host__ __device__ constexpr const T &min(const T &a, const T &b, Less less)

@@ -32,6 +32,15 @@ typedef uint64_t uint_least64_t;
 #define SIZE_MAX UINT64_MAX
 #endif
 
+#define INT8_C(X)   ((::int_least8_t) (X))
+#define INT16_C(X)  ((::int_least16_t) (X))
+#define INT32_C(X)  ((::int_least32_t) (X))
+#define INT64_C(X)  ((::int_least64_t) (X))
+#define UINT8_C(X)  ((::uint_least8_t) (X))
+#define UINT16_C(X) ((::uint_least16_t) (X))
+#define UINT32_C(X) ((::uint_least32_t) (X))
+#define UINT64_C(X) ((::uint_least64_t) (X))
+
 namespace std {
 using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t; using ::uint32_t; using ::int64_t;
 using ::uint64_t; using ::intptr_t; using ::uintptr_t; using ::intmax_t; using ::uintmax_t;
