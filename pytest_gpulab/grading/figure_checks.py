@@ -3,9 +3,7 @@
 import math
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
-from pytest_gpulab.devices.protocol import Device
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of
@@ -18,30 +16,18 @@ from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
 from pytest_gpulab.grading.usage.checks import Usages, counting_device
 from pytest_gpulab.grading.usage.figures_ahead import FiguresAhead
 
-from .catalogue import LoadedExercise
 from .checks import Check, checks_of
 from .findings import because_of
 from .grade import CheckResult, Finding, Verdict
-from .time_limits import TIME_LIMIT, TimeBudget
+from .time_limits import TIME_LIMIT
 
 
 class FigureChecks:
-    """The `uses` and `speedup` checks of one submission; the arguments are those of its `Grader`."""
+    """The `uses` and `speedup` checks of one submission, of which `cases` are the runs."""
 
-    def __init__(
-        self,
-        exercise: LoadedExercise,
-        path: Path,
-        device: Device,
-        builds: Builds,
-        cases: CaseRuns,
-        seed: int,
-        budget: TimeBudget,
-        is_beside_a_gpu: bool,
-    ) -> None:
-        self._loaded, self._path, self._device, self._seed = exercise, path, device, seed
-        self._builds, self._cases, self._budget = builds, cases, budget
-        self._is_beside_a_gpu = is_beside_a_gpu
+    def __init__(self, cases: CaseRuns, is_beside_a_gpu: bool) -> None:
+        self._cases, self._builds, self._seed, self._is_beside_a_gpu = cases, cases.builds, cases.seed, is_beside_a_gpu
+        self._loaded, self._device, self._budget = cases.builds.loaded, cases.builds.device, cases.builds.budget
         self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
         self._ahead: FiguresAhead | None = None
 
@@ -51,8 +37,8 @@ class FigureChecks:
         if isinstance(self._device, TimingDevice) and not self._device.info.estimates:
             from pytest_gpulab.grading.speed.measured import TimedCosts
 
-            return TimedCosts(self._loaded, self._device, self._builds, self._seed)
-        return EstimatedCosts(self._loaded, self._device, self._builds, self._seed)
+            return TimedCosts(self._device, self._builds, self._seed)
+        return EstimatedCosts(self._builds, self._seed)
 
     def _look_ahead(self) -> None:
         """Let a second process count and estimate at the same time, if there may be one; `close` ends it."""
@@ -103,10 +89,10 @@ class FigureChecks:
     def _usages(self) -> Usages:
         device, builds, costs = counting_device(self._device), self._builds, self.costs
         if device is not self._device:
-            builds = Builds(self._path, self._loaded, device, self._budget)
+            builds = Builds(builds.path, self._loaded, device, self._budget)
         if device is not self._device or self._is_beside_a_gpu or not isinstance(costs, EstimatedCosts):
-            costs = EstimatedCosts(self._loaded, device, builds, self._seed, decides=False)
-        return Usages(self._loaded, device, builds, self._seed, costs)
+            costs = EstimatedCosts(builds, self._seed, decides=False)
+        return Usages(builds, self._seed, costs)
 
     def _uncounted(self, check: Check, blocked: BuildFailed) -> CheckResult:
         """Return the result of a failed count or cost; a used-up time limit names the check that reached it."""

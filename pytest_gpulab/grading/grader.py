@@ -55,7 +55,7 @@ class Grader(CheckGrader):
         self._label = str(path) if label is None else label
         self._budget = TimeBudget(limits.time)
         self._builds = Builds(path, exercise, device, self._budget)
-        self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
+        self._cases = CaseRuns(self._builds, seed, limits)
         self._is_beside_a_gpu, self._with_causes = limits.beside_a_gpu, limits.causes
         self._quotes: Quotes | None = None
         self._has_failed = False
@@ -178,16 +178,14 @@ class Grader(CheckGrader):
     def _figures(self) -> FigureChecks:
         from .figure_checks import FigureChecks
 
-        submission = self._loaded, self._path, self._device, self._builds, self._cases, self._seed, self._budget
-        return FigureChecks(*submission, self._is_beside_a_gpu)
+        return FigureChecks(self._cases, self._is_beside_a_gpu)
 
     @cached_property
     def smallest_inputs(self) -> SmallestInputs:
         """The smallest failing inputs of the submission."""
         from pytest_gpulab.grading.correctness.smallest_inputs import SmallestInputs
 
-        submission = self._loaded, self._path, self._builds, self._cases, self._seed
-        return SmallestInputs(self._searched, submission, self._budget)
+        return SmallestInputs(self._searched, self._cases, self._budget)
 
     def _compile(self, check: Check) -> CheckResult:
         self.first_checks()

@@ -94,11 +94,11 @@ def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], 
 
 
 class Builds:
-    """The builds of one source file, each compiled once."""
+    """The builds of one source file for an exercise on a device, each compiled once, within the time of the file."""
 
     def __init__(self, path: Path, loaded: LoadedExercise, device: Device, budget: TimeBudget | None = None) -> None:
-        self.path, self._loaded, self._device = path, loaded, device
-        self._budget = budget or TimeBudget(TimeLimits())
+        self.path, self.loaded, self.device = path, loaded, device
+        self.budget = budget or TimeBudget(TimeLimits())
         self._made: dict[VariantKey, Build | BuildFailed] = {}
         self._compiled: dict[Defines, Module] = {}
         self._source: str | BuildFailed
@@ -124,18 +124,18 @@ class Builds:
     @property
     def code(self) -> DeviceText:
         """The file's device code; empty if the file cannot be read or compiled."""
-        return device_text(self.source, _headers(self._loaded))
+        return device_text(self.source, _headers(self.loaded))
 
     def notes(self) -> tuple[Finding, ...]:
         """Return notes on the file; all variants must be compiled."""
         from . import compile_notes
 
-        exercise, found = self._loaded.exercise, compile_notes.host_code_note(self.code, self.path.name)
+        exercise, found = self.loaded.exercise, compile_notes.host_code_note(self.code, self.path.name)
         built = [made for made in self._made.values() if isinstance(made, Build)]
         if built:
             found += compile_notes.chosen_kernels([build.chosen for build in built])
-            found += compile_notes.unread_macros(self.code, _headers(self._loaded), variants_of(exercise))
-            found += compile_notes.unread_tunables(self.code, _headers(self._loaded), exercise, built[0].tunables)
+            found += compile_notes.unread_macros(self.code, _headers(self.loaded), variants_of(exercise))
+            found += compile_notes.unread_tunables(self.code, _headers(self.loaded), exercise, built[0].tunables)
             found += compile_notes.other_constants(self.code, exercise, built[0].tunables)
         unfit = [failed for failed in self._made.values() if isinstance(failed, BuildFailed) and failed.fits_others]
         if unfit:
@@ -160,7 +160,7 @@ class Builds:
             if failed.finding.code not in UNFIT or failed.fits_others:
                 raise
             fits_others = self._fits_another(variant)
-            first = self._made[variant_key(variants_of(self._loaded.exercise)[0])]
+            first = self._made[variant_key(variants_of(self.loaded.exercise)[0])]
             if not fits_others and isinstance(first, BuildFailed):
                 failed = first  # one reason for all variants
             made = BuildFailed(failed.verdict, failed.finding, fits_others)
@@ -173,7 +173,7 @@ class Builds:
 
     def _fits_another(self, variant: Variant) -> bool:
         """Return whether the file can be graded as another variant, as a kernel for one type can."""
-        variants = variants_of(self._loaded.exercise)
+        variants = variants_of(self.loaded.exercise)
         self._look_ahead(variants)
         return sum(self._is_built(other) for other in variants if variant_key(other) != variant_key(variant)) > 0
 
@@ -195,7 +195,7 @@ class Builds:
         self._look_ahead(others)
         if not others:
             return
-        with at_work_on(self._device):  # once, before all of them are loaded
+        with at_work_on(self.device):  # once, before all of them are loaded
             for variant in others:
                 self._of_own_type(variant)
 
@@ -209,22 +209,22 @@ class Builds:
     def _look_ahead(self, variants: Sequence[Variant]) -> None:
         missing = {variant_key(variant)[1]: dict(variant.defines) for variant in variants}
         unmade = [defines for key, defines in missing.items() if key not in self._compiled]
-        if unmade and isinstance(self._source, str) and isinstance(self._device, PrefetchingDevice):
+        if unmade and isinstance(self._source, str) and isinstance(self.device, PrefetchingDevice):
             try:
-                self._device.compile_ahead(self._source, self.path.name, unmade, _headers(self._loaded))
+                self.device.compile_ahead(self._source, self.path.name, unmade, _headers(self.loaded))
             except DeviceError as error:
                 raise BuildFailed(*of_error(error)) from error
 
     def _make(self, variant: Variant) -> Build:
         if isinstance(self._source, BuildFailed):
             raise self._source
-        if self._budget.ends_builds:
-            what = f"Time limit: {self._budget.used_up}"
+        if self.budget.ends_builds:
+            what = f"Time limit: {self.budget.used_up}"
             raise BuildFailed("failed", finding(TIME_LIMIT, what, hint=LONG))
         try:
-            if changed := changed_header(self._source, _headers(self._loaded), self.path.name):
+            if changed := changed_header(self._source, _headers(self.loaded), self.path.name):
                 raise BuildFailed("failed", changed)
-            with self._budget.charging(is_launch=False):
+            with self.budget.charging(is_launch=False):
                 module = self._compile(self._source, variant)
                 _check_started(module, self.path.name)
                 build = self._fitted(self._source, module, variant)
@@ -234,28 +234,28 @@ class Builds:
             raise BuildFailed(*of_error(error)) from error
         except InstructorsMistake as mistake:
             raise BuildFailed("not gradable", mistake.finding) from mistake
-        is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by killing its process
-        return replace(build, module=limited(build.module, self._budget)) if is_simulated else build
+        is_simulated = self.device.info.kind == "simulated"  # a real GPU is stopped by killing its process
+        return replace(build, module=limited(build.module, self.budget)) if is_simulated else build
 
     def _instantiated(self, source: str, variant: Variant, plans: Iterable[Plan], module: Module) -> tuple[str, Module]:
         """Return a text with instances of kernel templates for the plans' launches, and its module."""
         from .deduced_instances import with_instances
 
-        headers = _headers(self._loaded)
+        headers = _headers(self.loaded)
         launches = {each.kernel: (plan, each) for plan in plans for each in plan.launches}
         more = with_instances(source, headers, launches.values(), named_kernels(module, launches))
-        return more, self._device.compile(more, self.path.name, dict(variant.defines), headers)
+        return more, self.device.compile(more, self.path.name, dict(variant.defines), headers)
 
     def _fitted(self, source: str, module: Module, variant: Variant) -> Build:
         """Return the build of a module that the plans can launch, if need be by other names of its kernels."""
-        tunables, problems = read_tunables(module, self._loaded.exercise.tunables, self.code.host_names)
-        plans, names = _plans(self._loaded.exercise, variant, tunables), partial(_names_in, source)
-        elsewhere, is_first = partial(_kernels, self._loaded.exercise, tunables), source == self._source
+        tunables, problems = read_tunables(module, self.loaded.exercise.tunables, self.code.host_names)
+        plans, names = _plans(self.loaded.exercise, variant, tunables), partial(_names_in, source)
+        elsewhere, is_first = partial(_kernels, self.loaded.exercise, tunables), source == self._source
         compared = compare(module, plans, self.code, names, elsewhere, has_all_instances=not is_first)
         if is_first and compared.lacks_kernel and self.code.kernel_templates:
             return self._fitted(*self._instantiated(source, variant, plans, module), variant)
         if problems or compared.problems:
-            defines = (each.defines for each in variants_of(self._loaded.exercise))
+            defines = (each.defines for each in variants_of(self.loaded.exercise))
             found = with_type_macros(joined((*problems, *compared.problems)), defines)
             raise BuildFailed("failed", _with_include(found, source))
         for asked, kernel in compared.chosen.items():
@@ -267,19 +267,19 @@ class Builds:
         from .compile_errors import lacks_header, messages_of_file, of_compile_error
         from .missing_headers import cudas_missing_header
 
-        texts = (self.code.text, *_headers(self._loaded).values())
-        missing = cudas_missing_header(error.diagnostics, texts, partial(self._device.compile, filename="trial.cu"))
+        texts = (self.code.text, *_headers(self.loaded).values())
+        missing = cudas_missing_header(error.diagnostics, texts, partial(self.device.compile, filename="trial.cu"))
         if missing is not None:
             return "not gradable", lacks_header(missing, error)
         error = CompileError(messages_of_file(error.diagnostics, self.path.name, self._lines))
-        return of_compile_error(error, self.code, source, self.path.name, _headers(self._loaded))
+        return of_compile_error(error, self.code, source, self.path.name, _headers(self.loaded))
 
     def _compile(self, source: str, variant: Variant) -> Module:
         """Return the module of a variant; variants that differ only in their launches share one."""
         _, defines = variant_key(variant)
         if defines not in self._compiled:
-            headers = _headers(self._loaded)
-            self._compiled[defines] = self._device.compile(source, self.path.name, dict(variant.defines), headers)
+            headers = _headers(self.loaded)
+            self._compiled[defines] = self.device.compile(source, self.path.name, dict(variant.defines), headers)
         return self._compiled[defines]
 
 

@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 from pytest_gpulab.devices.protocol import Device, at_work_on
 from pytest_gpulab.exercise import Case, Problem, Size, Variant
 from pytest_gpulab.exercise_rules import NAIVE
-from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import UNFIT, BuildFailed, Builds, Made, made_once, variants_of
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, CaseOutcome
 from pytest_gpulab.grading.findings import because_of, finding
@@ -32,9 +31,9 @@ _baselines: WeakKeyDictionary[Device, dict[Hashable, Any]] = WeakKeyDictionary()
 class Blame:
     """The failures of one submission, compared with those of the exercise's baseline on the same device."""
 
-    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, limits: CaseLimits) -> None:
+    def __init__(self, builds: Builds, seed: int, limits: CaseLimits) -> None:
         """Compile nothing yet: the first failure needs the baseline. The limits are those of the submission's cases."""
-        self._loaded, self._device, self._builds = loaded, device, builds
+        self._loaded, self._device, self._builds = builds.loaded, builds.device, builds
         self._seed, self._limits = seed, limits
         self._has_own_failure = False
         self._shared: dict[str, Finding] = {}  # failures that the baseline shares, by code
@@ -140,8 +139,7 @@ class Blame:
         return found
 
     def _run_baseline(self, baseline: Builds, case: Case, pattern: str) -> CaseOutcome | None:
-        budget = TimeBudget(self._limits.time)
-        runs = CaseRuns(self._loaded, self._device, baseline, self._seed, budget, self._limits)
+        runs = CaseRuns(baseline, self._seed, self._limits, TimeBudget(self._limits.time))
         try:
             return runs.outcome(replace(case, patterns=(pattern,)))
         except BuildFailed:  # `compile` and speed checks report it

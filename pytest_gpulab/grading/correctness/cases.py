@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import Device, DeviceError, KernelFault, SourceLine, at_work_on
+from pytest_gpulab.devices.protocol import DeviceError, KernelFault, SourceLine, at_work_on
 from pytest_gpulab.exercise import Array, Case, Plan, Problem
-from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
 from pytest_gpulab.grading.diagnosis.compare import (
@@ -69,18 +68,11 @@ _Ahead: TypeAlias = "tuple[CaseOutcome, list[tuple[Plan, int]], bool]"
 class CaseRuns:
     """The outcomes of one submission's cases, each made on first use."""
 
-    def __init__(
-        self,
-        loaded: LoadedExercise,
-        device: Device,
-        builds: Builds,
-        seed: int,
-        budget: TimeBudget,
-        limits: CaseLimits = USUAL,
-    ) -> None:
-        self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
+    def __init__(self, builds: Builds, seed: int, limits: CaseLimits = USUAL, budget: TimeBudget | None = None) -> None:
+        """Run nothing yet. `budget` is the time of the cases, by default that of the builds."""
+        self.builds, self.seed, self._loaded, self._device = builds, seed, builds.loaded, builds.device
         self._outcomes: dict[str, CaseOutcome] = {}
-        self._limits, self._budget = limits, budget
+        self._limits, self._budget = limits, budget or builds.budget
         self._stopped: list[tuple[Case, Finding]] = []
         self._has_hung = False
         self._replayed: list[Replayed] = []  # of visible cases, per pattern
@@ -107,7 +99,7 @@ class CaseRuns:
     def _as_second_process(self, case: Case) -> _Ahead | None:
         self._replayed.clear()
         self._has_hung = False
-        outcome = self._run(case, self._builds.of(case.variant))
+        outcome = self._run(case, self.builds.of(case.variant))
         if any(fault.code == TIME_LIMIT for fault in outcome.faults):  # it depends on the clock, unlike an endless loop
             return None
         return outcome, [(plan, len(runs)) for _, plan, runs, _ in self._replayed], self._has_hung
@@ -118,7 +110,7 @@ class CaseRuns:
         if found is None or self.with_rereads(found[0].findings) != found[0].findings:  # they name earlier cases, too
             return None
         outcome, replayed, self._has_hung = found
-        build = self._builds.of(case.variant)
+        build = self.builds.of(case.variant)
         self._replayed += [(case, plan, outcome.runs[:count], build) for plan, count in replayed]
         return outcome
 
@@ -130,7 +122,7 @@ class CaseRuns:
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run each pattern of a case in all variations that may differ, up to the first error, or raise BuildFailed."""
-        build = self._builds.of(case.variant)
+        build = self.builds.of(case.variant)
         if case.name not in self._outcomes:
             outcome = self._given_up() or self._found_ahead(case) or self._run(case, build)
             self._budget.begin()
@@ -174,7 +166,7 @@ class CaseRuns:
         """The comparison of failures with those of the exercise's own baseline."""
         from .blame import Blame
 
-        return Blame(self._loaded, self._device, self._builds, self._seed, self._limits)
+        return Blame(self.builds, self.seed, self._limits)
 
     def with_rereads(self, findings: tuple[Finding, ...], here: Replayed | None = None) -> tuple[Finding, ...]:
         """Add notes on arrays that every thread reads as a whole, in the failing case or an earlier one."""
@@ -237,7 +229,7 @@ class CaseRuns:
             with ExitStack() as stay:
                 for pattern in case.patterns:
                     self._budget.begin()  # each pattern has the whole time: a lock makes all of them slow
-                    rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
+                    rng = rng_for(self.seed, self._loaded.name, case.name, pattern)
                     prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
                     decoy = None if runs or not build.module.has_state else self._decoy(case, problem, prepared)
                     if not runs:  # once for all patterns, because each request may wait
@@ -251,7 +243,7 @@ class CaseRuns:
 
                         source = build.source if self._is_simulated else None
                         findings = _explained(self.with_rereads(findings, here), _notes(case, pattern), runs, source)
-                        findings = with_notes(findings, self._builds.notes(), plan, runs)
+                        findings = with_notes(findings, self.builds.notes(), plan, runs)
                         return CaseOutcome(verdict, findings, _without_outputs(runs), pattern)
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
@@ -259,7 +251,7 @@ class CaseRuns:
 
     def _decoy(self, case: Case, problem: Problem, prepared: Prepared) -> Mapping[str, Array]:
         """Return look-alike inputs to run first: a kernel that keeps results and recognises inputs becomes wrong."""
-        rng = rng_for(self._seed, self._loaded.name, case.name, "decoy")
+        rng = rng_for(self.seed, self._loaded.name, case.name, "decoy")
         others = make_inputs(self._loaded.exercise, problem, prepared.plan, case.patterns[0], rng)
         return look_alike(prepared.inputs, others, rng)
 

@@ -11,13 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import prod
-from pathlib import Path
 
 import numpy as np
 
 from pytest_gpulab.exercise import Array, Case, Plan, Size
-from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variant_key
+from pytest_gpulab.grading.compilation.builds import BuildFailed, cases_of, variant_key
 from pytest_gpulab.grading.diagnosis.arithmetic_patterns import OFFSET
 from pytest_gpulab.grading.diagnosis.causes import EDGES, FROM_INDEX_ON, PITCH
 from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS, Repeats
@@ -91,14 +89,11 @@ def with_smallest(found: Finding, smallest: SmallestInput | None, hint: str = ""
 class Shrinker:
     """The smallest failing inputs of one submission, each searched once.
 
-    `path` is for the command that repeats a failure. Without `with_rules`, a rule of sizes is searched on request only.
+    Without `with_rules`, a rule of sizes is searched on request only.
     """
 
-    def __init__(
-        self, loaded: LoadedExercise, path: Path, builds: Builds, cases: CaseRuns, seed: int, with_rules: bool = True
-    ) -> None:
-        self._loaded, self._path, self._builds, self._cases, self._seed = loaded, path, builds, cases, seed
-        self._with_rules = with_rules
+    def __init__(self, cases: CaseRuns, with_rules: bool = True) -> None:
+        self._cases, self._builds, self._seed, self._with_rules = cases, cases.builds, cases.seed, with_rules
         self._found: dict[tuple[str, str, str], tuple[Case, SmallestInput | None, str]] = {}
         self._last: tuple[_Search, Trial] | None = None
 
@@ -121,13 +116,13 @@ class Shrinker:
         """Return the first kernel that a case launches: mistakes of other kernels are others."""
         with suppress(BuildFailed, InstructorsMistake):
             problem = case.problem(self._builds.of(case.variant).tunables)
-            return make_plan(self._loaded.exercise, problem).launches[0].kernel
+            return make_plan(self._builds.loaded.exercise, problem).launches[0].kernel
         return ""
 
     def _search(self, case: Case, found: Finding, same: Same) -> tuple[SmallestInput | None, str]:
         """Return the smallest input, and a hint that follows from its relation to the wrong result, if there is one."""
         try:
-            search = _Search(self._loaded, self._builds, self._cases, self._seed, case, same, found)
+            search = _Search(self._cases, case, same, found)
             trial = search.smallest()
             rule = search.rule(trial) if self._with_rules and trial is not None else ""
             relation = search.relation(trial) if trial is not None else Relation()
@@ -150,7 +145,7 @@ class Shrinker:
 
     def _command(self, case: Case, trial: Trial, pattern: str) -> str:
         size = trial.problem.size
-        words = ["gpulab", "explain", self._path.name, "--case", case.name]
+        words = ["gpulab", "explain", self._builds.path.name, "--case", case.name]
         words += ["--size", "x".join(map(str, size))] if isinstance(size, tuple) else ["--n", str(size)]
         for name, values in trial.prepared.inputs.items():
             words += [f"--{name}", as_option(values) or pattern]
@@ -164,9 +159,8 @@ class _Search:
 
     stopped: Callable[[], bool] = staticmethod(lambda: False)
 
-    def __init__(
-        self, loaded: LoadedExercise, builds: Builds, cases: CaseRuns, seed: int, case: Case, same: Same, found: Finding
-    ) -> None:
+    def __init__(self, cases: CaseRuns, case: Case, same: Same, found: Finding) -> None:
+        builds, exercise = cases.builds, cases.builds.loaded.exercise
         self._case, self._same = case, same
         # A failure of the first run, in lockstep, shows there at other sizes, too. Only a rule needs right sizes.
         self._is_first_wrong = found.code == "wrong-result" and not found.by_luck
@@ -174,13 +168,13 @@ class _Search:
         self._repeats = Repeats(orders=not is_in_first, luck=found.by_luck)
         is_wait = found.code in WAITS
         self._budget = TimeBudget(TimeLimits(SAFETY_S, SAFETY_S), WAIT_STEPS if is_wait else MAX_STEPS)
-        self._trials = Trials(loaded, builds, cases, seed, self._budget)
-        self._is_mixable = loaded.exercise.mixable
+        self._trials = Trials(cases, self._budget)
+        self._is_mixable = exercise.mixable
         build = builds.of(case.variant)
         self._own: Size = case.problem(build.tunables).size
-        visible = [each for each in loaded.exercise.cases if not each.hidden]
+        visible = [each for each in exercise.cases if not each.hidden]
         self._known = [(each, each.problem(build.tunables).size) for each in visible]
-        like = cases_of(loaded.exercise, case.variant) if is_wait else ()
+        like = cases_of(exercise, case.variant) if is_wait else ()
         sizes = [extents_of(size) for each, size in self._known if each in like and cases.has_passed(each)]
         self._passed = [size for size in sizes if len(size) == 1 and size < extents_of(self._own)]
         self.pattern = cases.failing_pattern(case)

@@ -2,11 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from pytest_gpulab.exercise import Case
-from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.grade import CheckResult, Finding
 from pytest_gpulab.grading.time_limits import Searched, TimeBudget
 
@@ -23,13 +20,13 @@ Failing = tuple[Finding, Case, str]
 
 @dataclass
 class SmallestInputs:
-    """The smallest failing inputs of one submission; `submission` are the arguments of its `Shrinker`.
+    """The smallest failing inputs of one submission; `cases` are its runs.
 
     A search takes its time from the `budget` of the file.
     """
 
     searched: Searched
-    submission: tuple[LoadedExercise, Path, Builds, CaseRuns, int]
+    cases: CaseRuns
     budget: TimeBudget
     _shrinker: Shrinker | None = None
     _left_out: dict[str, tuple[Failing, ...]] = field(default_factory=dict)
@@ -60,7 +57,7 @@ class SmallestInputs:
 
     def _search(self, failing: Failing) -> Finding:
         found, case, hazard = failing
-        self._shrinker = self._shrinker or Shrinker(*self.submission, with_rules=self.searched != "later")
+        self._shrinker = self._shrinker or Shrinker(self.cases, with_rules=self.searched != "later")
         if self.budget.is_used_up:
             return found
         with self.budget.charging(is_launch=False):

@@ -8,8 +8,7 @@ import numpy as np
 
 from pytest_gpulab.devices.errors import with_axes
 from pytest_gpulab.exercise import Array, Case, Plan, Problem, Size
-from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import Build, Builds, variant_key
+from pytest_gpulab.grading.compilation.builds import Build, variant_key
 from pytest_gpulab.grading.diagnosis.compare import ALL_REPEATS, CaseOutcome, Repeats, mismatches
 from pytest_gpulab.grading.diagnosis.patterns import number
 from pytest_gpulab.grading.diagnosis.simple_inputs import MAX_SHOWN, shown
@@ -57,8 +56,9 @@ class Trial:
 class Trials:
     """Trials of one submission within one time limit; the runs of its cases judge them."""
 
-    def __init__(self, loaded: LoadedExercise, builds: Builds, cases: CaseRuns, seed: int, budget: TimeBudget) -> None:
-        self._loaded, self._builds, self._cases, self._seed, self._budget = loaded, builds, cases, seed, budget
+    def __init__(self, cases: CaseRuns, budget: TimeBudget) -> None:
+        self._cases, self._budget = cases, budget
+        self._loaded, self._builds, self._seed = cases.builds.loaded, cases.builds, cases.seed
         self._names: dict[object, tuple[str, ...]] = {}
 
     def build(self, case: Case) -> Build:

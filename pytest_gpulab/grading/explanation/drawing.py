@@ -203,8 +203,7 @@ class _Runner:
         self._subject, self._path = subject, path
         self._budget = budget = TimeBudget(LIMITS)
         self._builds = Builds(path, subject.loaded, subject.device, budget)
-        cases = CaseRuns(subject.loaded, subject.device, self._builds, subject.seed, budget)
-        self._trials = Trials(subject.loaded, self._builds, cases, subject.seed, budget)
+        self._trials = Trials(CaseRuns(self._builds, subject.seed), budget)
 
     @property
     def source(self) -> str:

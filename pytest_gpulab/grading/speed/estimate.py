@@ -15,7 +15,6 @@ import numpy as np
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
 from pytest_gpulab.exercise import Array, Plan, Problem, Size, SpeedTier, Variant
-from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, made_once, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.correctness.checked_launches import (
@@ -67,14 +66,14 @@ class Timing:
 class EstimatedCosts(Costs):
     """Estimated costs, one run per size and variant of the submission, one per baseline of the device."""
 
-    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, decides: bool = True) -> None:
-        """Keep references to the exercise, the device that estimates, and the submission's builds on it.
+    def __init__(self, builds: Builds, seed: int, decides: bool = True) -> None:
+        """Keep references to the submission's builds on the device that estimates.
 
         The seed is that of the input data. If a real GPU `decides` the speed checks, a sample of blocks serves for
         `profiles`.
         """
-        self._decides = decides
-        self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
+        self._builds, self._seed, self._decides = builds, seed, decides
+        self._loaded, self._device = builds.loaded, builds.device
         self._own: dict[CostKey, Timing | BuildFailed] = {}
         self._costed: dict[CostKey, CostedRun] = {}  # kept until their outputs are compared
         self._wrong: dict[CostKey, tuple[Finding, ...] | BuildFailed] = {}

@@ -13,7 +13,6 @@ import numpy as np
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, at_work_on
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
-from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, made_once, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.diagnosis.compare import wrong_with
@@ -64,8 +63,8 @@ class _Benchmarked:
 class TimedCosts(Costs):
     """Measured costs, with one benchmark per size, variant and baseline, shared by all tiers."""
 
-    def __init__(self, loaded: LoadedExercise, device: TimingDevice, builds: Builds, seed: int) -> None:
-        self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
+    def __init__(self, device: TimingDevice, builds: Builds, seed: int) -> None:
+        self._loaded, self._device, self._builds, self._seed = builds.loaded, device, builds, seed
         self._benchmarked: dict[_BenchmarkKey, _Benchmarked | BuildFailed] = {}
         self._wrong: dict[_BenchmarkKey, tuple[Finding, ...]] = {}
         self._reference_ms: dict[_BenchmarkKey, float | None] = {}

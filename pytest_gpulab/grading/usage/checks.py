@@ -12,7 +12,6 @@ import numpy as np
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device, DeviceError, DisturbedSpace, LaunchProfile
 from pytest_gpulab.exercise import Array, Bound, ExerciseError, Plan, Problem, Size, Usage, UsesCheck, Variant
-from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, cases_of, made_once, variant_key
 from pytest_gpulab.grading.correctness.checked_launches import (
     CostedRun,
@@ -54,11 +53,10 @@ class _Counted:
 class Usages:
     """The usage of one submission, counted on the simulated GPU once per size and variant."""
 
-    def __init__(
-        self, loaded: LoadedExercise, simulated: Device, builds: Builds, seed: int, costs: EstimatedCosts
-    ) -> None:
-        """Keep references to the device that counts, and to the submission's builds and costs on it."""
-        self._loaded, self._device, self._builds, self._seed, self._costs = loaded, simulated, builds, seed, costs
+    def __init__(self, builds: Builds, seed: int, costs: EstimatedCosts) -> None:
+        """Keep references to the submission's builds and costs on the device that counts."""
+        self._builds, self._seed, self._costs = builds, seed, costs
+        self._loaded, self._device = builds.loaded, builds.device
         self._usages: dict[tuple[Size, VariantKey], _Counted | BuildFailed] = {}
         self.known: dict[str, tuple[Usage, tuple[Finding, ...]] | BuildFailed] = {}
         """The usage at the size of each check, by its name, and the findings without those of `costs`."""
