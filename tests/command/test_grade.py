@@ -55,25 +55,6 @@ exercise = dataclasses.replace(exercise, reference=reference)
 """
 )
 
-PROGRAM_EXERCISE = """
-from pytest_gpulab.program_exercise import Launches, Program, ProgramCase, ProgramExercise, ProgramSafe
-
-exercise = ProgramExercise(
-    title="print a number",
-    cases=(ProgramCase("seven", lambda rng: Program("7", args=("7",), launches=(Launches("show"),)), 90),),
-    safe=(ProgramSafe("leak", 10),),
-)
-"""
-PROGRAM = """#include <cstdio>
-#include <cstdlib>
-__global__ void show(int number) { printf("%d\\n", number); }
-int main(int argc, char **argv)
-{
-    show<<<1, 1>>>(atoi(argv[1]));
-    cudaDeviceSynchronize();
-}
-"""
-
 
 @pytest.fixture(autouse=True)
 def _runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -401,14 +382,3 @@ def test_nothing_beside_a_submission_changes_its_grade(course: Path, platform: s
     (course / "out").mkdir()
     (work / "result.json").rename(course / "out/result.json")
     assert points(platform) == WRONG_POINTS
-
-
-def test_whole_programs_are_graded_if_they_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path / "exercises/seven/exercise.py", PROGRAM_EXERCISE)
-    write(tmp_path / "handed_in/seven.cu", PROGRAM)
-    exercise = "--exercises=exercises/seven"
-    assert grade("github", exercise) == 2
-    assert "3 skipped" in capsys.readouterr().out, "the instructor sees pytest's output"
-    assert grade("github", exercise, "--programs") in (0, 1)
-    assert capsys.readouterr().out.startswith("gpulab grade: ")
-    assert Path("summary.md").read_text().count("Not graded") == 1
