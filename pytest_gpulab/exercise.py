@@ -4,7 +4,7 @@ An exercise folder's `exercise.py` binds an `Exercise` to the name `exercise`. I
 a `Problem`, so that every device replays the same plan. This module imports no part of the package but its rules.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # as texts, which `exercise_rules` compares
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,6 +4,8 @@ An exercise folder's `exercise.py` binds one to the name `exercise`. The student
 its kernels run on the simulated GPU. What a program must print is computed outside of the sandbox.
 """
 
+from __future__ import annotations  # as texts, which `exercise_rules` compares
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

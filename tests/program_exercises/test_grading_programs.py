@@ -229,6 +229,7 @@ def test_explain_names_the_command_for_programs(course: Path, capsys: pytest.Cap
     [
         ({"args": "7"}, "Program: `args` must be a tuple of texts, but is '7'"),
         ({"files": {"../x": b""}}, "Program: '../x' is no name of a file in the working folder"),
+        ({"timeout_s": "long"}, "Program: `timeout_s` must be a number, but is 'long'"),
         ({"timeout_s": 0}, "Program: `timeout_s` is 0; write a number of seconds up to 300"),
         ({"device_bytes": 0}, "Program: `device_bytes` is 0; write a number of bytes up to 4,294,967,296"),
         ({"expected": 7}, "Program: `expected` must be a text or a function, but is 7"),
@@ -243,6 +244,7 @@ def test_a_wrong_run_is_refused(fields: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"version": 2}, "ProgramExercise: `version` must be a text, but is 2"),
         ({"cases": ()}, "an exercise needs at least one case"),
         ({"cases": ProgramCase("x", Program, 100)}, "ProgramExercise: `cases` must be a tuple, but is a ProgramCase"),
         ({"cases": (7,)}, "ProgramExercise: `cases` holds 7, which is no ProgramCase"),
