@@ -40,3 +40,22 @@ def test_a_launch_after_a_hidden_case_finds_variables_as_the_source_has_them(tmp
     (found,) = results[check].findings
     text = " ".join((found.what, *found.evidence))
     assert f"{INITIAL}" in text and f"{SECRET}" not in text
+
+
+def test_a_large_launch_that_is_wrong_after_the_first_earns_no_speed_beside_a_count(tmp_path: Path) -> None:
+    """A count resets the variables between the timed launch, with which the other count is compared, and its second."""
+    sizes = {"idea": COUNTED_SIZE, "other": COUNTED_SIZE // 2}
+    uses = tuple(UsesCheck(name, (concepts.barriers(20),), 2.5, size, variant=INTS) for name, size in sizes.items())
+    first, *others = EXERCISE.speed
+    exercise = replace(EXERCISE, uses=uses, speed=(replace(first, threshold=0.1, points=15), *others))
+    counting = changed(TREE, "__global__", "__device__ unsigned blocks;\n__global__")
+    late = f"if (n > {COUNTED_SIZE} && atomicAdd(&blocks, 1u) >= gridDim.x) tile[0] = 0;\n        out"
+    source = changed(counting, "if (threadIdx.x == 0) out", f"if (threadIdx.x == 0) {{\n        {late}") + "}"
+    device = SimulatedDevice()
+    try:
+        results = graded(tmp_path, device, source, exercise)
+    finally:
+        device.close()
+    assert results["uses[idea]"].verdict == "passed"
+    (found,) = results["speedup[0.1x int32]"].findings
+    assert found.code == "wrong-result"

@@ -75,7 +75,7 @@ class EstimatedCosts(Costs):
         self._builds, self._seed, self._decides = builds, seed, decides
         self._loaded, self._device = builds.loaded, builds.device
         self._own: dict[CostKey, Timing | BuildFailed] = {}
-        self._costed: dict[CostKey, CostedRun] = {}  # kept until their outputs are compared
+        self._costed: dict[CostKey, tuple[CostedRun, CostedRun | None]] = {}  # kept until their outputs are compared
         self._wrong: dict[CostKey, tuple[Finding, ...] | BuildFailed] = {}
         self._raced: dict[CostKey, tuple[Finding, ...] | BuildFailed] = {}
         self._failures: dict[CostKey, Finding] = {}
@@ -138,23 +138,26 @@ class EstimatedCosts(Costs):
         return made_once(self._wrong, key, partial(self._found_wrong, key, size, variant))
 
     def _found_wrong(self, key: CostKey, size: Size, variant: Variant) -> tuple[Finding, ...]:
-        problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
+        problem, (costed, again) = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
         timing = self._own_timing(size, variant)
-        found = wrong_outputs(self._loaded.exercise, problem, costed) or self._wrong_again(problem, costed)
+        found = wrong_outputs(self._loaded.exercise, problem, costed)
+        found = found or (() if again is None else self._wrong_again(problem, again))
         self._raced[key] = () if found else costed.raced
         found = found or (*self._work_left_out(problem, timing), *self._impossible(problem, timing))
         at = f"At the timed size {size_text(size)}: "
         return tuple(replace(finding, what=at + finding.what) for finding in found)
 
-    def _wrong_again(self, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
-        """Return the errors of a second run, for modules that can keep state from the first."""
+    def _second_run(self, problem: Problem, costed: CostedRun) -> CostedRun | None:
+        """Run a module that can keep state from the first run again, before another run resets its variables."""
         build = self._builds.of(problem.variant)
         if not (costed.is_complete and build.module.has_state):
-            return ()
+            return None
         pattern, rng = self._data(problem.size, problem.variant)
         drawn, placed = rng.spawn(2)
         others = make_inputs(self._loaded.exercise, problem, costed.plan, pattern, drawn)
-        again = run_again(self._device, build, costed, others, placed)
+        return run_again(self._device, build, costed, others, placed)
+
+    def _wrong_again(self, problem: Problem, again: CostedRun) -> tuple[Finding, ...]:
         if again.run.error is not None:
             verdict, broke = of_error(again.run.error)
             if verdict != "failed":
@@ -258,7 +261,9 @@ class EstimatedCosts(Costs):
         replayed = self._replayed(self._builds, size, variant)
         timing, _ = self._time(run_unread_sample, replayed)
         if self._decides and self._may_reach_a_threshold(size, variant, timing):  # then all blocks must run
-            timing, self._costed[key] = self._time(run_costed, replayed)
+            timing, costed = self._time(run_costed, replayed)
+            problem = Problem(size, self._builds.of(variant).tunables, variant)
+            self._costed[key] = costed, self._second_run(problem, costed)
         return timing
 
     def _may_reach_a_threshold(self, size: Size, variant: Variant, timing: Timing) -> bool:
