@@ -15,7 +15,9 @@ from pytest_gpulab.program_exercise import (
 LARGEST = 1000  # the sum of 2**20 such numbers still fits an int
 SIZES = (0, 1, 2, 255, 256, 257, 1025, 70_000)
 WRONG_SUM = "Which array does each launch read? Which result is printed? Which block sizes does reduce.cuh allow?"
-MANY, FEW_LAUNCHES = 40_000, 4  # with blocks of 32 threads: 1250, 40, 2 and 1 values are left
+NOT_OF_GPU = "The printed sum is not computed on the GPU"
+FEW = "One launch has as many blocks as the input needs. How many values does it leave?"
+FEW_LAUNCHES = Launches("reduce", at_most=4, hint=FEW)  # blocks of 32 threads leave 1250, 40, 2 and 1 of 40,000 values
 
 
 def numbers(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -35,42 +37,40 @@ def sums(n: int) -> MakeProgram:
     return program
 
 
-def another_operation(rng: np.random.Generator) -> Program:
-    """Return a run with another kernel: it adds secret codes of a and b, and decodes the sum.
+def another_operation(n: int, *launches: Launches) -> MakeProgram:
+    """Return runs with another kernel: it adds secret codes of a and b, and decodes the sum.
 
     This operation is associative and commutative, too. So the result is the same for all block sizes and numbers of
     passes, but the host cannot compute it. A few results of the kernel do not show the codes: they are mixed twice.
     """
-    values = numbers(5_000, rng)
-    mask, *factors = (int(number) | 1 for number in rng.integers(1 << 32, size=3))
-    first, second = (f"{factor}u" for factor in factors)
-    back = [f"{pow(factor, -1, 1 << 32)}u" for factor in factors]
-    code = f"(__brev(__brev(((unsigned)({{}}) ^ {mask}u) * {first}) * {second}))"
-    decoded = f"((int)((__brev(__brev({{}}) * {back[1]}) * {back[0]}) ^ {mask}u))"
-    total = sum(reversed_bits(reversed_bits((int(value) ^ mask) * factors[0]) * factors[1]) for value in values)
-    result = (reversed_bits(reversed_bits(total) * pow(factors[1], -1, 1 << 32)) * pow(factors[0], -1, 1 << 32)) ^ mask
-    return Program(
-        expected=f"{np.uint32(result % (1 << 32)).astype(np.int32)}\n",
-        stdin=text(values),
-        defines={
-            "COMBINE(a, b)": decoded.format(f"({code.format('a')} + {code.format('b')})"),
-            "IDENTITY": decoded.format("0u"),
-        },
-        hint="The grader ran the kernel with another operation. Which of the values that you print or add come from "
-        "the host?",
-    )
+
+    def program(rng: np.random.Generator) -> Program:
+        values = numbers(n, rng)
+        mask, *factors = (int(number) | 1 for number in rng.integers(1 << 32, size=3))
+        first, second = (f"{factor}u" for factor in factors)
+        back = [f"{pow(factor, -1, 1 << 32)}u" for factor in factors]
+        code = f"(__brev(__brev(((unsigned)({{}}) ^ {mask}u) * {first}) * {second}))"
+        decoded = f"((int)((__brev(__brev({{}}) * {back[1]}) * {back[0]}) ^ {mask}u))"
+        total = sum(reversed_bits(reversed_bits((int(value) ^ mask) * factors[0]) * factors[1]) for value in values)
+        result = reversed_bits(reversed_bits(total) * pow(factors[1], -1, 1 << 32)) * pow(factors[0], -1, 1 << 32)
+        return Program(
+            expected=f"{np.uint32((result ^ mask) % (1 << 32)).astype(np.int32)}\n",
+            stdin=text(values),
+            launches=launches,
+            defines={
+                "COMBINE(a, b)": decoded.format(f"({code.format('a')} + {code.format('b')})"),
+                "IDENTITY": decoded.format("0u"),
+            },
+            hint="The grader ran the kernel with another operation. Which of the values that you print or add come "
+            "from the host?",
+        )
+
+    return program
 
 
 def reversed_bits(number: int) -> int:
     """Return a number's last 32 bits in reverse order, as __brev does."""
     return int(f"{number % (1 << 32):032b}"[::-1], 2)
-
-
-def few_launches(rng: np.random.Generator) -> Program:
-    values = numbers(MANY, rng)
-    hint = "One launch has as many blocks as the input needs. How many values does it leave?"
-    bound = Launches("reduce", at_most=FEW_LAUNCHES, hint=hint)
-    return Program(expected=f"{values.sum()}\n", stdin=text(values), launches=(bound,))
 
 
 exercise = ProgramExercise(
@@ -84,8 +84,9 @@ exercise = ProgramExercise(
         ProgramSafe("errors", 7),
     ),
     uses=(
-        ProgramUse("gpu-result", another_operation, 20, "The printed sum is not computed on the GPU"),
-        ProgramUse("few-launches", few_launches, 10),
+        ProgramUse("gpu-result", another_operation(5_000), 20, NOT_OF_GPU),
+        # the host could add if it finds that the kernel does
+        ProgramUse("few-launches", another_operation(40_000, FEW_LAUNCHES), 10),
     ),
     headers=("reduce.cuh",),
     given=("reduce.cuh",),
