@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 from places import Run
 
 from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
 
 MIB = 1 << 20
 BOUND = 16 * MIB
@@ -45,3 +47,26 @@ def test_a_checked_launch_needs_little_memory(run: Run, name: str) -> None:
         tracemalloc.stop()
     assert not profile.hazards and (out > 0).all()
     assert peak < BOUND, f"{peak / MIB:.0f} MiB"
+
+
+def test_variables_take_memory_where_a_kernel_has_accessed_them_since_their_reset(device: SimulatedDevice) -> None:
+    """Each variant of an exercise is a module with its own variables."""
+    source = f"""__device__ char big[{100 * MIB}];
+    __global__ void f(int *out) {{
+        for (long i = threadIdx.x * 4096l; i < {100 * MIB}; i += 4194304) *out = big[i]++;
+    }}"""
+    before = resident()
+    modules, out = [device.compile(source) for _ in range(3)], device.array(np.zeros(1, np.int32))
+    assert resident() - before < 50 * MIB
+    modules[0].launch("f", (1,), (1024,), (out,))
+    assert resident() - before > 90 * MIB
+    for module in modules:
+        module.reset_variables()
+    assert resident() - before < 50 * MIB
+    modules[0].launch("f", (1,), (1024,), (out,))
+    assert out.get()[0] == 0
+
+
+def resident() -> int:
+    """Return this process's bytes of memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -214,9 +214,10 @@ class Variables:
             self._initialise(self._module.variables[symbol])
 
     def _initialise(self, variable: Variable) -> None:
-        data = self._allocations[variable.name].data
-        self._allocations[variable.name].is_set = False
-        data[len(variable.data) :] = 0
+        allocation = self._allocations[variable.name]
+        allocation.is_set = False
+        allocation.clear()
+        data = allocation.data
         data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
         for offset, name, addend in variable.pointers:
             address = self.addresses.get(name, self._module.function_addresses.get(name))

@@ -77,6 +77,11 @@ class Allocation:
         Raises KernelFault if it is outside of the heap's blocks.
         """
 
+    def clear(self) -> None:
+        """Set all bytes to 0: new pages, of which only those that a kernel accesses take memory."""
+        self.data = np.zeros(len(self.data), np.uint8)
+        self._views.clear()
+
     def mark_unwritten(self) -> None:
         """Mark all bytes as unwritten."""
         self.written = np.zeros(len(self.data), np.uint8)
