@@ -45,6 +45,7 @@ HINTS: Mapping[str, str] = {
     "unseen-result": "Copy the result with cudaMemcpy and cudaMemcpyDeviceToHost after the launch.",
     "shared-arrays": "All `extern __shared__` arrays of a kernel begin at the same address. Declare one, and let a "
     "pointer begin behind the elements of the first array.",
+    "crash": "Usual causes: an index beyond an array, a null pointer, or argv[1] of a program without arguments.",
     "missing-function": "Run the program on a GPU, or without this function.",
     "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
 }
@@ -315,6 +316,6 @@ def _of_crash(outcome: Outcome, sources: Sources) -> Finding:
     if fault is None:
         return finding("crash", f"The program was ended by {name}", hint="")
     if fault.site is None:
-        return _at(fault.at, sources, "crash", f"The host's code was ended by {name}: an invalid access", hint="")
+        return _at(fault.at, sources, "crash", f"The host's code was ended by {name}: an invalid access")
     what = f"The host accessed {fault.what}: see {fault.site.function}{_in_brackets(fault.site, sources)}"
     return _at(fault.at, sources, "host-access", what)

@@ -35,6 +35,7 @@ def test_a_crash_is_named_by_signal_and_line_with_the_launches_so_far() -> None:
     assert ran.out == "launched\n"
     assert ran.err.startswith(f"{ONE}; 1 finding\n  crash: The host's code was ended by SIGSEGV: an invalid access\n")
     assert f"at endings.cu:{line_of('*nowhere = 1')}\n" in ran.err
+    assert "hint: Usual causes: an index beyond an array, a null pointer, or argv[1] of a program" in ran.err
 
 
 def test_an_abort_is_named() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import numpy as np
 import pytest
 
@@ -39,4 +41,18 @@ def test_the_capacity_is_a_limit() -> None:
     with pytest.raises(OutOfMemory, match=r"the program may use 8,192 bytes of device memory"):
         arena.allocate(PAGE + 1)
     assert np.array_equal(first.data, np.zeros(PAGE, np.uint8))
+    arena.close()
+
+
+def test_a_limit_of_the_system_is_out_of_memory(request: pytest.FixtureRequest) -> None:
+    """`ulimit -f` limits the file, too: Python ignores its signal."""
+    arena = SharedArena()
+    first = arena.allocate(PAGE)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * PAGE, before[1]))
+    with pytest.raises(OutOfMemory, match=r"the system refuses 12,288 bytes of shared memory: .*File too large"):
+        arena.allocate(2 * PAGE)
+    assert arena.offset(arena.allocate(PAGE)) == PAGE
+    assert not first.data.any()
     arena.close()

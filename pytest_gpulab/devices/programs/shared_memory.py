@@ -133,10 +133,13 @@ class SharedArena(Arena):
         offset = self._holes[-1][0] if ends_free else self._size
         if self._capacity is not None and offset + nbytes > self._capacity:
             raise OutOfMemory(f"the program may use {self._capacity:,} bytes of device memory")
+        try:
+            os.ftruncate(self.descriptor, offset + nbytes)
+        except OSError as error:  # such as a limit of the shell: `ulimit -f`
+            raise OutOfMemory(f"the system refuses {offset + nbytes:,} bytes of shared memory: {error}") from None
         if ends_free:
             self._holes.pop()
         self._size = offset + nbytes
-        os.ftruncate(self.descriptor, self._size)
         return offset
 
     def free(self, allocation: Allocation) -> None:
