@@ -142,6 +142,26 @@ def test_a_block_with_all_the_work_is_as_long_as_the_launch_wherever_it_is() -> 
     assert found[1] == pytest.approx(found[0], rel=0.05) and found[0] > 0.1
 
 
+def test_blocks_that_read_the_same_data_at_the_same_time_all_wait_for_memory() -> None:
+    """One of them was once taken to wait for memory, and the others for the L2 cache."""
+    source = """__global__ void f(const int *in, int *out, unsigned apart)
+{
+    int sum = 0;
+#pragma unroll 1
+    for (unsigned k = 0; k < 256; ++k)
+        sum += in[(k + apart * blockIdx.x) % 256 * 32 + threadIdx.x];
+    out[blockIdx.x * 32 + threadIdx.x] = sum;
+}"""
+    found = []
+    for apart in (0, 4):
+        device = SimulatedDevice()
+        module = device.compile(source)
+        arrays = device.array(np.ones(256 * 32, np.int32)), device.array(np.zeros(64 * 32, np.int32))
+        options = LaunchOptions(estimate=True)
+        found.append(module.launch("f", (64,), (32,), (*arrays, np.uint32(apart)), options=options).estimated_ms)
+    assert found[0] > 1.3 * found[1]
+
+
 def test_blocks_that_publish_their_own_sum_first_do_not_wait_in_a_chain() -> None:
     """At 2^22 elements an H100 takes 0.22 ms, 7 ns per block; in a chain each would take over 100 ns."""
     source = (FOLDER.parent / "honest" / "scan" / "look_back_by_one_thread.cu").read_text()

@@ -59,6 +59,8 @@ class Demands:
     fences: Fences  # memory fences of a block
     block_cycles: float  # average critical path of a block
     longest_block_cycles: float  # longest critical path of a block
+    # what a block waits longer while other blocks read the same data at the same time: all of them wait for memory
+    first_reads_cycles: float
     last_block_cycles: float  # what the last block takes longer if it finds by a counter that all others are done
     most_scattered: Scattered | None = None  # the source line with most unnecessary sectors, if there are any
 
@@ -87,14 +89,13 @@ def demands(
         counters, workload, blocks: counts of the blocks that ran, and the number of blocks of their launch.
         arena, gpu: global memory, and the modelled GPU.
         resident: memory of an SM's blocks. Without local memory, the assembler keeps the arrays in registers.
-        estimated: the launch to estimate.
-        machine: the machine code and its executions, if it can be read.
+        estimated, machine: the launch to estimate; the machine code and its executions, if it can be read.
     """
     growth = estimated.blocks / blocks
     scale = growth * estimated.block_work * blocks / workload.blocks
     local_passes, local_runs, local_missed, local_moved = _of_local(workload.local_traffic, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload, arena, scale, growth * estimated.block_work, gpu)
-    waiting, fenced, average, longest, last = _of_paths(counters, workload, gpu, scale, fetched, machine)
+    waiting, fenced, average, first, longest, last = _of_paths(counters, workload, gpu, scale, fetched, machine)
     hot, passes, updates = _atomics(workload, arena, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
@@ -113,6 +114,7 @@ def demands(
         fences=fenced,
         block_cycles=average * estimated.block_work,
         longest_block_cycles=_longest(average, longest, growth) * estimated.block_work,
+        first_reads_cycles=(first - average) * estimated.block_work,
         last_block_cycles=last * growth,
         most_scattered=_most_scattered(workload),
     )
@@ -120,10 +122,11 @@ def demands(
 
 def _of_paths(
     counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float, machine: Machine | None
-) -> tuple[Chain, Fences, float, float, float]:
+) -> tuple[Chain, Fences, float, float, float, float]:
     """Return the chain of waiting blocks and the fences of a block.
 
-    Behind them, the critical path of a block: the average, the longest one, and what the last block has more.
+    Behind them, the critical path of a block: the average, that of blocks which read the same data from memory at the
+    same time, the longest one, and what the last block has more.
     """
     steps = counters.program.steps
     cycles = warp_cycles(steps, counters.warps, gpu, machine)
@@ -131,17 +134,19 @@ def _of_paths(
     waiting = chain(workload, cycles, gpu, scale)
     paths = waiting.alone(paths)
     waits = workload.waits(block_ids, paths.shape[1])
-    wait_cycles = _wait_cycles(gpu, workload.footprint.share_from_memory(fetched_bytes / FETCH_BYTES / scale))
-    of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * wait_cycles
-    of_blocks, fenced = of_warps.max(axis=0), fences(steps, paths, weights)
-    average, longest = float(np.average(of_blocks, weights=weights)), float(of_blocks.max())
+    of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0))
+    far = workload.footprint.shares_from_memory(fetched_bytes / FETCH_BYTES / scale)
+    of_blocks, of_first = ((of_warps + waits * _wait_cycles(gpu, share)).max(axis=0) for share in far)
+    fenced = fences(steps, paths, weights)
+    average, first = (float(np.average(blocks, weights=weights)) for blocks in (of_blocks, of_first))
+    longest = float(of_blocks.max())
     if workload.last_block is not None:  # the results of the other blocks are in the L2 cache
         block_ids, paths, _ = workload.last_block.paths.kept()
         waits = workload.last_block.waits(block_ids, paths.shape[1])
         of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * _wait_cycles(gpu, 0.0)
         longest = max(longest, float(of_warps.max()))
     last = longest - average if workload.tickets() else 0.0
-    return waiting, fenced, average, longest - last, last
+    return waiting, fenced, average, first, longest - last, last
 
 
 def _longest(average: float, longest: float, growth: float) -> float:

@@ -4,9 +4,9 @@ Each unit of the GPU needs a time for its part of the work. Pipes and memories o
 less. Norms of their times model this:
 
     busy = (sum over pipes and memories of t^8)^(1/8)
-    time = launch + (busy^3 + sum over all waits of t^3)^(1/3) + fences + last block
+    time = launch + (busy^4 + sum over blocks in turn and atomics of t^4)^(1/4) + fences + last block
 
-One unit alone costs its own time. A wait as long as the work adds a quarter. While blocks are in step, the exponent of
+One unit alone costs its own time. A wait as long as the work adds a fifth. While blocks are in step, the exponent of
 waits is 1.4, see `_share_in_step`. At fences, everything stops.
 docs/cost-model.md has the formula of each unit, gpus.toml the constants with their sources. Every result is an estimate
 and is reported as one.
@@ -23,7 +23,8 @@ from pytest_gpulab.devices.simulated.gpus import Gpu
 from .demands import Demands
 from .pipes import BLOCK_FENCE, DOUBLE, FLOAT, JUMP, MULTIPLY, SHUFFLE, SPECIAL, TABLE_JUMP
 
-BUSY_OVERLAP, OVERLAP, IN_STEP_OVERLAP = 8.0, 3.0, 1.4
+BUSY_OVERLAP, OVERLAP, IN_STEP_OVERLAP = 8.0, 4.0, 1.4
+ATOMICS_OVERLAP = 1.5  # of atomics at one place with those at all others: fitted to times on an H200, see `_waits`
 IN_STEP_CYCLES = 10000  # of a block's critical path, after which its warps and other blocks have drifted apart
 PIPE = "smsp__inst_executed_pipe_{}.sum"
 SWAP_TRIPS = 2  # to L2 and back, between two updates of a word by compare-and-swap: the first one fails
@@ -75,15 +76,16 @@ def estimate(
     pipes = _pipes(gpu, counters, needs, blocks)
     busy = {**pipes, **_shared_by_all(gpu, needs)}
     block_s = _norm(pipes.values(), BUSY_OVERLAP) / ceil(blocks / gpu.sms)
-    waits = _waits(gpu, needs, blocks, max(resident, 1), block_s)
+    waits, in_turn_s = _waits(gpu, needs, blocks, max(resident, 1), block_s)
     fences_s = _fences(gpu, needs, blocks, max(resident, 1))
     chain_s = needs.chain.cycles(gpu.sms * max(resident, 1)) * 1e-9 / gpu.clock_ghz
     chain_s += max(needs.updates_in_turn * SWAP_TRIPS * gpu.l2_latency * 1e-9 / gpu.clock_ghz - waits["atomics"], 0.0)
     last_s = needs.last_block_cycles * 1e-9 / gpu.clock_ghz
     busy_s, rounds = _norm(busy.values(), BUSY_OVERLAP), max(blocks / (gpu.sms * max(resident, 1)), 1.0)
-    in_step_s = _norm([busy_s, *_waits(gpu, needs, blocks, max(resident, 1), 0.0).values()], IN_STEP_OVERLAP)
+    _, path_s = _waits(gpu, needs, blocks, max(resident, 1), needs.first_reads_cycles * 1e-9 / gpu.clock_ghz)
     in_step = _share_in_step(gpu, needs, blocks, rounds)
-    without_s = in_step * in_step_s + (1 - in_step) * _norm([busy_s, *waits.values()], OVERLAP)
+    without_s = in_step * _norm([busy_s, path_s, waits["atomics"]], IN_STEP_OVERLAP)
+    without_s += (1 - in_step) * _norm([busy_s, in_turn_s, waits["atomics"]], OVERLAP)
     total_s = _with_chain(without_s, chain_s, rounds) + fences_s + last_s
     waits |= {"waiting for other blocks": chain_s, "memory fences": fences_s, "last block": last_s}
     parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
@@ -155,17 +157,25 @@ def _shared_by_all(gpu: Gpu, needs: Demands) -> dict[str, float]:
     }
 
 
-def _waits(gpu: Gpu, needs: Demands, blocks: int, resident: int, block_s: float) -> dict[str, float]:
-    """Return the seconds of waiting, which hardly overlaps with work; the pipes of a block work for `block_s`."""
+def _waits(gpu: Gpu, needs: Demands, blocks: int, resident: int, further_s: float) -> tuple[dict[str, float], float]:
+    """Return the seconds of waiting, and from the start of the first block to the end of the last one.
+
+    A block takes `further_s` beside its critical path. Blocks start one after another: first as many as fit at once,
+    then one whenever another ends. So the last block begins after all starts, or after the rounds before its own.
+    """
     cycle_s = 1e-9 / gpu.clock_ghz
-    rounds = max(blocks / (gpu.sms * resident), 1.0)
-    alone = (gpu.block_start + needs.block_cycles) * cycle_s + block_s
-    longest = (gpu.block_start + needs.longest_block_cycles) * cycle_s
-    return {
-        "latency": max(alone * rounds, longest),
-        "starting blocks": blocks * gpu.block_gap_ns * 1e-9,
-        "atomics": max(needs.hot_atomics * gpu.atomic_gap_ns, needs.atomic_passes / gpu.atomics_per_ns) * 1e-9,
+    at_once = gpu.sms * resident
+    alone_s = (gpu.block_start + needs.block_cycles) * cycle_s + further_s
+    longest_s = (gpu.block_start + needs.longest_block_cycles) * cycle_s + further_s
+    latency_s = max(alone_s * max(blocks / at_once, 1.0), longest_s)
+    starting_s, first_s = (count * gpu.block_gap_ns * 1e-9 for count in (blocks, min(blocks, at_once)))
+    atomics_ns = needs.hot_atomics * gpu.atomic_gap_ns, needs.atomic_passes / gpu.atomics_per_ns
+    waits = {
+        "latency": latency_s,
+        "starting blocks": starting_s,
+        "atomics": 1e-9 * _norm(atomics_ns, ATOMICS_OVERLAP),
     }
+    return waits, max(starting_s + alone_s, first_s + latency_s)
 
 
 def _fences(gpu: Gpu, needs: Demands, blocks: int, resident: int) -> float:

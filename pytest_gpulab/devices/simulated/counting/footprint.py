@@ -1,7 +1,7 @@
 """The footprint of blocks in global memory: sectors read and written, and contended atomics."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,23 +102,37 @@ class FirstReads:
         warps = self.keys() >> np.uint64(_SECTOR_BITS)
         return np.asarray(warps | self._times[0] << np.uint64(64 - _SECTOR_BITS)) if self._times else warps
 
-    def share_from_memory(self, fetched: float, further: int) -> float:
+    def shares_from_memory(self, fetched: float, further: int, ends: Sequence[int]) -> tuple[float, float]:
         """Return the share of waits for memory: of those that read a pair of sectors for the first time in their block.
 
         Warps that read both sectors of a pair at once wait equally. A wait takes as long as that for its slowest pair.
-        `fetched` pairs come from memory; `further` reads are not in the set.
+        `fetched` pairs come from memory; `further` reads are not in the set. The first share counts one wait per pair.
+        The second one is that of blocks in step: those that read a pair at the same time all wait for it.
+        `ends` are the times at which batches of blocks ended.
         """
         keys, waits = self.keys() >> np.uint64(1), self._waits()
         if not len(keys):
-            return 0.0
+            return 0.0, 0.0
         pairs, where = np.unique(keys & ~(_WARPS >> np.uint64(1)), return_inverse=True)
         earliest = np.full(len(pairs), self._times[0].max())
         np.minimum.at(earliest, where, self._times[0])
         new = self._times[0] == earliest[where]
         new_waits = len(_distinct(waits[new]))
         share = min(fetched / (len(pairs) + further / 2), 1.0)
-        any_of_wait = 1 - (1 - share) ** (len(_distinct(keys[new])) / new_waits)
-        return float(new_waits / len(_distinct(waits)) * any_of_wait)
+        in_step = share + (1 - share) * _together(pairs & (_SECTORS >> np.uint64(1)), earliest, ends)
+        reads = len(_distinct(keys[new])) / new_waits
+        of_new = new_waits / len(_distinct(waits))
+        return float(of_new * (1 - (1 - share) ** reads)), float(of_new * (1 - (1 - in_step) ** reads))
+
+
+def _together(pairs: Keys, times: Keys, ends: Sequence[int]) -> float:
+    """Return the share of reads of a pair at the time of its first read in a batch, of all but the first."""
+    of_batch = pairs | np.searchsorted(ends, times).astype(np.uint64) << np.uint64(_SECTOR_BITS)
+    distinct, where = np.unique(of_batch, return_inverse=True)
+    first = np.full(len(distinct), times.max())
+    np.minimum.at(first, where, times)
+    further = len(pairs) - len(distinct)
+    return (int((times == first[where]).sum()) - len(distinct)) / further if further else 0.0
 
 
 @dataclass(frozen=True)
@@ -138,6 +152,7 @@ class Footprint:
 
     def __init__(self) -> None:
         self._reads, self._writes = FirstReads(), Seen()
+        self.batch_ends: list[int] = []  # times at which batches of blocks ended
         # by piece of the address space
         self._written_bytes: dict[int, int] = {}
         self._last_reads: dict[int, Keys] = {}
@@ -229,9 +244,12 @@ class Footprint:
         keys, counts = np.append(keys, further[:, 0]), np.append(counts, further[:, 1].astype(np.int64))
         return keys >> np.uint64(_WARP_BITS), keys & np.uint64((1 << _WARP_BITS) - 1), counts
 
-    def share_from_memory(self, fetched: float) -> float:
-        """Return the share of waits for memory, if the blocks that ran fetched a number of pairs of sectors from it."""
-        return self._reads.share_from_memory(fetched, sum(self._further_reads.values()))
+    def shares_from_memory(self, fetched: float) -> tuple[float, float]:
+        """Return shares of waits for memory, if the blocks that ran fetched a number of pairs of sectors from it.
+
+        The second share is that of blocks in step.
+        """
+        return self._reads.shares_from_memory(fetched, sum(self._further_reads.values()), self.batch_ends)
 
     @property
     def touched_sectors(self) -> int:

@@ -116,6 +116,7 @@ class Workload:
     def end_batch(self) -> None:
         """Record the counts at the end of a batch of a sample."""
         self._batches.append((self.blocks, self.issued, self._sectors))
+        self.footprint.batch_ends.append(self._time)
 
     @property
     def is_enough(self) -> bool:
