@@ -3,11 +3,11 @@
 Run it on a machine with an NVIDIA GPU, nvcc, PyCUDA and ncu, with the package importable:
 
     python tests/h200/record_counters.py FOLDER
-    python tests/h200/record_counters.py FOLDER atomic|student|retry|lab|tutorial|homework
+    python tests/h200/record_counters.py FOLDER atomic|student|retry|lab|tutorial|homework|variants
 
 `FOLDER/counters.json` is the record; `counters_source.csv` (the same by machine instruction) and `kernels.cubin` are
 for looking into a difference. The second form records the small launches of the module with that name, such as
-atomic_launches.py; of the last five, the record holds the compared counters that are not 0.
+atomic_launches.py; of the last six, the record holds the compared counters that are not 0.
 """
 
 import csv
@@ -25,6 +25,7 @@ import numpy as np
 import retry_launches
 import student_launches
 import tutorial_launches
+import variants_launches
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
@@ -36,6 +37,7 @@ SMALL = {
     "lab": lab_launches,
     "tutorial": tutorial_launches,
     "homework": homework_launches,
+    "variants": variants_launches,
 }
 WHICH = next((which for which in SMALL if which in sys.argv), "counter")
 SOURCE = Path(__file__).parent / f"{WHICH}_kernels.cu"

@@ -2,9 +2,10 @@
 
 Run it on a machine with an NVIDIA GPU, nvcc and PyCUDA, with the package importable:
 
-    python tests/h200/record_times.py OUTPUT.json more|atomic|waiting|student|retry|lab|tutorial|homework [SAMPLES]
+    python tests/h200/record_times.py OUTPUT.json SET [SAMPLES]
 
-It times the launches of the module with this name, such as more_launches.py; of two sizes, the large ones.
+It times the launches of the module with the set's name, such as more_launches.py; of two sizes, the large ones. The
+sets are more, atomic, waiting, student, retry, lab, tutorial, homework and variants.
 """
 
 import json
@@ -19,6 +20,7 @@ import numpy as np
 import retry_launches
 import student_launches
 import tutorial_launches
+import variants_launches
 import waiting_launches
 
 from pytest_gpulab.devices import open_device
@@ -31,7 +33,7 @@ def record(output, which, samples):
     about = {"device": device.info.name, "compiler": device.info.compiler, **device.info.details}
     module = device.compile((Path(__file__).parent / f"{which}_kernels.cu").read_text(), f"{which}_kernels.cu")
     modules = (more_launches, atomic_launches, waiting_launches, student_launches, retry_launches, lab_launches,
-               tutorial_launches, homework_launches)  # fmt: skip
+               tutorial_launches, homework_launches, variants_launches)  # fmt: skip
     launches = next(module.launches for module in modules if module.__name__ == f"{which}_launches")
     times = {}
     with device.stopwatch() as watch:

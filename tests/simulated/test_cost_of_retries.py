@@ -28,14 +28,11 @@ COUNTERS = json.loads((FOLDER / "retry_counters.json").read_text())
 ISSUED = "smsp__inst_executed.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum"
 FAR_OFF = {
-    "global_ints_16", "global_ints_4096", "global_reread_16", "global_max_floats_1",
-    "global_max_floats_256", "global_max_floats_skewed", "global_max_if_larger_1", "global_sum_of_8448",
+    "global_ints_16", "global_reread_16", "global_max_floats_1", "global_max_floats_256", "global_max_floats_skewed",
+    "global_max_if_larger_1", "global_sum_of_8448",
 }  # fmt: skip
 """Launches with an estimate that is off by more than a factor of 1.35; docs/cost-model.md says by how much."""
-WRONG_ORDER = {
-    ("global_max_floats_1", "global_max_if_larger_1"), ("global_max_floats_256", "global_sum_of_1056"),
-    ("max_if_larger", "once"),
-}  # fmt: skip
+WRONG_ORDER = {("global_max_floats_256", "global_sum_of_1056")}
 FLOATS = ("plain_floats", "plain_doubles")  # `atomicAdd`, a loop of the machine code only
 
 
