@@ -9,6 +9,8 @@ Nothing overlaps with that work. A sample of blocks, or its counted part, misses
 apart: it adds to the estimated time, but not to the counters.
 """
 
+from __future__ import annotations  # NumPy would load `np.random`, which few launches need, to evaluate them
+
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
