@@ -47,6 +47,8 @@ HINTS: Mapping[str, str] = {
     "pointer begin behind the elements of the first array.",
     "crash": "Usual causes: an index beyond an array, a null pointer, or argv[1] of a program without arguments.",
     "missing-function": "Run the program on a GPU, or without this function.",
+    "time-limit": "The simulated GPU is far slower than a real one: try fewer elements. If that takes as long, look at "
+    "the loop: how many iterations does a thread need, and how many does it execute?",
     "unseen-output": "Call cudaDeviceSynchronize() before the program ends.",
 }
 
@@ -136,7 +138,8 @@ def _of_failure(failure: LaunchFailure, sources: Sources) -> Finding:
     place = sources.shown(where) or sources.at(failure.site)
     evidence = tuple(map(sources.plain, of_device.evidence))
     lines = (*evidence, f"in kernel `{failure.kernel}`")
-    hint = THIRD if NO_DYNAMIC_SHARED in what else HINTS.get(of_device.code)
+    is_counted = "are left" in what  # with a hint of its own
+    hint = THIRD if NO_DYNAMIC_SHARED in what else None if is_counted else HINTS.get(of_device.code)
     made = finding(of_device.code, sources.plain(what), place, lines, hint)
     return _quoted(made, where or sources.lines.get(failure.site.address), sources)
 

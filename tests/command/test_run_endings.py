@@ -117,6 +117,12 @@ def test_a_kernel_that_is_too_long_ends_with_its_line() -> None:
     assert any(f"at endings.cu:{line}\n" in ran.err for line in lines)
 
 
+def test_a_launch_that_is_too_large_ends_with_advice() -> None:
+    ran = end("large", "--timeout=6", "--no-check")
+    assert "time-limit: Time limit: the kernel had not ended after" in ran.err
+    assert "hint: The simulated GPU is far slower than a real one: try fewer elements. If that takes" in ran.err
+
+
 def test_a_wrong_time_limit_is_refused() -> None:
     ran = end("exit", "--timeout=0")
     assert ran.code == 2 and "0 is no positive number of seconds" in ran.err

@@ -62,6 +62,10 @@ int main(int argc, char **argv)
         long_loop<<<1, 1>>>(device, 1L << 40);
         check();
     }
+    if (is("large")) {
+        fill<<<1 << 27, 32>>>(device);
+        check();
+    }
     if (is("host pointer")) {
         store<<<1, 1>>>(&host);
         check();
