@@ -8,7 +8,7 @@ from wrong_values import INDEX, X_AXIS, Y_AXIS, N, X, mistake, plan
 
 from pytest_gpulab.grading.diagnosis import causes, error_location
 from pytest_gpulab.grading.diagnosis.error_location import ordinal, place_of
-from pytest_gpulab.grading.diagnosis.wrong_output import never_written
+from pytest_gpulab.grading.diagnosis.wrong_output import LEFT_OUT, never_written
 
 pytestmark = pytest.mark.unit
 
@@ -287,7 +287,8 @@ def test_patterns_in_a_plane_are_worded_with_x_and_y(
 
 
 @pytest.mark.parametrize(
-    ("unwritten", "hint"), [(INDEX % 32 >= 8, causes.STRIDED), (INDEX % 128 >= 32, causes.IN_EACH_BLOCK)]
+    ("unwritten", "hint"),
+    [(INDEX % 32 >= 8, LEFT_OUT), (INDEX % 2 == 1, LEFT_OUT), (INDEX % 128 >= 32, causes.IN_EACH_BLOCK)],
 )
 def test_elements_that_no_thread_writes_need_no_shuffle_and_no_other_warp(unwritten: Any, hint: str) -> None:
     output = mistake(np.where(unwritten, -1, X), X, plan=plan(N, 8, 128))

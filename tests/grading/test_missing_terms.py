@@ -7,7 +7,7 @@ import pytest
 from wrong_values import INDEX, SUMS, WITHOUT, F, N, X, mistake, omission, omitted, plan, said
 
 from pytest_gpulab.exercise import Buffer, KnownMistake, Launch, Plan
-from pytest_gpulab.grading.diagnosis import missing_terms, patterns, value_patterns
+from pytest_gpulab.grading.diagnosis import causes, missing_terms, patterns, value_patterns
 from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
 from pytest_gpulab.grading.diagnosis.patterns import tiling_of
 
@@ -63,9 +63,23 @@ def test_terms_before_the_last_of_each_thread_are_recognised(blocks: int, last: 
 @pytest.mark.parametrize(("kind", "last"), [(np.int16, 32767), (np.uint16, 65535), (np.int8, 127), (np.uint8, 255)])
 def test_a_sum_by_an_index_of_a_smaller_type_is_named(kind: type, last: int) -> None:
     x = np.random.default_rng(3).integers(-(10**6), 10**6, 70_000).astype(np.int32)
-    index = np.arange(547 * 128).astype(kind)  # the threads beyond the end begin anew, too
+    index = np.arange(1094 * 64).astype(kind)  # the threads beyond the end begin anew, too
     words = f"it is the result for an index of {8 * np.dtype(kind).itemsize} bits, which ends at {last}"
-    assert omitted(x[index[index >= 0]].sum(dtype=np.int32), x.sum(dtype=np.int32), x, blocks=547) == words
+    assert omitted(x[index[index >= 0]].sum(dtype=np.int32), x.sum(dtype=np.int32), x, threads=64, blocks=1094) == words
+
+
+def test_an_index_that_begins_anew_with_the_threads_of_a_block_is_no_small_type() -> None:
+    x = np.random.default_rng(3).integers(-(10**6), 10**6, 1023).astype(np.int32)
+    found = omission(x[np.arange(1023) % 256].sum(dtype=np.int32), x.sum(dtype=np.int32), x, threads=256, blocks=1)
+    assert found is not None and found.what == "it is the result if element 256 and so on are 0 to 255 again"
+    assert found.cause == missing_terms.SAME_ITEM
+
+
+def test_a_last_element_alone_in_its_warp_may_be_lost_with_the_warp() -> None:
+    for n, cause in ((33, causes.LAST_ALONE), (31, causes.LAST_ONE)):
+        x = X[:n]
+        found = omission(x[:-1].sum(), x.sum(), x, threads=64, blocks=1)
+        assert found is not None and (found.what, found.cause) == (f"{WITHOUT}the last element (index {n - 1})", cause)
 
 
 def test_a_small_product_is_no_result_of_other_factors_within_the_tolerance_of_a_large_one() -> None:

@@ -139,6 +139,16 @@ def test_patterns_of_wrong_values(actual: Any, expected: Any, words: str) -> Non
         (np.where(INDEX == 600, 7, WARPS_BACK), SUMS, ""),
         (SUMS - F[0], SUMS, "each of them is the expected value minus the first element of `in`"),
         (
+            SUMS - SUMS[63] * (INDEX >= 127),
+            SUMS,
+            "each of them is the expected value minus the sum of the first 64 elements of `in`",
+        ),
+        (
+            SUMS + SUMS[9] * (INDEX > 9),
+            SUMS,
+            "each of them is the expected value plus the sum of the first 10 elements of `in`",
+        ),
+        (
             SUMS - (SUMS - F)[INDEX // 128 * 128],
             SUMS,
             "each of them lacks all elements of `in` in the blocks before its own",
@@ -372,3 +382,13 @@ def test_a_known_mistake_that_gives_one_of_few_elements_may_be_chance() -> None:
 def test_a_single_large_whole_number_is_chance() -> None:
     """A float32 near 2**21 has two binary places: every fourth is a whole number."""
     assert said(np.array([3181614.0], np.float32), np.array([4098.446]), 0.07) == ""
+
+
+def test_a_difference_is_named_as_the_sum_of_the_first_elements_unless_that_may_be_chance() -> None:
+    for inputs, extra, words in (
+        (1000 * X, 1000 * X[:64].sum(), "the expected value plus the sum of the first 64 elements of `in`"),
+        (X, X[:64].sum(), "too small by 1946"),
+        (1000 * X, 500, "too large by 500"),
+    ):
+        sums = np.cumsum(inputs, dtype=np.int32)
+        assert said(sums + extra * (INDEX >= 127), sums, inputs={"in": inputs}) == f"each of them is {words}"

@@ -1,9 +1,12 @@
 """Patterns in the relation of wrong values to the expected ones: a factor, a difference, terms of the coordinates."""
 
+from math import log2
+
 import numpy as np
 
-from .coincidence import FEW, distinct
-from .patterns import Pattern, WrongValue, number, units_of
+from .coincidence import FEW, distinct, is_likely
+from .patterns import FAR, ROUNDING, Pattern, WrongValue, number, units_of
+from .scan_patterns import is_scan
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
 LEAST_QUOTIENT = 8  # smaller results of a division by an unknown number may be chance
@@ -18,6 +21,10 @@ SCALE = "Usual cause: a factor or a division that the exercise does not ask for,
 TERM = (
     "Usual cause: a term with x or y in it that has another factor or operand than the formula. Compare each term with "
     "the exercise's."
+)
+FIRST_SUM = (
+    "Usual cause: a step that adds the sum of the first elements is left out, or made twice. Which thread adds it to "
+    "the first wrong element, and in which step?"
 )
 FIRST_INPUT = (
     "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
@@ -87,15 +94,30 @@ def offset(output: WrongValue) -> Pattern | None:
         return None
     if output.actual.dtype.kind == "u":  # below 0 it wraps around
         difference = difference.astype(np.dtype(f"i{output.actual.itemsize}"))
-    for name, values in output.like_output().items():
-        for words, first in (("plus", values[0]), ("minus", -values[0])) if values.size > 2 else ():
-            if output.is_explained_by(output.wanted + first):
-                return Pattern(f"each of them is the expected value {words} the first element of `{name}`", FIRST_INPUT)
+    for words, sign in ("plus", 1), ("minus", -1):
+        if (pattern := _first_elements(output, sign * float(difference), f"the expected value {words}")) is not None:
+            return pattern
     cause = PER_BLOCK if output.tile and output.at[0] >= output.tile else OFFSET
     if output.actual.ndim == 2 and min(output.actual.shape) == 1:
         cause = ALONG_ROW if output.actual.shape[0] == 1 else ALONG_COLUMN
     size = "large" if difference > 0 else "small"
     return Pattern(f"each of them is too {size} by {number(abs(difference))}", cause)
+
+
+def _first_elements(output: WrongValue, total: float, what: str) -> Pattern | None:
+    """Recognise a total as the first element; in a scan also as the sum of the first ones, all before wrong ones."""
+    for name, values in output.like_output().items():
+        sums = np.cumsum(values[: output.at[0] + 1] if is_scan(output) else values[:1], dtype=values.dtype)
+        allowed = 0.5 if output.is_exact else 2 * output.allowed.max() + ROUNDING * np.abs(output.wanted).max()
+        slack = min(allowed, abs(total) / FAR)
+        near = np.flatnonzero(np.abs(sums.astype(np.float64) - total) <= slack)
+        if near.size != 1 or values.size <= 2:
+            continue
+        if near[0] == 0:
+            return Pattern(f"each of them is {what} the first element of `{name}`", FIRST_INPUT)
+        if not is_likely(log2(np.ptp(sums) / (2 * slack)), sums.size):
+            return Pattern(f"each of them is {what} the sum of the first {near[0] + 1} elements of `{name}`", FIRST_SUM)
+    return None
 
 
 def block_offset(output: WrongValue) -> Pattern | None:

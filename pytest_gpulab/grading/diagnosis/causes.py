@@ -3,6 +3,10 @@
 FIRST_ONE = "Usual cause: a special case of the first element. Is something skipped there, or not yet set?"
 ALL_BUT_FIRST = "Usual cause: the value that each element takes from the one before it. Follow element 1 step by step."
 LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at the last index?"
+LAST_ALONE = (
+    "Usual cause: a bounds check or a loop that ends one too early, or one that takes only whole warps or blocks. At "
+    "this length, the last element is the only one of its warp."
+)
 LAST_BLOCK = "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier assume that it is?"
 SECOND_BLOCK = (
     "Usual cause: a difference between the second block and the first. It may not be full, its indices need its "
@@ -34,8 +38,8 @@ OTHER_WARPS = (
 )
 IN_EACH_BLOCK = "Usual cause: a loop or a condition on the thread's number that covers only a part of the block."
 STRIDED = (
-    "Usual cause: an index or a condition with a factor or a remainder in it. Which threads take the elements in "
-    "between, and are they processed?"
+    "Usual cause: an index, a condition or an input that differs for these elements. Which lines and which threads "
+    "compute them, and which compute the ones in between?"
 )
 LANE = (
     "Usual cause: lanes of each warp that differ from the others. In a shuffle, which lanes have no lane to take a "

@@ -47,6 +47,7 @@ FAR_APART = (
     "takes those in between?"
 )
 INDEX = "Usual cause: an index of a smaller type, such as `short`. What type has each part of it?"
+SAME_ITEM = "Usual cause: an index without the number of the thread's item, or of the block: it is the thread's alone."
 FACTORS = (
     "Usual cause: a wrong factor in an index. How far apart are neighbouring threads, the items of a thread, and "
     "blocks, and how far apart should each of them be?"
@@ -202,10 +203,10 @@ def _small_index(output: WrongValue, name: str, values: Array) -> Pattern | None
         for kind in SMALL_INDEXES if _is_expected(output, operation, values) else ():
             taken = np.arange(reached).astype(kind).astype(np.intp)
             if _is(output, operation, values[taken[(taken >= 0) & (taken < values.size)]]):
-                bits = 8 * np.dtype(kind).itemsize
-                return Pattern(
-                    f"it is the result for an index of {bits} bits, which ends at {np.iinfo(kind).max}", INDEX
-                )
+                bits, last = 8 * np.dtype(kind).itemsize, np.iinfo(kind).max
+                if last + 1 == output.context.block_threads:
+                    return Pattern(f"it is the result if element {last + 1} and so on are 0 to {last} again", SAME_ITEM)
+                return Pattern(f"it is the result for an index of {bits} bits, which ends at {last}", INDEX)
     return None
 
 
@@ -274,7 +275,8 @@ def _is(output: WrongValue, operation: Any, *parts: Array) -> bool:
 def candidate_terms(size: int, tile: int | None, context: RunContext) -> Iterator[Terms]:
     """Yield the terms that reductions often miss: ends, rests of blocks and warps, some positions of every block."""
     index, threads = np.arange(size), context.block_threads
-    yield Terms(index == size - 1, f"the last element (index {size - 1})", causes.LAST_ONE)
+    last_one = causes.LAST_ALONE if size % WARP == 1 else causes.LAST_ONE
+    yield Terms(index == size - 1, f"the last element (index {size - 1})", last_one)
     yield Terms(index == 0, "the first element", causes.FIRST_ONE)
     blocks = -(-size // tile) if tile else 1
     if tile and blocks > 1:

@@ -43,13 +43,18 @@ UNREACHED = (
     "Usual cause: an index that does not reach the {0} edge, or a bounds check that is too strict. Which {1} has the "
     "last thread?"
 )
+LEFT_OUT = (
+    "Usual cause: an index or a condition with a factor or a remainder in it. Which threads take these elements, and "
+    "do they write them?"
+)
 _UNWRITTEN = {
     causes.ALL_BUT_FIRST: (
         "Usual cause: all threads write the same element. What is the index made of, and does it stay so?"
     ),
     causes.FIRST_OF_BLOCK: "Usual cause: only one thread of each block writes, or all write to the same place.",
     causes.FROM_INDEX_ON: causes.TOO_SHORT,
-    causes.LANE: causes.STRIDED,
+    causes.LANE: LEFT_OUT,
+    causes.STRIDED: LEFT_OUT,
     causes.OTHER_WARPS: causes.IN_EACH_BLOCK,
     causes.LAST_COLUMNS: UNREACHED.format("right", "x"),
     causes.LAST_ROWS: UNREACHED.format("lower", "y"),
