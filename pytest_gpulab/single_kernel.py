@@ -286,7 +286,7 @@ _FIELDS: Mapping[str, Size | Callable[[Mapping[str, int]], Size]] = {
     "1x1": (1, 1),
     "300x1": (300, 1),
     "1x300": (1, 300),
-    "whole tiles": lambda tunables: (2 * tunables["TILE_X"], 3 * _rows(tunables)),
+    "whole tiles": lambda tunables: (3 * tunables["TILE_X"], 2 * _rows(tunables)),
     "tile+1 by 2 tiles-1": lambda tunables: (tunables["TILE_X"] + 1, 2 * _rows(tunables) - 1),
     "97x61": (97, 61),
     "61x97": (61, 97),

@@ -34,7 +34,10 @@ LARGE_SIMULATED = (2048, 2048, CLASSIC_VECTORS)
 FEW_PATTERNS = ("random", "fractions")
 ROUNDS = "Usual cause: the loop over the vectors. Which is the first one that it takes, and which the last?"
 SUM = "Usual cause: a sum that starts anew, or is replaced, in each round."
-FIRST_ROUND = "Usual cause: a loop that ends after its first round, or a body outside of it: a `;`, or no braces."
+FIRST_ROUND = (
+    "Usual cause: a loop that ends after its first round, or a body outside of it: a `;`, or no braces. Or a loop that "
+    "counts down, and a sum that is replaced in each round."
+)
 INDEX = "Usual cause: an index that stays the same in each round."
 CHOSEN = "Usual cause: the terms are compared, where they should be added."
 BEYOND = "Usual cause: an index of `vectors` that is not below `count`: nothing was copied there."
@@ -117,6 +120,8 @@ def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistak
     total, nowhere = sum(squares), x**2 + y**2  # the array holds 0 behind the vectors
     straight = [abs(x - vx) + abs(y - vy) for vx, vy in vectors]
     padded = sum(squares[:CLASSIC_VECTORS]) + max(CLASSIC_VECTORS - count, 0) * nowhere
+    whole_x = [np.trunc(x - vx) ** 2 + (y - vy) ** 2 for vx, vy in vectors]
+    whole_y = [(x - vx) ** 2 + np.trunc(y - vy) ** 2 for vx, vy in vectors]
     whole = [np.trunc(x - vx) ** 2 + np.trunc(y - vy) ** 2 for vx, vy in vectors]
     found = {
         ("the sum over one vector too many", ROUNDS): total + nowhere,
@@ -136,6 +141,8 @@ def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistak
         ("the root of the sum", TERM): np.sqrt(total),
         ("the sum of distances along the axes", TERM): sum(straight),
         ("the sum of the squares of whole numbers", TYPE): sum(whole),
+        ("the sum of the squares of whole numbers along x", TYPE): sum(whole_x),
+        ("the sum of the squares of whole numbers along y", TYPE): sum(whole_y),
     }
     return tuple(KnownMistake(what, {"out": values}, cause) for (what, cause), values in found.items())
 

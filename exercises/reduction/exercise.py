@@ -202,10 +202,9 @@ def additions(problem: Problem) -> int:
 
 
 def partial_everywhere(tunables: Mapping[str, int]) -> int:
-    """Return a size with a partial last block at every level: three levels, or two if three would be large."""
+    """Return a size beyond 2**16, where indices of 16 bits end, with a partial last block at every level."""
     step = tile(tunables)
-    blocks = step + 2 if step <= 256 else 6
-    return step * (blocks - 1) + step // 2 + 1
+    return step * (2**16 // step + 1) + step // 2 + 1
 
 
 # Grading a submission takes as long as its replays, so every pattern is tried at some sizes only.

@@ -28,9 +28,6 @@ from pytest_gpulab.exercise import (
 )
 from pytest_gpulab.numerics import fill, prefix_sums_at, recursive_depth, repeated, scan_tolerance, scan_tolerance_at
 
-# The largest input that a check may choose for a submission's block size, so that a simulated run is short.
-MAX_CHECKED = 1 << 17
-
 # Above this a pattern repeats, except for few values: 2**25 new random numbers take longer than all other work.
 FRESH_VALUES = 2**20 - 3
 COUNTED_SIZE = 1 << 18
@@ -177,15 +174,12 @@ def swept(values: Array, tile: int, halves: Halves, root: int = 0) -> Array:
 
 
 def every_level_partial(tunables: Mapping[str, int]) -> int:
-    """Return a size of three levels if they fit, else two, each with a partial last block.
+    """Return a size beyond 2**16, where indices of 16 bits end, with a partial last block at every level.
 
     In a single pass a warp looks back over 32 blocks at a time, so there are more of them.
     """
     block = elements_per_block(tunables)
-    if tunables["SINGLE_PASS"]:
-        return 40 * block + block // 2 + 1
-    three_levels = block * block + block + 1
-    return three_levels if three_levels <= MAX_CHECKED else 5 * block + block // 2 + 1
+    return max(2**16 // block + 1, 40 * tunables["SINGLE_PASS"]) * block + block // 2 + 1
 
 
 def fixed(n: int, points: float, *patterns: str) -> Case:

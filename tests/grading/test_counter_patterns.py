@@ -84,6 +84,15 @@ def test_counters_without_some_elements_or_with_some_twice_are_named() -> None:
     assert twice.cause == missing_terms.COUNTED_TWICE
 
 
+@pytest.mark.parametrize(("first", "cause"), [(128, counter_patterns.SIGNED), (64, counter_patterns.TOO_FEW_COUNTERS)])
+def test_counters_that_are_wrong_from_one_on_are_named(first: int, cause: str) -> None:
+    few = BYTES[:40]
+    found = pattern(np.where(np.arange(256) < first, counts(few), 0), few)
+    what = f"each counter from {first} on that should not be 0 is wrong, and none before it"
+    assert (found.what, found.cause) == (what, cause)
+    assert pattern(np.where(np.arange(256) < 75, counts(few), 0), few).what != what
+
+
 def test_one_missing_element_of_few_values_may_be_any() -> None:
     few = BYTES % 4
     assert pattern(counts(few[:-1]), few) == Pattern("")

@@ -235,6 +235,22 @@ def test_shuffle_from_a_lane_that_is_not_there(run: Run, body: str, count: int) 
     assert (hazard.kind, hazard.what, hazard.where, hazard.count) == ("barrier", ABSENT, marked(source), count)
 
 
+UNNAMED = "invalid arguments: a shuffle from a lane that its mask does not name; its value is undefined"
+
+
+def test_shuffle_from_a_lane_that_its_mask_does_not_name(run: Run) -> None:
+    """Each lane names itself alone. A tree of 16 lanes that name each other reads more, but uses none of it."""
+    source = SHUFFLER.format(body="v = __shfl_up_sync(1u << t % 32, v, 1); // HERE\n out[t] = v;")
+    out, checked = np.zeros(64, np.int32), LaunchOptions(check=True)
+    (hazard,) = run(source, out, np.int32(7), block=(64,), options=checked).hazards
+    assert (hazard.kind, hazard.what, hazard.where, hazard.count) == ("barrier", UNNAMED, marked(source), 62)
+    assert out[1] == -500
+    tree = "unsigned m = 0xffffu << (t & 16); for (int d = 8; d; d /= 2) v += __shfl_down_sync(m, v, d);"
+    source = SHUFFLER.format(body=f"{tree}\n if (t % 16 == 0) out[t] = v;")
+    assert run(source, out, np.int32(7), block=(64,), options=checked).hazards == ()
+    assert out[::16].tolist() == [sum(range(t - 500, t - 484)) for t in (0, 16, 32, 48)]
+
+
 def test_shuffle_from_a_lane_that_is_not_there_gives_zero(run: Run) -> None:
     out = np.zeros(32, np.int32)
     run(SHUFFLER.format(body="if (t < 8) v = __shfl_sync(0xff, v, t + 4); out[t] = v;"), out, np.int32(7))

@@ -19,8 +19,8 @@ FACTOR = (
 )
 SCALE = "Usual cause: a factor or a division that the exercise does not ask for, such as a mean in place of a sum."
 TERM = (
-    "Usual cause: a term with x or y in it that has another factor or operand than the formula. Compare each term with "
-    "the exercise's."
+    "Usual cause: a term with x or y in it that has another factor or operand than the formula, or is added too often. "
+    "Compare each term with the exercise's."
 )
 FIRST_SUM = (
     "Usual cause: a step that adds the sum of the first elements is left out, or made twice. Which thread adds it to "
@@ -54,7 +54,7 @@ def common_factor(output: WrongValue) -> Pattern | None:
         else:
             holds = output.is_explained_by(output.wanted * output.wanted.dtype.type(factor), factor)
         if holds:
-            return Pattern(f"{output.them} is {words} the expected value", FACTOR)
+            return Pattern(f"{output.them} is {words} the expected value", FACTOR if factor > 1 else SCALE)
     return None
 
 

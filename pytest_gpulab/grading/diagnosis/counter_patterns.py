@@ -7,11 +7,16 @@ import numpy as np
 from pytest_gpulab.exercise import Array
 from pytest_gpulab.grading.plans.index_factors import TRIED_INDEXES, index_factors
 
-from .coincidence import PLACE_BITS, is_likely, value_bits
+from .coincidence import GENERAL, PLACE_BITS, is_likely, place_bits, value_bits
 from .missing_terms import COUNTED_TWICE, FACTORS, TRIED_PARTS, candidate_terms
 from .patterns import Pattern, WrongValue
 
 ONCE_PER_BLOCK = "Usual cause: 1 is added where a block's count should be added. Which value does each block add?"
+SIGNED = "Usual cause: an index or a comparison of type `char`, in which the values from 128 on are negative."
+TOO_FEW_COUNTERS = (
+    "Usual cause: a loop or threads that take fewer counters than there are. How many does each step take?"
+)
+SIGNED_END = 128
 
 
 def counters_of(output: WrongValue) -> Pattern | None:
@@ -23,6 +28,7 @@ def counters_of(output: WrongValue) -> Pattern | None:
                 _once_per_block(output, name, values)
                 or _index_factors(output, name, values)
                 or _part(output, name, values)
+                or _from_counter_on(output)
             )
     return None
 
@@ -84,3 +90,21 @@ def _part(output: WrongValue, name: str, values: Array) -> Pattern | None:
             what = f"the counters are those of `{name}` with {part.words} counted twice"
             return Pattern(what, COUNTED_TWICE, bits=bits)
     return None
+
+
+def _from_counter_on(output: WrongValue) -> Pattern | None:
+    """Recognise that all counters of values from a power of two on are wrong, and none before."""
+    counted = np.flatnonzero(output.expected)
+    before, wrong = counted[counted < output.at[0]], counted[counted >= output.at[0]]
+    bits = place_bits(wrong.size, counted.size)
+    if before.size == 0 or wrong.size != output.at.size or is_likely(bits):
+        return None
+    first = 1 << int(output.at[0]).bit_length() - 1  # the largest power of two up to the first wrong one
+    if before[-1] >= first:
+        return None
+    cause = SIGNED if first == SIGNED_END else TOO_FEW_COUNTERS
+    return Pattern(
+        f"each counter from {first} on that should not be 0 is wrong, and none before it",
+        cause,
+        bits=min(bits, GENERAL),
+    )

@@ -379,7 +379,7 @@ def _edge(axis: Axis, cause: str) -> Pattern | None:
         is_tail &= count < axis.tile and (axis.at[0] // axis.tile == axis.blocks - 1 or 2 * count <= axis.tile)
     right = np.flatnonzero(~axis.mask)
     is_one_end = right[-1] - right[0] < right.size and (right[0] == 0) != (right[-1] == size - 1)
-    if is_one_end and 1 < right.size < min(axis.tile or size, size / 4) and (not axis.tile or count % axis.tile):
+    if is_one_end and 1 < right.size < min(axis.tile or size, size / 3) and (not axis.tile or count % axis.tile):
         which = "first" if right[0] == 0 else "last"
         return Pattern(f"all but the {which} {right.size} {axis.noun}s", causes.NO_NEIGHBOURS)
     general = causes.IN_X if axis.noun == "column" else causes.IN_Y

@@ -44,7 +44,7 @@ WRAPPED = (
 )
 CONSTANT = (
     "Usual cause: the computed value is never added or stored here, or it is lost: set to 0 again, or overwritten "
-    "before it is used. Or a condition leaves the start value as it is."
+    "before it is used. Or a condition leaves the start value as it is, or zeros are read from another place."
 )
 SHIFT = "Usual cause: an index off by one or more. Which element does each thread read, and which does it write?"
 OWN_ELEMENT = "Usual cause: the element itself is left out, or counted once too often."

@@ -35,6 +35,8 @@ class InstructorsMistake(Exception):
 
 
 FRACTION = "Usual cause: an intermediate `int`, which drops the fraction. What type has each intermediate value?"
+SIGN = "Usual cause: an absolute value where the sign counts. Which operation or type drops it?"
+_LOSSES: tuple[tuple[str, np.ufunc, str], ...] = (("fractions", np.trunc, FRACTION), ("signs", np.abs, SIGN))
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,10 @@ def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng:
 def known_mistakes(
     exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]
 ) -> Sequence[KnownMistake]:
-    """Return the outputs of the exercise's known mistakes and of cut inputs, or raise InstructorsMistake."""
-    cut = _without_fractions(exercise, problem, plan, inputs)
+    """Return the outputs of the exercise's known mistakes and of inputs with a loss, or raise InstructorsMistake."""
+    lost = tuple(_with_losses(exercise, problem, plan, inputs))
     if exercise.mistakes is None:
-        return cut
+        return lost
     with instructors_code("mistakes"):
         made = exercise.mistakes(problem, inputs)
         if not isinstance(made, Sequence) or not all(isinstance(known, KnownMistake) for known in made):
@@ -69,21 +71,21 @@ def known_mistakes(
         for name, values in ((name, values) for known in made for name, values in known.values.items()):
             if found := _unlike_buffer(plan, name, np.shape(values)):
                 raise ExerciseError(_at(exercise.mistakes, found))
-    return (*made, *cut)
+    return (*made, *lost)
 
 
-def _without_fractions(
+def _with_losses(
     exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]
-) -> list[KnownMistake]:
-    """Return the outputs for inputs that have lost their fractions, as in a variable of type `int`."""
-    names = [name for name, values in inputs.items() if values.dtype.kind == "f" and (values % 1).any()]
-    made = []
-    for cut in dict.fromkeys((*zip(names), tuple(names))) if names else ():
-        whole = {**inputs, **{name: np.trunc(inputs[name]) for name in cut}}
-        what = f"the result for {' and '.join(f'`{name}`' for name in cut)} without the fractions"
-        with suppress(InstructorsMistake), np.errstate(all="ignore"):
-            made.append(KnownMistake(what, expected_of(exercise, problem, plan, whole).values, FRACTION))
-    return made
+) -> Iterator[KnownMistake]:
+    """Yield the outputs for inputs that have lost their fractions, as in a variable of type `int`, or their signs."""
+    for lost, change, cause in _LOSSES:
+        changed = {name: change(values) for name, values in inputs.items() if values.dtype.kind in "if"}
+        names = [name for name, values in changed.items() if (values != inputs[name]).any()]
+        for which in dict.fromkeys((*zip(names), tuple(names))) if names else ():
+            what = f"the result for {' and '.join(f'`{name}`' for name in which)} without the {lost}"
+            with suppress(InstructorsMistake), np.errstate(all="ignore"):
+                other = expected_of(exercise, problem, plan, {**inputs, **{name: changed[name] for name in which}})
+                yield KnownMistake(what, other.values, cause)
 
 
 def _unlike_buffer(plan: Plan, name: str, shape: tuple[int, ...]) -> str:

@@ -31,6 +31,9 @@ U4 = np.dtype(np.uint32)
 OTHERS = LANE_BITS.reshape(WARP, 1, 1, 1)  # (32, warps, 1, blocks): the bits of lanes that are compared with their warp
 
 
+ALL_LANES = np.uint32(0xFFFFFFFF)
+
+
 def lanemask(which: str, laneid: Value) -> Value:
     """Return `%lanemask_eq`, `%lanemask_lt` and so on."""
     bit = np.uint32(1) << laneid
@@ -72,7 +75,9 @@ def _sources(mode: str, b: int, c: int) -> tuple[Value, Value]:
     return _source(mode, np.arange(WARP, dtype=np.uint32), np.uint32(b), np.uint32(c))
 
 
-def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Value, c: Value) -> tuple[Value, Value]:
+def shuffle(
+    wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Value, c: Value, mask: Value = ALL_LANES
+) -> tuple[Value, Value]:
     """Return the value of another lane (`absent` if it is outside of the group), and the predicate *in range*."""
     if b.ndim == c.ndim == 0:
         source, inside = (of_lane[lanes.laneid] for of_lane in _sources(mode, int(b) & 31, int(c) & 0x1F1F))
@@ -80,34 +85,51 @@ def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Va
         source, inside = _source(mode, lanes.laneid, b, c)
     if wave.checker is not None:
         wave.checker.shuffle(lanes, site, source, value)
+    found = _of_lanes(wave, lanes, site, source, value)
+    if mask.ndim == 0 and mask == ALL_LANES:
+        return found, inside
+    unnamed = (mask >> source) & 1 == 0
+    if unnamed.any() and ((mask >> lanes.laneid) & 1).all():  # else that hazard is the mistake
+        _note(wave, lanes, site, unnamed, "its mask does not name")
+        if wave.launch.absent:  # else hardware usually gives the value
+            found = np.where(unnamed, wave.launch.absent.view(found.dtype), found)
+    return found, inside
+
+
+def _of_lanes(wave: Wave, lanes: Lanes, site: Site, source: Value, value: Value) -> Value:
     if (value.ndim == 0 or (value.shape[0] == 1 and not lanes.flat)) and lanes.whole_warps:
-        return value, inside
+        return value
     thread = (lanes.warpid.astype(np.intp) * WARP) + source  # (threads, 1 or blocks)
     if not lanes.flat and thread.shape[1] == 1:
         if lanes.whole_warps:
-            return value.take(thread[:, 0] - lanes.threads[0], axis=0), inside
+            return value.take(thread[:, 0] - lanes.threads[0], axis=0)
         row = _rows(lanes)[thread[:, 0]]
         if value.ndim == 0 or value.shape[0] == 1:
             value = np.broadcast_to(value, (lanes.shape[0], value.shape[1] if value.ndim else 1))
-        return _present(wave, lanes, site, value.take(row, axis=0), (row < 0).reshape(-1, 1)), inside
+        return _present(wave, lanes, site, value.take(row, axis=0), (row < 0).reshape(-1, 1))
     position = np.broadcast_to(thread, lanes.shape) * lanes.wave.columns + lanes.column
     place = np.full(lanes.wave.warps * WARP * lanes.wave.columns, -1, np.intp)
     place[lanes.position.ravel()] = np.arange(lanes.n)
     index = place[position]
     flat = np.broadcast_to(value, lanes.shape).ravel()
-    return _present(wave, lanes, site, flat[index], index < 0), inside
+    return _present(wave, lanes, site, flat[index], index < 0)
 
 
 def _present(wave: Wave, lanes: Lanes, site: Site, found: Value, absent: npt.NDArray[np.bool_]) -> Value:
-    """Return the values that lanes have read; those of absent source lanes are replaced, and noted once per line."""
+    """Return the values that lanes have read; those of absent source lanes are replaced."""
     if not absent.any():
         return found
+    _note(wave, lanes, site, absent, "is inactive or has exited")
+    return np.where(absent, wave.launch.absent.view(found.dtype), found)
+
+
+def _note(wave: Wave, lanes: Lanes, site: Site, bad: Value, which: str) -> None:
+    """Note the source lanes that take no part, once per line."""
     key = ("barrier", "shuffle", site.where)
     if key not in wave.launch.absences:
-        what = "invalid arguments: a shuffle from a lane that is inactive or has exited; its value is undefined"
-        bad = np.broadcast_to(absent, lanes.shape)
+        what = f"invalid arguments: a shuffle from a lane that {which}; its value is undefined"
+        bad = np.broadcast_to(bad, lanes.shape)
         wave.launch.absences[key] = Hazard("barrier", what, site.where, first_lane(lanes, bad), int(bad.sum()))
-    return np.where(absent, wave.launch.absent.view(found.dtype), found)
 
 
 def _rows(lanes: Lanes) -> Any:

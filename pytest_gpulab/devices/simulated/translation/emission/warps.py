@@ -10,10 +10,10 @@ from .block import CODES, BlockWriter, emits
 def _shuffle(b: BlockWriter, i: Instruction) -> None:
     mode = next(part for part in i.op if part in ("up", "down", "bfly", "idx"))
     target, *operands = i.operands
-    value, lane, clamp = (b.read(operand, "u4") for operand in operands[:3])
+    arguments = ", ".join(b.read(operand, "u4") for operand in operands[:4])
     b.names.shuffles = True
     site = b.names.site("shuffle", "shuffle", 0, i)
-    _write_both(b, target, f"shuffle(w, L, {site}, {mode!r}, {value}, {lane}, {clamp})")
+    _write_both(b, target, f"shuffle(w, L, {site}, {mode!r}, {arguments})")
 
 
 def _write_both(b: BlockWriter, target: Operand, call: str) -> None:
