@@ -219,7 +219,7 @@ OMISSIONS = [
         "reduction/vector_tail_dropped",
         "n=33",
         "it is the result for `in` without the last element (index 32)",
-        causes.LAST_ONE,
+        causes.LAST_ALONE,
     ),
     (
         "reduction/vector_tail_dropped",

@@ -92,7 +92,7 @@ TOLD = [
         "correct[n=33]",
         "`out`: the only element is wrong",
         "it is the result for `in` without the last element (index 32)",
-        "the only one of its warp",
+        "one element is left over",
     ),
     (
         "scan/offset_of_each_thread",

@@ -4,8 +4,8 @@ FIRST_ONE = "Usual cause: a special case of the first element. Is something skip
 ALL_BUT_FIRST = "Usual cause: the value that each element takes from the one before it. Follow element 1 step by step."
 LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at the last index?"
 LAST_ALONE = (
-    "Usual cause: a bounds check or a loop that ends one too early, or one that takes only whole warps or blocks. At "
-    "this length, the last element is the only one of its warp."
+    "Usual cause: a bounds check or a loop that ends one too early, or one that takes only whole vectors, warps or "
+    "blocks. At this length, one element is left over."
 )
 LAST_BLOCK = "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier assume that it is?"
 SECOND_BLOCK = (
