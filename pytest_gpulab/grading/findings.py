@@ -113,7 +113,7 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("out-of-bounds", r"\[-\d+\]", "The index is below 0: what does the first thread or the first block compute? An "
      "unsigned number is never negative: 0 - 1 wraps around. A `char` from 128 on is negative."),
     ("out-of-bounds", r"__global__.*\[(\d+)\].*block [1-9]\d* thread \1\b", "The index is the thread's number in its "
-     "block, as in block 0. Which element belongs to this block, and which to this thread?"),
+     "block, which is the same in each block. Which element belongs to this block, and which to this thread?"),
     ("out-of-bounds", "__local__", "An array without `__shared__` is private to each thread. Compare the index with "
      "its length."),
     ("out-of-bounds", "__shared__", "Compare the index with the array's length, for the last thread of a block and for "

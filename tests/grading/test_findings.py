@@ -85,7 +85,7 @@ TOLD = [
         "correct[n=1023]",
         "`out`: the only element is wrong",
         "it is the result if element 256 and so on are 0 to 255 again",
-        "an index without the number of the thread's item",
+        "the number of the thread's item",
     ),
     (
         "reduction/rows_of_two_warps",

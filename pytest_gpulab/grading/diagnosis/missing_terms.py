@@ -47,7 +47,7 @@ FAR_APART = (
     "takes those in between?"
 )
 INDEX = "Usual cause: an index of a smaller type, such as `short`. What type has each part of it?"
-SAME_ITEM = "Usual cause: an index without the number of the thread's item, or of the block: it is the thread's alone."
+SAME_ITEM = "Usual cause: an index in which the number of the thread's item, or of the block, is missing."
 FACTORS = (
     "Usual cause: a wrong factor in an index. How far apart are neighbouring threads, the items of a thread, and "
     "blocks, and how far apart should each of them be?"
