@@ -14,7 +14,7 @@ __device__ float warp_inclusive(float x)
 {
     int lane = threadIdx.x % warpSize;
     for (int d = 1; d < warpSize; d += d) {
-        float y = __shfl_up_sync(1u << lane, x, d);
+        float y = __shfl_up_sync(1u << lane, x, d);  // BUG: barrier
         x = lane < d ? x : x + y;
     }
     return x;

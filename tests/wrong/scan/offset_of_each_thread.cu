@@ -39,7 +39,7 @@ __global__ void add_offsets(float *Y, const float *S, unsigned N)
     unsigned int i = 2 * blockIdx.x * blockDim.x + threadIdx.x;
     if (blockIdx.x == 0)
         return;
-    const float before = S[threadIdx.x];
+    const float before = S[threadIdx.x];  // BUG: memory
     if (i < N)
         Y[i] += before;
     if (i + blockDim.x < N)
