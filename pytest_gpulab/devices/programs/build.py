@@ -31,7 +31,7 @@ _NAMED = (
 _OF_NVIDIA = {
     "cublas": "cuBLAS", "cufft": "cuFFT", "curand": "cuRAND", "cusparse": "cuSPARSE", "cusolver": "cuSOLVER",
     "cudnn": "cuDNN", "nvrtc": "NVRTC", "npp": "NPP", "nccl": "NCCL", "nvml": "NVML", "cutensor": "cuTENSOR",
-    "nvidia-ml": "NVML", "nvjpeg": "nvJPEG", "nvshmem": "NVSHMEM",
+    "nvidia-ml": "NVML", "nvjpeg": "nvJPEG", "nvshmem": "NVSHMEM", "cupti": "CUPTI",
 }  # fmt: skip
 _OF_OTHERS = {
     "mpi": "MPI", "cutlass": "CUTLASS", "nvtoolsext": "NVTX 2", "gl/": "OpenGL", "glut": "GLUT", "gl/freeglut": "GLUT",
