@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 
 import numpy as np
@@ -41,6 +42,18 @@ def test_the_capacity_is_a_limit() -> None:
     with pytest.raises(OutOfMemory, match=r"the program may use 8,192 bytes of device memory"):
         arena.allocate(PAGE + 1)
     assert np.array_equal(first.data, np.zeros(PAGE, np.uint8))
+    arena.close()
+
+
+def test_a_cleared_allocation_still_shares_its_pages() -> None:
+    """The host sets a variable of a module through the file."""
+    arena = SharedArena()
+    allocation = arena.allocate(4)
+    allocation.data[:] = 1
+    allocation.clear()
+    assert not allocation.data.any()
+    os.pwrite(arena.descriptor, b"\x07", arena.offset(allocation))
+    assert allocation.data[0] == 7
     arena.close()
 
 

@@ -79,6 +79,9 @@ class Allocation:
 
     def clear(self) -> None:
         """Set all bytes to 0: new pages, of which only those that a kernel accesses take memory."""
+        if not self.data.flags.owndata:  # a program has the same pages
+            self.data[:] = 0
+            return
         self.data = np.zeros(len(self.data), np.uint8)
         self._views.clear()
 
