@@ -18,6 +18,7 @@ from pytest_gpulab.grading.speed.statistics import (
     MIN_KEPT,
     Ratio,
     Samples,
+    _block_length,
     _medians,
     allowing_for,
     allowing_for_slowness,
@@ -35,8 +36,10 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize("count", [1, 8, 15, 16, 2048])
 def test_medians_of_resamples_are_numpys(count: int) -> None:
     rng = np.random.default_rng(count)
-    samples, drawn = rng.integers(0, 2 * count, count) / 7, rng.integers(0, count, (50, count))  # some are equal
-    assert (_medians(samples, drawn) == np.median(samples[drawn], axis=1)).all()
+    samples, length = rng.integers(0, 2 * count, count) / 7, _block_length(count)  # some are equal
+    starts = rng.integers(0, count, (50, -(-count // length)))
+    drawn = ((starts[:, :, None] + np.arange(length)) % count).reshape(50, -1)[:, :count]
+    assert (_medians(samples, starts) == np.median(samples[drawn], axis=1)).all()
 
 
 BASELINE_MS, OWN_MS = 0.65, 0.175  # the naive reduction of 2^26 integers and one of its steps, on an H200

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS
 
@@ -53,51 +54,45 @@ def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ra
     weight, and about as many rounds as there are blocks.
     """
     rounds = len(own_ms)
-    drawn = _stretches(rounds, np.random.default_rng(seed))
-    logs = np.log(_medians(baseline_ms, drawn) / _medians(own_ms, drawn))
+    blocks = -(-rounds // _block_length(rounds))
+    starts = np.random.default_rng(seed).integers(0, rounds, (RESAMPLES, blocks))
+    logs = np.log(_medians(baseline_ms, starts) / _medians(own_ms, starts))
     value = float(np.median(baseline_ms) / np.median(own_ms))
     tail = (1 - NOMINAL_COVERAGE) / 2
-    wider = _widening(rounds // _stretch_length(rounds))
+    wider = _widening(rounds // _block_length(rounds))
     low, high = value * np.exp(wider * (np.quantile(logs, (tail, 1 - tail)) - np.log(value)))
     return Ratio(value, min(float(low), value), max(float(high), value))
 
 
-def _medians(samples: Samples, drawn: npt.NDArray[np.intp]) -> Samples:
-    """Return the median of each resample: row of indices of samples.
+def _medians(samples: Samples, starts: npt.NDArray[np.int64]) -> Samples:
+    """Return the median of each resample: a row of the starts of blocks, which wrap around at the end.
 
     The GPU lock is held meanwhile. NumPy selects one place of 32-bit numbers several times faster than two places, or
     than other numbers.
     """
-    order, middle = np.argsort(samples), drawn.shape[1] // 2
-    ranks = np.empty(len(samples), np.uint32)
-    ranks[order] = np.arange(len(samples))
-    parts = np.partition(ranks.take(drawn), middle, axis=1)
+    rounds = len(samples)
+    length, order, middle = _block_length(rounds), np.argsort(samples), rounds // 2
+    ranks = np.empty(rounds, np.uint32)
+    ranks[order] = np.arange(rounds)
+    blocks = sliding_window_view(np.concatenate((ranks, ranks[:length])), length)
+    parts = np.partition(blocks[starts].reshape(len(starts), -1)[:, :rounds], middle, axis=1)
     upper = parts[:, middle]
-    lower = upper if drawn.shape[1] % 2 else parts[:, :middle].max(axis=1)
+    lower = upper if rounds % 2 else parts[:, :middle].max(axis=1)
     medians: Samples = samples[order][np.stack((lower, upper), axis=1)].mean(axis=1)
     return medians
 
 
-def _stretches(rounds: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Return the indices of `RESAMPLES` resamples, one per row, made of blocks that wrap around at the end."""
-    length = _stretch_length(rounds)
-    starts = rng.integers(0, rounds, (RESAMPLES, -(-rounds // length)))
-    indices = starts[:, :, None] + np.arange(length)
-    np.subtract(indices, rounds, out=indices, where=indices >= rounds)  # many times faster than a remainder
-    return indices.reshape(RESAMPLES, -1)[:, :rounds]
-
-
-def _stretch_length(rounds: int) -> int:
+def _block_length(rounds: int) -> int:
     return 2 * max(1, isqrt(rounds) // 2)
 
 
-def _widening(stretches: int) -> float:
+def _widening(blocks: int) -> float:
     """Return the factor that widens the interval for a small number of blocks.
 
     A bootstrap uses the spread of its sample as the true one, like the normal quantile. Student's quantile, and n - 1
     instead of n, correct that. Source of the expansion: Abramowitz and Stegun, 26.7.5.
     """
-    z, freedom = NormalDist().inv_cdf((1 + NOMINAL_COVERAGE) / 2), max(stretches - 1, 1)
+    z, freedom = NormalDist().inv_cdf((1 + NOMINAL_COVERAGE) / 2), max(blocks - 1, 1)
     student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     student += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
     return student / z * sqrt((freedom + 1) / freedom)
