@@ -91,6 +91,7 @@ COUNTED = {
             for (unsigned j = 0; j < 2; ++j) s = s * 3 + j;
         }""", None,
     ),
+    "that prints": ("", 'for (unsigned k = 0; k < n; ++k) // HERE\n printf("%u\\n", s + k);', 4_000_000_000 - AT - 1),
     "with atomic functions": ("", "for (unsigned k = 0; k < n; ++k) // HERE\n s += atomicAdd(x, 1);", None),
 }  # fmt: skip
 

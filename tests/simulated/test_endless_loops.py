@@ -105,6 +105,7 @@ WITH_PROGRESS = {
     "one thread after the other": LOCKED.replace("x[9]", "16"),
     "each thread several times": f"for (unsigned k = 0; k < 4; ++k) {{ {LOCKED} }}",
     "a loop with a counter": "#pragma unroll 1\n for (s = 0; s < 30 * n; ++s) tile[t] = tile[t] * 3 + s;",
+    "a loop with a counter that prints": '#pragma unroll 1\n for (s = 0; s < 30 * n; ++s) printf("%u\\n", s);',
 }
 
 

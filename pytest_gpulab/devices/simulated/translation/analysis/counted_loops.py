@@ -114,7 +114,7 @@ def counted_loop(steps: Sequence[TranslatedBlock], start: int) -> CountedLoop | 
     """Return the outermost loop that begins at a basic block, if it ends only when a counter meets a bound."""
     end = max((i for i, step in enumerate(steps) if i >= start and start in step.targets), default=-1)
     loop = range(start, end + 1)
-    if len(loop) > MAX_BLOCKS or any(isinstance(s, Call) for i in loop for s in steps[i].statements):
+    if len(loop) > MAX_BLOCKS:
         return None
     leaving = [i for i in loop if not steps[i].targets or any(target not in loop for target in steps[i].targets)]
     once = _executed_once(steps, loop)
@@ -145,7 +145,9 @@ class _Iteration:
         self._others: list[Instruction] = []
         for i in loop:
             for statement in steps[i].statements:
-                assert isinstance(statement, Instruction)
+                if isinstance(statement, Call):  # of a driver function, such as `vprintf`
+                    self._values.update((f"{result}+0", None) for result in statement.results)
+                    continue
                 self._execute(statement, is_known=i in once)
                 (self._once if i in once else self._others).append(statement)
             if i == exit_block:
