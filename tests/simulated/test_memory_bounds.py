@@ -11,6 +11,7 @@ from places import Run
 
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.hazards.races import racecheck
 
 MIB = 1 << 20
 BOUND = 16 * MIB
@@ -47,6 +48,24 @@ def test_a_checked_launch_needs_little_memory(run: Run, name: str) -> None:
         tracemalloc.stop()
     assert not profile.hazards and (out > 0).all()
     assert peak < BOUND, f"{peak / MIB:.0f} MiB"
+
+
+def test_a_search_for_races_in_more_words_than_are_kept_needs_few_bytes_per_word(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All real limits are 16 times these: 1 GiB."""
+    monkeypatch.setattr(racecheck, "MAX_LANES", 1 << 17)
+    monkeypatch.setattr(racecheck, "MAX_KEPT", 1 << 18)
+    source = "__global__ void f(int *x, int n) { for (int i = threadIdx.x; i < n; i += 1024) x[i] = i; }"
+    out = np.zeros(550_000, np.int32)
+    tracemalloc.start()
+    try:
+        profile = run(source, out, np.int32(out.size), block=(1024,), options=LaunchOptions(check=True))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert profile.unchecked == ("accesses of a block between two barriers",)
+    assert peak < 64 * MIB, f"{peak / MIB:.0f} MiB"
 
 
 def test_variables_take_memory_where_a_kernel_has_accessed_them_since_their_reset(device: SimulatedDevice) -> None:

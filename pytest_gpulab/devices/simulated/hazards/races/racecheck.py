@@ -144,8 +144,8 @@ class Racecheck:
             return
         for event in self._shortened(events):
             self.add(event)
-        self._limit = max(MAX_LANES, 2 * (self._global + self._shared))
-        if self._limit > 2 * MAX_KEPT:
+        self._limit = MAX_LANES + self._global + self._shared
+        if self._limit > MAX_LANES + MAX_KEPT:
             self._reset()
             self._launch.add_unchecked("accesses of a block between two barriers")
 

@@ -56,6 +56,7 @@ def _representatives(accesses: list[MemoryAccess], owner: Owner, drops_shared: b
     cells = [_cells(access, owner is Owner.block, one_block) for access in accesses]
     lots = [_lot(access, number, *at) for number, (access, at) in enumerate(zip(accesses, cells, strict=True))]
     lot = _Lot(*(np.concatenate(arrays) for arrays in zip(*lots, strict=True)))
+    del lots  # as many bytes as the rest
     has_values = all(access.values for access in accesses)
     values = [
         np.concatenate([_at(access.values[k], access.lanes, *at) for access, at in zip(accesses, cells, strict=True)])
