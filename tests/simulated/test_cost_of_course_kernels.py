@@ -82,7 +82,8 @@ COURSE = Record(
 EXAM = Record(
     "exam", 94,
     {
-        "lengths_of_lists_large", "lengths_of_lists_medium", "transpose_in_place_large", "compare_lines_large",
+        "lengths_of_lists_large", "lengths_of_lists_medium", "transfer_money_large", "transpose_in_place_large",
+        "compare_lines_large",
     },
     set(),
     {

@@ -24,7 +24,7 @@ from .demands import Demands
 from .pipes import BLOCK_FENCE, DOUBLE, FLOAT, JUMP, MULTIPLY, SHUFFLE, SPECIAL, TABLE_JUMP
 
 BUSY_OVERLAP, OVERLAP, IN_STEP_OVERLAP = 8.0, 4.0, 1.4
-ATOMICS_OVERLAP = 1.5  # of atomics at one place with those at all others: fitted to times on an H200, see `_waits`
+ATOMICS_OVERLAP = 2.0  # of atomics at one place with those at all others: fitted to times on an H200, see `_waits`
 IN_STEP_CYCLES = 10000  # of a block's critical path, after which its warps and other blocks have drifted apart
 PIPE = "smsp__inst_executed_pipe_{}.sum"
 SWAP_TRIPS = 2  # to L2 and back, between two updates of a word by compare-and-swap: the first one fails
