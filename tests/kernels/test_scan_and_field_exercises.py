@@ -72,12 +72,13 @@ def test_a_single_pass_is_one_launch_with_zeroed_flags() -> None:
     assert [buffer.name for buffer in plan.buffers if buffer.zeroed] == ["ticket", "status"]
 
 
-@pytest.mark.parametrize(("block", "items", "levels"), [(32, 1, 3), (256, 1, 3), (1024, 1, 2), (1024, 16, 2)])
+@pytest.mark.parametrize(("block", "items", "levels"), [(32, 1, 4), (256, 1, 3), (1024, 1, 2), (1024, 16, 2)])
 def test_the_last_block_is_partial_at_every_level(block: int, items: int, levels: int) -> None:
     tunables = scan_problem(1, 1, block, items).tunables
     problem = next(case for case in SCAN.cases if case.name == "every level partial").problem(tunables)
     scans = [launch for launch in SCAN.plan(problem).launches if launch.kernel == "scan_block"]
     assert len(scans) == levels
+    assert int(scans[0].args[-1]) > 2**16, "an index of 16 bits shows"  # type: ignore[arg-type]
     assert all(int(launch.args[-1]) % (block * items) for launch in scans)  # type: ignore[arg-type]
 
 
