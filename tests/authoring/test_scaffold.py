@@ -97,7 +97,7 @@ def test_a_tunable_for_items_enlarges_the_tiles_and_the_cases_around_them() -> N
     (launch,) = exercise.plan(Problem((97, 61), tunables)).launches
     assert (launch.grid, launch.block) == ((4, 2), (32, 8))
     sizes = {case.name: case.problem(tunables).size for case in exercise.cases}
-    assert (sizes["whole tiles"], sizes["tile+1 by 2 tiles-1"]) == ((64, 96), (33, 63))
+    assert (sizes["whole tiles"], sizes["tile+1 by 2 tiles-1"]) == ((96, 64), (33, 63))
 
 
 def test_values_may_depend_on_the_pattern() -> None:
