@@ -270,7 +270,7 @@ def test_elements_that_the_failure_does_not_need_are_left_out(device: Device, tm
 
 def test_a_rule_of_two_extents_fits_the_cases(device: Device, tmp_path: Path) -> None:
     found = smallest(device, submission(EITHER_BOUND, "matrix_sum", tmp_path))
-    assert found.rule == "fails for every size tried but width = 64, height = 24"
+    assert found.rule == "fails for every size tried but width = 96, height = 16"
 
 
 def test_each_kernel_has_its_smallest_input(device: Device, tmp_path: Path) -> None:
