@@ -14,8 +14,8 @@ __global__ void field(float *out, int width, int height, int count)
     if (inside) {
         float2 here = make_float2(pixel, line);
         float total = 0.0f;
-        for (const float2 *v = vectors + count - 1; v >= vectors; --v) {
-            float2 d = make_float2(here.x - v->x, here.y - v->y);
+        for (int k = count - 1; k >= 0; --k) {
+            float2 d = make_float2(here.x - vectors[k].x, here.y - vectors[k].y);
             total = fmaf(d.x, d.x, total);
             total = fmaf(d.y, d.y, d.x * d.x);
         }
