@@ -275,7 +275,7 @@ def _included_before(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2)
 def _declared(header: str) -> frozenset[str]:
-    found = re.findall(r"(?:\bstruct|\busing|T &&) ?(\w+)", _standard_files()[header])
+    found = re.findall(r"(?:\bstruct |\busing (?=\w+ =)|T &&)(\w+)", _standard_files()[header])
     return frozenset(f"{name}{suffix}" for name in found for suffix in ("", "_v", "_t"))
 
 
