@@ -199,8 +199,12 @@ def hint_for(hazard: Hazard) -> str:
 
 def hint_of(code: str, words: str) -> str:
     """Return the hint for a code and the words of its finding."""
-    closer = (hint for of, pattern, hint in _CLOSER_HINTS if of == code and re.search(pattern, words))
-    return next(closer, HINTS.get(code, ""))
+    return closer_hint(code, words) or HINTS.get(code, "")
+
+
+def closer_hint(code: str, words: str) -> str | None:
+    """Return the hint that fits the words of a finding better than the code's usual one, if there is such a hint."""
+    return next((hint for of, pattern, hint in _CLOSER_HINTS if of == code and re.search(pattern, words)), None)
 
 
 def plain(text: str) -> str:

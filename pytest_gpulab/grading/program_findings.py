@@ -22,7 +22,7 @@ from pytest_gpulab.devices.programs.outcome import (
 from pytest_gpulab.devices.protocol import KernelFault
 
 from .findings import HINTS as KERNEL_HINTS
-from .findings import counted, evidence_of, finding, hint_for, listed, of_error
+from .findings import closer_hint, counted, evidence_of, finding, hint_for, listed, of_error
 from .grade import Finding
 from .plans.parameter_names import Names, parameter_names
 
@@ -138,9 +138,8 @@ def _of_failure(failure: LaunchFailure, sources: Sources) -> Finding:
     place = sources.shown(where) or sources.at(failure.site)
     evidence = tuple(map(sources.plain, of_device.evidence))
     lines = (*evidence, f"in kernel `{failure.kernel}`")
-    is_counted = "are left" in what  # with a hint of its own
-    hint = THIRD if NO_DYNAMIC_SHARED in what else None if is_counted else HINTS.get(of_device.code)
-    made = finding(of_device.code, sources.plain(what), place, lines, hint)
+    hint = closer_hint(of_device.code, " ".join((what, *lines))) or HINTS.get(of_device.code)
+    made = finding(of_device.code, sources.plain(what), place, lines, THIRD if NO_DYNAMIC_SHARED in what else hint)
     return _quoted(made, where or sources.lines.get(failure.site.address), sources)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def demands(
     scale = growth * estimated.block_work * blocks / workload.blocks
     local_passes, local_runs, local_missed, local_moved = _of_local(workload.local_traffic, resident, gpu, scale)
     missed, fetched, written = _of_arrays(workload, arena, scale, growth * estimated.block_work, gpu)
-    waiting, fenced, average, first, longest, last = _of_paths(counters, workload, gpu, scale, fetched, machine)
+    paths = _of_paths(counters, workload, gpu, scale, fetched, machine)
     hot, passes, updates = _atomics(workload, arena, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
@@ -110,24 +111,30 @@ def demands(
         updates_in_turn=updates,
         loop_cycles=(workload.contention.loop_cycles + workload.retried_trips * gpu.swap_trip_cycles) * scale,
         missed_constants=workload.contention.missed_constants * scale,
-        chain=waiting,
-        fences=fenced,
-        block_cycles=average * estimated.block_work,
-        longest_block_cycles=_longest(average, longest, growth) * estimated.block_work,
-        first_reads_cycles=(first - average) * estimated.block_work,
-        last_block_cycles=last * growth,
+        chain=paths.waiting,
+        fences=paths.fenced,
+        block_cycles=paths.average * estimated.block_work,
+        longest_block_cycles=_longest(paths.average, paths.longest, growth) * estimated.block_work,
+        first_reads_cycles=(paths.in_step - paths.average) * estimated.block_work,
+        last_block_cycles=paths.last * growth,
         most_scattered=_most_scattered(workload),
     )
 
 
+class _Paths(NamedTuple):
+    """The chain of waiting blocks, the fences of a block, and its critical path in cycles."""
+
+    waiting: Chain
+    fenced: Fences
+    average: float
+    in_step: float  # the average of blocks that read the same data from memory at the same time
+    longest: float
+    last: float  # what the last block has more
+
+
 def _of_paths(
     counters: Counters, workload: Workload, gpu: Gpu, scale: float, fetched_bytes: float, machine: Machine | None
-) -> tuple[Chain, Fences, float, float, float, float]:
-    """Return the chain of waiting blocks and the fences of a block.
-
-    Behind them, the critical path of a block: the average, that of blocks which read the same data from memory at the
-    same time, the longest one, and what the last block has more.
-    """
+) -> _Paths:
     steps = counters.program.steps
     cycles = warp_cycles(steps, counters.warps, gpu, machine)
     block_ids, paths, weights = workload.paths.kept()
@@ -136,9 +143,9 @@ def _of_paths(
     waits = workload.waits(block_ids, paths.shape[1])
     of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0))
     far = workload.footprint.shares_from_memory(fetched_bytes / FETCH_BYTES / scale)
-    of_blocks, of_first = ((of_warps + waits * _wait_cycles(gpu, share)).max(axis=0) for share in far)
+    of_blocks, of_blocks_in_step = ((of_warps + waits * _wait_cycles(gpu, share)).max(axis=0) for share in far)
     fenced = fences(steps, paths, weights)
-    average, first = (float(np.average(blocks, weights=weights)) for blocks in (of_blocks, of_first))
+    average, in_step = (float(np.average(each, weights=weights)) for each in (of_blocks, of_blocks_in_step))
     longest = float(of_blocks.max())
     if workload.last_block is not None:  # the results of the other blocks are in the L2 cache
         block_ids, paths, _ = workload.last_block.paths.kept()
@@ -146,7 +153,7 @@ def _of_paths(
         of_warps = np.tensordot(np.array(cycles), paths, axes=(0, 0)) + waits * _wait_cycles(gpu, 0.0)
         longest = max(longest, float(of_warps.max()))
     last = longest - average if workload.tickets() else 0.0
-    return waiting, fenced, average, first, longest - last, last
+    return _Paths(waiting, fenced, average, in_step, longest - last, last)
 
 
 def _longest(average: float, longest: float, growth: float) -> float:
