@@ -95,6 +95,7 @@ class TimeBudget:
         self._case_s = self._case_left_s = limits.case_s
         self._stopped: DeviceError | None = None
         self._stall = 1.0
+        self._launched: Module | None = None
 
     @property
     def is_used_up(self) -> bool:
@@ -135,6 +136,15 @@ class TimeBudget:
         return replace(
             options, time_limit_s=limit_s, stall_limit_s=None if work is not None else stall_s, work_limit=work
         )
+
+    def switch_to(self, module: Module) -> None:
+        """Reset the variables of the module that was launched last, if it is another one.
+
+        A file has a module per variant, and the variables of all of them may need more memory than the machine has.
+        """
+        if self._launched is not None and self._launched is not module:
+            self._launched.reset_variables()
+        self._launched = module
 
     @contextmanager
     def charging(self, is_launch: bool) -> Iterator[None]:
@@ -204,6 +214,7 @@ class LimitedModule:
         limit, DeviceUnavailable if the machine left it too little time, and OutOfMemory if there is too little memory.
         """
         granted = self._budget.grant(options, args)
+        self._budget.switch_to(self._module)
         with self._budget.charging(is_launch=True):
             try:
                 return self._module.launch(kernel, grid, block, args, shared_bytes, granted)

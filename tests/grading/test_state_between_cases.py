@@ -11,6 +11,7 @@ from block_sums import EXERCISE, INTS, TREE, changed, graded
 from pytest_gpulab import concepts
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.exercise import UsesCheck
+from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
 SECRET, INITIAL = 391, 77777
 CASES = (*EXERCISE.cases[:2], replace(EXERCISE.cases[2], name="secret", size=SECRET, variant=INTS, hidden=True))
@@ -59,3 +60,12 @@ def test_a_large_launch_that_is_wrong_after_the_first_earns_no_speed_beside_a_co
     assert results["uses[idea]"].verdict == "passed"
     (found,) = results["speedup[0.1x int32]"].findings
     assert found.code == "wrong-result"
+
+
+def test_only_the_module_that_was_launched_last_keeps_its_variables() -> None:
+    source = "__device__ int kept[4];\n__global__ void k() { kept[threadIdx.x] = 7; }"
+    device, budget = SimulatedDevice(), TimeBudget(TimeLimits())
+    modules = [device.compile(source) for _ in range(2)]
+    for module in (modules[0], modules[0], modules[1]):
+        limited(module, budget).launch("k", (1,), (4,), [])
+    assert [any(module.read_symbol("kept")) for module in modules] == [False, True]

@@ -59,7 +59,7 @@ class Slow:
 
 
 def launch(budget: TimeBudget, run: Callable[[LaunchOptions], LaunchProfile], options: LaunchOptions) -> None:
-    module: Any = SimpleNamespace(launch=lambda *args: run(args[-1]))
+    module: Any = SimpleNamespace(launch=lambda *args: run(args[-1]), reset_variables=lambda: None)
     limited(module, budget).launch("k", (1,), (1,), [], 0, options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.compiler import machine_code
 from pytest_gpulab.devices.protocol import LaunchError, LaunchLimits
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
@@ -54,6 +55,19 @@ def test_a_launch_that_hardware_takes(source: str, block: tuple[int, ...], share
     module = SimulatedDevice().compile(source)
     assert isinstance(module, LaunchLimits)
     module.check_launch("f", (1,), block, shared_bytes)
+
+
+@pytest.mark.parametrize(("bounds", "threads"), [("", 256), ("__launch_bounds__(1024) ", 1024)])
+def test_registers_of_blocks_that_always_fit_need_no_machine_code(
+    monkeypatch: pytest.MonkeyPatch, bounds: str, threads: int
+) -> None:
+    source = MANY_REGISTERS.replace("void f", f"void {bounds}f")
+    module = SimulatedDevice().compile(source)
+    assert isinstance(module, LaunchLimits)
+    registers = SimulatedDevice().compile(source).resources("f").registers
+    assert registers is not None and registers * threads <= 65_536
+    monkeypatch.setattr(machine_code, "compile_machine_code", None)
+    module.check_launch("f", (1,), (threads,))
 
 
 def test_launch_bounds_hold_for_launches_by_hand() -> None:

@@ -128,7 +128,7 @@ class SimulatedModule:
         entry, gpu = self._entry(kernel), self._device.gpu
         needed, block3 = static_shared_bytes(self._module, entry) + shared_bytes, three_extents(block)
         self._check_extents(kernel, three_extents(grid), block3, needed)
-        if may_exceed_registers(self._module, entry, prod(block3), gpu.limits):
+        if may_exceed_registers(self._module, entry, prod(block3), self._bounds.get(entry.name, 0), gpu.limits):
             registers = self._resources_on(gpu.architecture, kernel).registers or 0
             check_registers(kernel, prod(block3), registers, gpu.limits)
 

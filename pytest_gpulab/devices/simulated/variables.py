@@ -27,6 +27,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 from pytest_gpulab.devices.simulated.translation.sites import Site
 from pytest_gpulab.devices.source.names import unmangle, unmangle_local
 
+MOST_REGISTERS = 256  # of a thread, as allocated: an instruction has 8 bits to name one of 255
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{;]*)\{")
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+([\d,\s]+)")
 _BOUND = re.compile(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)")
@@ -54,8 +55,13 @@ def dynamic_arrays(module: PtxModule, kernel: Function) -> list[str]:
     return [unmangle_local(array.name) or unmangle(array.name) for array in arrays if not array.nbytes]
 
 
-def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: SmLimits) -> bool:
-    """Return whether a block may need too many registers: ptxas needs fewer than half as many as PTX names."""
+def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, bound: int, limits: SmLimits) -> bool:
+    """Return whether a block may need too many registers: ptxas needs fewer than half as many as PTX names.
+
+    It gives no thread more than `MOST_REGISTERS`, and fewer where the launch bounds, `bound` threads, require it.
+    """
+    if threads <= max(bound, limits.registers // MOST_REGISTERS):
+        return False
     functions = [function for function in module.functions.values() if not function.entry]
     kinds = [kind for function in (kernel, *functions) for kind in function.registers.values()]
     return threads * sum(2 if kind.endswith("64") else kind != "pred" for kind in kinds) > 2 * limits.registers
