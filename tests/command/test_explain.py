@@ -147,6 +147,23 @@ def test_without_an_input_a_right_kernel_runs_on_a_readable_one(capsys: pytest.C
     assert all(step in printed for step in steps)
 
 
+def test_a_slow_kernel_that_is_right_is_not_drawn_as_one_that_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "LIMITS", drawing.LIMITS._replace(file_s=0.0))  # used up by the search's other trials
+    code, printed = explain(capsys, RIGHT)
+    assert code == 0 and "in = [1 2 3 ... 32] out is [528]" in printed and "limit" not in printed
+
+
+def test_equal_lines_of_a_step_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "reduction.cu"
+    swaps = "for (int k = 0; k < 12; k++) mine = __shfl_xor_sync(~0u, __shfl_xor_sync(~0u, mine, 1), 2);"
+    ending = f"    GPULAB_T mine = tile[tid];\n    {swaps}\n    if (tid == 0)\n        out[blockIdx.x] = mine;\n}}\n"
+    file.write_text(RIGHT.read_text().partition("    if (tid == 0)")[0] + ending)
+    code, printed = explain(capsys, file)
+    assert code == 0 and printed.count("threads shuffle") == 1 and " of 32 threads shuffle (24 times)" in printed
+
+
 def test_sizes_of_several_extents(capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = explain(capsys, FIELD, "--size", "2x1x1", "--vectors", "0,0.5")
     assert code == 0

@@ -1,7 +1,9 @@
 """Pages of figures: of a submission on one small input, with its source, or of all that failed in a run; no network."""
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +82,25 @@ def section(explained: Explained, place: str = "figure", level: int = 1) -> Any:
 
 
 def summary_lines(figures: Sequence[Figure]) -> list[str]:
-    """Return the figures as text for a terminal."""
+    """Return the figures as text for a terminal; equal lines of a step are one, with their number."""
     found: list[str] = []
     for figure in figures:
         found.append(figure.title)
         if not figure.rows:
             found.append("  no thread of the block uses an array")
-        for number, (row, caption) in enumerate(zip(figure.rows, figure.captions, strict=True)):
-            found.append(f"  {caption}: {figure.active(row)}")
-            found += [line for words in figure.mistakes(number) for line in wrapped(words, "    ! ", "      ")]
+        for _, rows in groupby(range(len(figure.rows)), key=lambda number: _step(figure, number)):
+            numbers = list(rows)
+            lines = Counter(f"  {figure.captions[number]}: {figure.active(figure.rows[number])}" for number in numbers)
+            found += [f"{line} ({count} times)" if count > 1 else line for line, count in lines.items()]
+            mistakes = figure.mistakes(numbers[0])  # a row with mistakes is alone
+            found += [line for words in mistakes for line in wrapped(words, "    ! ", "      ")]
     return found
+
+
+def _step(figure: Figure, number: int) -> tuple[object, ...]:
+    """Return a key that neighbouring rows of an array share within a step if none of them has a mistake."""
+    row = figure.rows[number]
+    return row.array.name, row.step, number if figure.mistakes(number) else -1
 
 
 def svg(figures: Sequence[Figure]) -> Any:
