@@ -256,7 +256,7 @@ class _Runner:
 
     def _readable(self) -> Trial:
         """Run one full block on the values 1, 2, 3 and so on, or the first case if the exercise accepts none."""
-        self._budget.begin(least_s=ENDING_S)  # other trials may have used it up; the search has seen no loop without end
+        self._budget.begin(least_s=ENDING_S)  # other trials may have used it up; this kernel ends
         exercise = self._subject.loaded.exercise
         case = next(case for case in exercise.cases if not case.hidden)
         problem = case.problem(self._trials.build(case).tunables)
