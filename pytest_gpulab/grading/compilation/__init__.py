@@ -6,6 +6,6 @@
 - `deduced_instances`: instances of kernel templates for the launches.
 - `swept_source`: a file with other values of its tunables.
 - `missing_headers`: CUDA headers that the machine lacks.
-- `compile_errors`, `host_uses`: explanations of compiler messages.
+- `compile_errors`, `language_hints`, `host_uses`: explanations of compiler messages.
 - `compile_notes`, `source_quotes`: notes, and source lines for findings.
 """

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pytest_gpulab.devices.protocol import CompileError
@@ -12,6 +12,7 @@ from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 
 from .host_uses import host_use
+from .language_hints import language_hint
 
 _NAMES = {
     "\u00a0": "a no-break space", "\u200b": "a zero-width space", "\u2060": "a word joiner",
@@ -51,7 +52,7 @@ def of_compile_error(
     if host is not None and verdict == "failed":
         unread = [f"not read: `{header}` (line {line})" for header, line in code.headers.items() if "/" not in header]
         return verdict, replace(host, evidence=(*host.evidence, *unread))
-    hint = _hint(error.diagnostics, source, headers)
+    hint = _hint(error.diagnostics, source, filename, headers)
     if large := _LARGE_CONSTANTS.search(error.diagnostics):
         found = replace(found, where=f"{filename}:{_line_of_constant(source, large[1])}")
     return verdict, found if hint is None else replace(found, hint=hint)
@@ -91,7 +92,8 @@ _EXPLAINED = (
 """A pattern in the messages, up to the first mark of a column for the last one, and the hint for it."""
 _BUILT_IN = (
     "__syncthreads", "__syncwarp", "threadIdx", "blockIdx", "blockDim", "gridDim", "atomicAdd", "__threadfence",
-    "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync",
+    "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "float", "unsigned",
+    "double", "return",
 )  # fmt: skip
 _WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl|shfl_up|shfl_down|shfl_xor|any|all|ballot))" is undefined')
 _UNOPENED = re.compile(r'(?:could not|cannot) open source file "([^"\n]+)"|fatal error: ([^:\n]+): No such file')
@@ -100,7 +102,7 @@ _UNCLOSED = re.compile(
 )
 
 
-def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | None:
+def _hint(diagnostics: str, source: str, filename: str, headers: Mapping[str, str]) -> str | None:
     """Return a hint for a mistake that the compiler's first message does not explain."""
     for sign, words in _PASTED:
         if pasted := sign.search(source):
@@ -110,11 +112,15 @@ def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | No
     if old := _WITHOUT_MASK.search(diagnostics):
         new = f"{old[1]}_sync"
         return f"`{old[1]}` is now `{new}`. Its first argument is the mask of the lanes, 0xffffffff for a whole warp."
+    if about_language := language_hint(diagnostics, source, filename):
+        return about_language
     if unclosed := _UNCLOSED.search(diagnostics):
         begin = f"in line {unclosed[1]} or after it" if unclosed[1] else "in the file"
         return f"A closing brace is missing: a `{{` {begin} has no `}}`."
     if (unopened := _UNOPENED.search(diagnostics)) and f'"{unopened[1] or unopened[2]}"' in source:
         name = unopened[1] or unopened[2]
+        if near := _nearly(name, headers):
+            return f"Is `{near}` meant?"
         return f"The grader compiles this file alone: move the code of `{name}` that the kernels need into it."
     undefined = set(_UNDEFINED.findall(diagnostics))
     needed = (name for name, text in headers.items() if f'"{name}"' not in source and undefined & words_of(text))
@@ -125,12 +131,17 @@ def _hint(diagnostics: str, source: str, headers: Mapping[str, str]) -> str | No
 
 def _meant(diagnostics: str, source: str) -> str | None:
     """Return a question about the name that is meant if the first undefined one is nearly a known one."""
-    from difflib import get_close_matches
-
     first = _UNDEFINED.search(diagnostics)
     known = (*_BUILT_IN, *sorted(word for word in words_of(source) if len(word) > 3))
-    near = get_close_matches(first[1], [word for word in known if word != first[1]], 1, 0.8) if first else ()
-    return f"Is `{near[0]}` meant?" if near else None
+    near = _nearly(first[1], [word for word in known if word != first[1]]) if first else None
+    return f"Is `{near}` meant?" if near else None
+
+
+def _nearly(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a misspelt one; None if none is nearly the same."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(known), 1, 0.8)), None)
 
 
 def strange_sign(source: str, filename: str) -> Finding | None:

@@ -83,8 +83,8 @@ def _hints(uses: Iterable[_Use]) -> Iterator[str]:
     known = [use.declared is not None or not _is_library(use.name) for use in uses]
     if any(known):
         yield (
-            "Mark a function `__device__`, and an array `__constant__` or `__device__`. Pass other values as "
-            "parameters of the kernel."
+            "Mark a function `__device__`, a number that never changes `constexpr`, and an array `__constant__` or "
+            "`__device__`. Pass other values as parameters of the kernel."
         )
     if not all(known):
         yield "Libraries of the host have no device code. Kernels use arrays, `printf` and CUDA's functions."
