@@ -190,6 +190,10 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
         ("(.text+0x1f): undefined reference to `cufftPlan1d'", "cuFFT is not available with no GPU (`cufftPlan1d`)"),
         ("ld: cannot find -lcurand: No such file", "cuRAND is not available with no GPU (`curand`)"),
         ("a.cu:2:10: fatal error: cupti.h: No such file", "CUPTI is not available with no GPU (`cupti.h`)"),
+        (
+            "a.cu:2:10: fatal error: curand_kernel.h: No such file",
+            "cuRAND's functions for kernels (`curand_kernel.h`) need: python -m pip install nvidia-curand",
+        ),
         ("a.cu:2:10: fatal error: GL/gl.h: No such file", "OpenGL is not installed (`GL/gl.h`)"),
         ("a.cu:2:10: fatal error: GL/freeglut.h: No such file", "GLUT is not installed (`GL/freeglut.h`)"),
         ("a.cu:2:10: fatal error: opencv2/core.hpp: No such file", "OpenCV is not installed (`opencv2/core.hpp`)"),

@@ -39,6 +39,7 @@ _OF_OTHERS = {
     "sfml": "SFML", "opencv": "OpenCV", "freeimage": "FreeImage",
 }  # fmt: skip
 """By the beginning of a header's, function's or library's name, in lower case."""
+_RANDOM_IN_KERNELS = re.compile(r"curand(?:_\w+)?\.h")  # curand.h often stands beside curand_kernel.h
 _OF_SAMPLES = re.compile(r"(?:helper|exception)(?:_\w+)?\.h")
 _KNOWN_ERRORS = {
     "kernel launch from __device__": "kernels that launch kernels (dynamic parallelism) need --nvcc=-rdc=true",
@@ -163,6 +164,8 @@ def with_reason(messages: str) -> str:
         if _OF_SAMPLES.fullmatch(name):
             where = "put their folder Common in --nvcc=-IFOLDER before the program"
             reasons[""] = f"{name} is part of NVIDIA's cuda-samples: {where}"
+        elif _RANDOM_IN_KERNELS.fullmatch(name):
+            reasons[""] = f"cuRAND's functions for kernels (`{name}`) need: python -m pip install nvidia-curand"
         elif library := _library(name, _OF_NVIDIA):
             reasons.setdefault(library, f"{library} is not available with no GPU (`{name}`)")
         elif library := _library(name, _OF_OTHERS):
