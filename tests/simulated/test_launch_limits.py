@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.devices.compiler import machine_code
-from pytest_gpulab.devices.protocol import LaunchError, LaunchLimits
+from pytest_gpulab.devices.protocol import CannotSimulate, LaunchError, LaunchLimits
 from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.translation import translator
 
 PLAIN = "__global__ void f(float *p) { p[threadIdx.x] = 1; }"
 BOUNDED = "__global__ void __launch_bounds__(128) f(float *p) { p[threadIdx.x] = 1; }"
@@ -68,6 +69,14 @@ def test_registers_of_blocks_that_always_fit_need_no_machine_code(
     assert registers is not None and registers * threads <= 65_536
     monkeypatch.setattr(machine_code, "compile_machine_code", None)
     module.check_launch("f", (1,), (threads,))
+
+
+def test_a_kernel_of_too_many_instructions_is_refused_before_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator, "MAX_STATEMENTS", 3)
+    module = SimulatedDevice().compile(PLAIN)
+    assert isinstance(module, LaunchLimits)
+    with pytest.raises(CannotSimulate, match=r"a kernel of \d instructions; the limit is 3"):
+        module.check_launch("f", (1,), (32,))
 
 
 def test_launch_bounds_hold_for_launches_by_hand() -> None:

@@ -68,6 +68,28 @@ def test_a_search_for_races_in_more_words_than_are_kept_needs_few_bytes_per_word
     assert peak < 64 * MIB, f"{peak / MIB:.0f} MiB"
 
 
+@pytest.mark.parametrize("options", [LaunchOptions(check=True), LaunchOptions(watch=True)])
+def test_counters_of_a_byte_per_thread_and_bin_are_checked(run: Run, options: LaunchOptions) -> None:
+    source = """__global__ void f(const unsigned char *in, unsigned *out) {
+        __shared__ unsigned char counts[256 * 32];
+        const int t = threadIdx.x;
+        for (int bin = 0; bin < 256; bin++) counts[bin * 32 + t] = 0;
+        for (int k = 0; k < 64; k++) counts[in[(blockIdx.x * 64 + k) * 32 + t] * 32 + t]++;
+        __syncthreads();
+        for (int bin = t; bin < 256; bin += 32) {
+            unsigned sum = 0;
+            for (int k = 0; k < 32; k++) sum += counts[bin * 32 + (k + t) % 32];
+            atomicAdd(&out[bin], sum);
+        }
+    }"""
+    values = np.random.default_rng(0).integers(0, 256, 1024 * 64 * 32).astype(np.uint8)
+    out = np.zeros(256, np.uint32)
+    profile = run(source, values, out, grid=(1024,), block=(32,), options=options)
+    assert not profile.hazards
+    assert profile.unchecked == ()
+    np.testing.assert_array_equal(out, np.bincount(values, minlength=256))
+
+
 def test_variables_take_memory_where_a_kernel_has_accessed_them_since_their_reset(device: SimulatedDevice) -> None:
     """Each variant of an exercise is a module with its own variables."""
     source = f"""__device__ char big[{100 * MIB}];

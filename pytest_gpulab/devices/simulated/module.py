@@ -37,7 +37,7 @@ from pytest_gpulab.devices.simulated.groups.group import unwritten
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule
 from pytest_gpulab.devices.simulated.translation.program import Program
-from pytest_gpulab.devices.simulated.translation.translator import translate
+from pytest_gpulab.devices.simulated.translation.translator import check_length, translate
 from pytest_gpulab.devices.source.names import signature, unique_names
 
 from .variables import (
@@ -124,8 +124,9 @@ class SimulatedModule:
         self._variables.set(name, values)
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
-        """Check a launch against the limits of the modelled GPU; see `protocol.LaunchLimits`."""
+        """Check a launch against the limits of the modelled GPU, and of the simulation; see `protocol.LaunchLimits`."""
         entry, gpu = self._entry(kernel), self._device.gpu
+        check_length(entry)  # here, because each further variant of a long text takes seconds to compile
         needed, block3 = static_shared_bytes(self._module, entry) + shared_bytes, three_extents(block)
         self._check_extents(kernel, three_extents(grid), block3, needed)
         if may_exceed_registers(self._module, entry, prod(block3), self._bounds.get(entry.name, 0), gpu.limits):

@@ -216,10 +216,18 @@ def _wave_blocks(launch: LaunchState, lanes: int = WAVE_LANES) -> int:
         what = f"{local:,} bytes of local memory per thread with inlined functions; {LOCAL_BYTES:,} are allowed"
         raise CannotSimulate(what)
     width = max(1, min(lanes, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
-    width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
+    width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes * _shared_units(launch), 1)))
     if launch.program.stack is not None:
         width = max(1, min(width, WAVE_STACK_BYTES // (launch.program.stack[1] * threads)))
     return width
+
+
+def _shared_units(launch: LaunchState) -> int:
+    """Return the units in a word of shared memory. Each takes as much memory of the race check as a word."""
+    if not (launch.options.check or launch.options.watch):
+        return 1
+    sizes = (site.nbytes for site in launch.program.sites if site.space in ("shared", "generic"))
+    return max(1, 4 // min(sizes, default=4))
 
 
 class Effort:

@@ -75,9 +75,14 @@ def translate(
     """
     with without_collector(), naming_feature():
         flat, calls = _inlined(module, kernel, frame_bytes)
-        if len(flat.body) > MAX_STATEMENTS:
-            raise CannotSimulate(f"a kernel of {len(flat.body):,} instructions; the limit is {MAX_STATEMENTS:,}")
+        check_length(flat)
         return _translated(kernel.name, flat, calls, Layout(module, flat, addresses), addresses)
+
+
+def check_length(kernel: Function) -> None:
+    """Raise CannotSimulate if a kernel has too many instructions; a kernel with calls has more without them."""
+    if len(kernel.body) > MAX_STATEMENTS:
+        raise CannotSimulate(f"a kernel of {len(kernel.body):,} instructions; the limit is {MAX_STATEMENTS:,}")
 
 
 def _translated(

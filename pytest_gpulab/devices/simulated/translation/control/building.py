@@ -114,10 +114,11 @@ def components(nodes: list[int], successors: dict[int, list[int]], entry: int) -
                     parent = work[-1][0]
                     low[parent] = min(low[parent], low[node])
                 if low[node] == index[node]:
-                    cut = path.index(node)
-                    found.append(path[cut:])
-                    on_path.difference_update(path[cut:])
-                    del path[cut:]
+                    component = [path.pop()]
+                    while component[-1] != node:
+                        component.append(path.pop())
+                    found.append(component[::-1])
+                    on_path.difference_update(component)
             elif child in index:
                 low[node] = min(low[node], index[child])
             else:
