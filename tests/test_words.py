@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_docstrings_say_what_a_thing_is() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}: {docstring.splitlines()[0]}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for docstring in _docstrings(path)
+        for docstring in _written(path).docstrings
         if RIDDLE.match(docstring)
     ]
     assert found == []
@@ -59,7 +60,7 @@ def test_entries_of_docstrings_are_noun_phrases() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}: {fragment.strip()}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for docstring in _docstrings(path)
+        for docstring in _written(path).docstrings
         for fragment in FRAGMENT.findall(docstring)
     ]
     assert found == []
@@ -74,12 +75,10 @@ def test_names_of_tests_say_what_is_tested() -> None:
 def test_a_class_is_not_described_by_its_own_name() -> None:
     """Not `class SmLimits: "SmLimits of one SM."`: a name of two words says nothing in a sentence."""
     found = [
-        f"{path.relative_to(PACKAGE)}: {node.name}"
+        f"{path.relative_to(PACKAGE)}: {name}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-        and re.search("[a-z][A-Z]", node.name)
-        and (ast.get_docstring(node) or "").startswith(node.name)
+        for name, docstring in _written(path).classes
+        if re.search("[a-z][A-Z]", name) and docstring.startswith(name)
     ]
     assert found == []
 
@@ -91,12 +90,20 @@ def _lines_with(words: re.Pattern[str], paths: list[Path]) -> Iterator[str]:
             yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}"
 
 
+class Written(NamedTuple):
+    """The docstrings of a module, also of its variables, which are texts by themselves; its classes with theirs."""
+
+    docstrings: list[str]
+    classes: list[tuple[str, str]]
+
+
 @cache
-def _docstrings(path: Path) -> list[str]:
-    """Return the docstrings of a module, and of its variables, which are texts by themselves."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [
-        node.value.value.strip()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
+def _written(path: Path) -> Written:
+    """Return what a module says, from one walk for all tests."""
+    found = Written([], [])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            found.classes.append((node.name, ast.get_docstring(node) or ""))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found.docstrings.append(node.value.value.strip())
+    return found

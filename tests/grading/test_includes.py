@@ -64,10 +64,10 @@ def test_paths_and_macros_are_not(source: str, found: Include) -> None:
 
 @pytest.mark.parametrize("piece", ["#/*\n", "/**/", "*/#", "#", " ", "\\ ", "\\\r", "__has_include(", '#include "'])
 def test_a_hostile_text_takes_no_longer_than_its_length(piece: str) -> None:
-    """A megabyte: with a search that begins again at every place this would take hours."""
+    """With a search that begins again at every place, this would take minutes."""
     begin_s = time.process_time()
-    unaccepted_include(piece * (1_000_000 // len(piece)))
-    assert time.process_time() - begin_s < 10
+    unaccepted_include(piece * (200_000 // len(piece)))
+    assert time.process_time() - begin_s < 5
 
 
 @pytest.mark.parametrize(

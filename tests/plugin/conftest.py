@@ -13,6 +13,7 @@ from pkgutil import iter_modules
 
 import pytest
 from course import BROKEN, EXERCISE, NAIVE, RIGHT, WRONG, Course
+from without_plots import no_plots as no_plots
 
 
 @pytest.fixture(scope="session")
@@ -62,19 +63,6 @@ def course(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _warm_imp
     for variable in ("CI", "BUILD_NUMBER", "COLUMNS"):
         monkeypatch.delenv(variable, raising=False)
     return Course(pytester)
-
-
-@pytest.fixture
-def no_plots(monkeypatch: pytest.MonkeyPatch, _warm_imports: None) -> None:
-    """Write the HTML report without plots, which take 0.5 s each; `test_class_pages.py` has them."""
-    from pytest_gpulab.reports.instructor import page, plots
-
-    def nothing(*_: object) -> None:
-        return None
-
-    for name in ("score_plot", "speed_plot", "roofline_plot"):
-        monkeypatch.setattr(plots, name, nothing)
-    monkeypatch.setattr(page, "inline", lambda drawing, sheet: "")
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ class Made:
     seed: int = 1
     source_lines: int = 24
     exercises: tuple[str, ...] = EXERCISES
+    sizes: tuple[int, ...] = SIZES
 
     def gradebook(self) -> Gradebook:
         """Return the class's gradebook, with some who are absent and some whose sources are alike."""
@@ -96,7 +97,8 @@ class Made:
 
     def _grade(self, student: Student, exercise: str, skill: float, chance: random.Random) -> Grade:
         cause = chance.choice(CAUSES) if chance.random() > 0.35 + 0.6 * skill else None
-        names = ["compile", *(f"correct[n={n}]" for n in SIZES), "safe[memory]", "safe[races]", "safe[initialised]"]
+        correct = (f"correct[n={n}]" for n in self.sizes)
+        names = ["compile", *correct, "safe[memory]", "safe[races]", "safe[initialised]"]
         checks = tuple(_check(name, exercise, cause) for name in names)
         checks += tuple(_tiers(exercise, cause, 0.7 * 9 ** (skill * chance.uniform(0.6, 1.1)), chance))
         if cause is None:

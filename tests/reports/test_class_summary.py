@@ -26,7 +26,7 @@ def lines_of(book: Gradebook, verbosity: int = 0) -> list[str]:
 
 @pytest.mark.unmeasured
 def test_five_hundred_students_fit_on_two_screens() -> None:
-    book = Made(500, source_lines=1).gradebook()
+    book = Made(500, source_lines=1, sizes=(1, 33, 1023)).gradebook()
     told = summary(book)
     assert list(told) == [
         "class", "checks with most failures", "most common findings", "submissions", "near-identical sources",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from browser import Browser
 from browser import browser as browser
@@ -19,7 +18,7 @@ from pytest_gpulab.grading.correctness.requests import Request
 from pytest_gpulab.grading.explanation.drawing import Subject, drawn
 from pytest_gpulab.grading.explanation.figure import Figure
 from pytest_gpulab.reports.gradebook import Drawing, Drawings
-from pytest_gpulab.reports.pages.dataflow import _lines_of, _short, dataflow_svg
+from pytest_gpulab.reports.pages.dataflow import _lines_of, dataflow_svg
 from pytest_gpulab.reports.pages.explained_page import Explained, page, section
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -251,17 +250,6 @@ def test_values_in_a_grid_stay_in_their_cells(browser: Browser, tmp_path: Path) 
     found = browser.run(boxes)
     assert found and all(cell[0] <= text[0] and text[1] <= cell[1] for cell, text in found)
     assert {"0.8065", "-1.2e8", "1e-30"} <= {each.text for each in browser.find(".row g > text")}
-
-
-@pytest.mark.unit
-def test_values_in_few_letters() -> None:
-    assert [_short(np.int32(value)) for value in (-7, 123456, -123456, 2**31 - 1)] == [
-        "-7",
-        "123456",
-        "-1.2e5",
-        "2.1e9",
-    ]
-    assert [_short(value) for value in (0.806478977, -1e-30, 1e300)] == ["0.8065", "-1e-30", "1e300"]
 
 
 def test_marked_elements_of_a_long_array_are_drawn(tmp_path: Path) -> None:

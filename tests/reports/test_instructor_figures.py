@@ -7,8 +7,6 @@ from itertools import pairwise
 
 import pytest
 from generated_class import add
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
 
 from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Student, Verdict
@@ -170,6 +168,9 @@ def with_roof(series: Series) -> Series:
 
 
 def test_titles_of_histograms_do_not_meet() -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # takes longer than most files of unit tests
+    from matplotlib.text import Text
+
     drawing = score_plot([Scores("a_long_name_of_an_exercise", 100, (0.1, 0.65))] * 4)
     FigureCanvasAgg(drawing.figure).draw()
     titles = [axis.get_title(loc="left") for axis in drawing.figure.axes]

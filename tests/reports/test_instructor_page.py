@@ -14,6 +14,7 @@ import pytest
 from any_grades import PROVENANCE, class_books
 from generated_class import Made, add
 from hypothesis import HealthCheck, given, settings
+from without_plots import no_plots as no_plots
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Student
 from pytest_gpulab.grading.listing import ListedFile, ListedHazard, ListedLine, Listing
@@ -169,11 +170,13 @@ def test_without_grades_the_report_says_so() -> None:
     assert "Nothing graded. Written 2026-05-01 18:30 UTC by pytest-gpulab.</p>" in text
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_problems_with_files_are_announced_at_the_review(text: str) -> None:
     told = '<p>See also <a href="#handed-in">what was handed in</a>: 2 problems, 1 file not graded at all.</p>'
     assert told in text and "See also" not in page(FEW_WITHOUT_PROBLEMS, EVENING)
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_a_stopped_run_is_marked(text: str) -> None:
     assert "The run was stopped" not in text
     assert "The run was stopped" in page(FEW.gradebook(), EVENING, interrupted=True)
@@ -187,6 +190,7 @@ def test_many_flags_of_a_kind_wait_behind_a_line(text: str) -> None:
     assert "<h3>Near-identical sources (1)" in text and text.count(" more</summary>") == 1
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_a_flag_says_where_sources_are_alike_with_a_few_pairs_at_most() -> None:
     book = FEW.gradebook()
     pair = SimilarPair("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97, (((3, 20),), ((4, 21),)))
@@ -216,6 +220,7 @@ def test_a_verdict_is_read_out_once(text: str) -> None:
     assert absent in text and "– not handed in</small>" in text
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_ungraded_submissions_are_not_shown_as_missing() -> None:
     book = Gradebook(handed_in={"s1": {"scan": True, "sum": True}, "s2": {"sum": True, "scan": False}})
     for student, exercise in (("s1", "scan"), ("s2", "sum")):
@@ -229,6 +234,7 @@ def test_ungraded_submissions_are_not_shown_as_missing() -> None:
     assert '<td data-v="10">10/20<' in text, "what s2 handed in for scan cannot be graded"
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_the_columns_of_annotated_sources_are_explained_where_there_are_any(text: str) -> None:
     assert "Figures beside the annotated sources: time: share of the estimated time." in text
     book = Gradebook()
@@ -236,6 +242,7 @@ def test_the_columns_of_annotated_sources_are_explained_where_there_are_any(text
     assert "annotated sources" not in page(book, EVENING)
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_points_have_two_digits_at_most() -> None:
     grade = FEW.gradebook().grades[0]
     book = Gradebook()
@@ -249,6 +256,7 @@ def test_the_hardest_checks_are_those_that_everyone_must_pass(text: str) -> None
     assert "speedup[1.4x]" in hardest and "(bonus)" not in hardest and "(bonus)" in text
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_failures_that_the_instructor_expects_are_marked() -> None:
     grades = [
         grade for grade in Made(20).gradebook().grades if any(check.verdict == "failed" for check in grade.checks)
@@ -260,6 +268,7 @@ def test_failures_that_the_instructor_expects_are_marked() -> None:
     assert page(book, EVENING).count("failed, as expected") == 1
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_different_devices_are_separate_groups() -> None:
     one, two = Made(3).gradebook().grades[:2]
     (only,) = provenances([one, two])
@@ -313,6 +322,7 @@ def test_a_library_that_does_not_load_is_one_line(
     assert repr(error) in str(caught.value)
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_the_file_is_written(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     context = Context(finished=EVENING)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from generated_class import Made
+from without_plots import no_plots as no_plots
 
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context
@@ -18,7 +19,7 @@ from pytest_gpulab.reports.pages import feedback
 from pytest_gpulab.reports.standings import standings
 from pytest_gpulab.reports.students import counting_grades
 
-pytestmark = [pytest.mark.unit, pytest.mark.unmeasured]
+pytestmark = [pytest.mark.unit, pytest.mark.unmeasured, pytest.mark.usefixtures("no_plots")]
 
 EVENING = datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc)
 FEW = Made(6, exercises=("scan",))
