@@ -261,6 +261,8 @@ _COMPILER_HINTS = (
      "__constant__."),
     ("device-side kernel launch|kernel launch from __device__", "A kernel of this exercise cannot launch another one. "
      "Call a `__device__` function without `<<<...>>>` instead."),
+    ("function call must be configured", "A kernel is launched, as `<<<blocks, threads>>>`. A function that a kernel "
+     "calls is marked `__device__`."),
 )  # fmt: skip
 """A pattern in a compiler's message, and the hint for it."""
 
@@ -268,6 +270,7 @@ _COMPILER_HINTS = (
 _NOT_ENDED = re.compile(f"^{NOT_ENDED}\\b", re.M)
 _FOLLOWING = re.compile(
     r"""^(?:[^\s(][^(\n]*\(\d+\):\ warning\ \#(?:177|550)-D:.*(?:\n[ \t]+\S.*)*  # unused: the compiler left out its use
+    |(?:[^\s(][^(\n]*\(\d+\):\ )?[Nn]ote\ \#33\d\d-D:.*\ does\ not\ match\b.*(?:\n[ \t]+\S.*)*  # an overload
     |Remark:\ The\ warnings\ can\ be\ suppressed.*)\n+""",
     re.M | re.X,
 )

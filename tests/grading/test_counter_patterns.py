@@ -48,6 +48,7 @@ def taken(block: int, thread: int, item: int, items: int = ITEMS, length: int = 
         ((128, 1, 128), "item k of a thread is element 128 * k + 128 * blockIdx.x + threadIdx.x"),
         ((512, 4, 128), "item k of a thread is element 512 * blockIdx.x + 128 * k + 4 * threadIdx.x"),
         ((0, 1, 128), "item k of a thread is element 128 * k + threadIdx.x"),
+        ((BLOCKS, 1, 128), "item k of a thread is element 128 * k + threadIdx.x + gridDim.x * blockIdx.x"),
         ((128, 1, 128, 19), "item k of a thread is element 128 * k + 128 * blockIdx.x + threadIdx.x"),
     ],
 )

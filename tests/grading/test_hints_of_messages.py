@@ -51,6 +51,7 @@ COMPILERS = {
     'error: calling a __host__ function("f()") is considered a host function': "Mark functions",
     "error: device-side kernel launch could not be processed": "cannot launch another one",
     "error: kernel launch from __device__ or __global__ functions requires separate compilation mode": "without `<<<",
+    "error: a __global__ function call must be configured": "is marked `__device__`",
 }
 
 

@@ -46,6 +46,8 @@ ONE_LINE = {
 FUNCTION = "__device__ float f(float x) { return x; }\n"
 WHOLE = {
     "__globl__ void k(float *out) { out[0] = 1; }": "Is `__global__` meant?",
+    "__constant__ int c[] = {1, 2}\n    ;\n__globl__ void k(float *out) { out[0] = 1; }": "Is `__global__` meant?",
+    "#define TUNABLE(name)\nTUNABLE(B)\n__globl__ void k(float *out) { out[0] = 1; }": "Is `__global__` meant?",
     "__global__ k(float *out) { out[0] = 1; }": "such as `void`",
     "__global__ float k(float *out) { return out[0]; }": "A kernel returns nothing",
     "__global__ void k(float *out int n) { out[0] = n; }": "A comma is missing before `int`.",
@@ -76,3 +78,15 @@ def test_a_header_of_the_exercise_that_is_misspelt_is_named(gpu: Device) -> None
         gpu.compile(source, "k.cu", headers=headers)
     _, found = of_compile_error(raised.value, device_text(source, headers), source, "k.cu", headers)
     assert found.hint == "Is `paths.cuh` meant?"
+
+
+@pytest.mark.parametrize(
+    "call", ["atomicAdd(out[0], 1.0f)", "out[0] = __shfl_down_sync(2.0f, 2)", "float2 v; out[0] = v[0]"]
+)
+def test_overloads_that_do_not_match_are_not_listed(gpu: Device, call: str) -> None:
+    with pytest.raises(CompileError) as raised:
+        gpu.compile(KERNEL.format(f"{call};"), "k.cu")
+    _, found = of_compile_error(raised.value, device_text("", {}), "", "k.cu", {})
+    assert "does not match" in raised.value.diagnostics
+    assert not any("does not match" in line or "nvrtc" in line for line in found.evidence)
+    assert found.evidence[-1].startswith("1 error detected")

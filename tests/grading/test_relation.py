@@ -78,6 +78,7 @@ def first_wrong(folder: Path, device: Device, old: str, new: str) -> Finding:
         pytest.param("sum += in[k]", "sum = in[k] - sum", "-in[0] + in[1], expected in[0] + in[1]", id="sign"),
         pytest.param("sum += in[k]", "sum += 100 * in[k]", "100 * in[0], expected in[0]", id="large factor"),
         pytest.param("int sum = 0", "int sum = 5", "in[0] + 5, expected in[0]", id="start"),
+        pytest.param("int sum = 0", "int sum = 1234567890", "in[0] + 1234567890, expected in[0]", id="large start"),
     ],
 )
 def test_a_wrong_result_names_the_elements_that_it_adds(

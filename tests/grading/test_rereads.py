@@ -129,7 +129,7 @@ def test_after_a_stopped_count_of_a_kernel_that_reads_everything_no_larger_size_
     assert (found.code, found.because) == ("time-limit", "uses[few-reads]")
 
 
-@pytest.mark.parametrize(("elements", "is_cause"), [(32, False), (33, True)])
+@pytest.mark.parametrize(("elements", "is_cause"), [(32, False), (33, False), (43, True)])
 def test_a_tunable_that_nothing_reads_is_the_cause_if_elements_are_left_unread(elements: int, is_cause: bool) -> None:
     note = Finding("tunable-unread", "ITEMS_PER_THREAD is declared as 2, but nothing reads it.", hint="fewer blocks")
     arrays = Buffer("in", "input", np.float32, (elements,)), Buffer("out", "output", np.float32, (1,))

@@ -145,7 +145,12 @@ def compile_ptx(
         if may_hold_assembly("\n".join((source, *(headers or {}).values()))):
             without_lines, _ = output_of(run, asked._replace(options=[o for o in asked.options if o != LINES]))
             check_assembly(without_lines.decode(errors="replace"), shown(filename))
-    _check_constants(device_text(source, headers or {}), shown(filename), asked, run)
+    code = device_text(source, headers or {})
+    if code.kernel_calls:
+        from pytest_gpulab.devices.source.kernel_calls import CALLED
+
+        raise CompileError("\n\n".join(f"{shown(filename)}({line}): error: {CALLED}" for line in code.kernel_calls))
+    _check_constants(code, shown(filename), asked, run)
     return ptx.decode(errors="replace").strip(), log
 
 

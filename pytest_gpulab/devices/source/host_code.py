@@ -68,6 +68,7 @@ class DeviceText(NamedTuple):
     host_constants: frozenset[str]  # names of unmarked constants of which a kernel may need the address
     prelude: str = ""  # the include of `gpulab.cuh` if the file uses its macros, but does not include it; else empty
     references: tuple[tuple[int, str], ...] = ()  # line and name of unmarked constants to which a local variable refers
+    kernel_calls: tuple[int, ...] = ()  # lines in which a kernel is called as an ordinary function
 
 
 def encoding_of(contents: bytes) -> str:
@@ -133,7 +134,17 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
         constants,
         prelude(text, parsed.directives),
         references,
+        tuple(lines.of(at) for at in _kernel_calls(text, kept)),
     )
+
+
+def _kernel_calls(text: str, kept: Collection[Declaration]) -> Iterable[int]:
+    kernels = {name for each in kept if "__global__" in each.top for name in each.names}
+    if all(kernels.isdisjoint(each.words - each.names) for each in kept):  # so most files do not load the module
+        return ()
+    from pytest_gpulab.devices.source.kernel_calls import kernel_calls
+
+    return kernel_calls(text, kept)
 
 
 def _launched_instances(text: str, parsed: Parsed) -> Mapping[Declaration, Collection[Instance]]:

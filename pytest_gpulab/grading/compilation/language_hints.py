@@ -96,7 +96,8 @@ def _of_sign(place: _Place, found: Sequence[Token], source: str) -> str | None:
         if name in words:
             return f"`{name}` stands for all of its text, the `{sign}` included: delete that in line {line}."
     is_first = _line(source, before.end - 1) < place.line
-    if is_first and before.kind != "directive" and before.text not in _ENDS:
+    is_after = place.text.startswith(('expected a ";"', "type name"))
+    if is_after and is_first and before.kind != "directive" and before.text not in _ENDS:
         return f"A `;` is missing at the end of line {_line(source, before.end - 1)}."
     if place.text.startswith('expected a ")"') and _TYPE.fullmatch(token.text):
         return f"A comma is missing before `{token.text}`."

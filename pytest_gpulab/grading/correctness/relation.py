@@ -26,6 +26,7 @@ RunOn = Callable[[Mapping[str, Array]], "Trial | None"]
 
 MAX_ELEMENTS = 32  # of all inputs together
 DIGITS = 8  # powers of the base per run
+EXACT_WHOLE = 2.0**53  # below it, a double tells whole numbers apart
 EXACT_BITS, MAX_BASE_BITS = 24, 16  # of sums in float32, and of the base
 ROUNDING = 2.0**-18  # relative to the magnitudes of a sum
 MAX_ROWS = 2  # wrong elements that are described
@@ -174,7 +175,8 @@ def _sum(factors: Array, constant: float, elements: list[tuple[str, str]]) -> st
             own = [text if factor == 1 else f"({text})"]
         pieces += [(factor, text) for text in own]
     if constant or not pieces:
-        pieces.append((1 if constant >= 0 else -1, number(abs(constant))))
+        is_whole = float(constant).is_integer() and abs(constant) < EXACT_WHOLE
+        pieces.append((1 if constant >= 0 else -1, number(int(abs(constant)) if is_whole else abs(constant))))
     if len(pieces) > MAX_PIECES:
         return ""
     signed = [f"{'-' if factor < 0 else '+'} {_times(abs(factor))}{text}" for factor, text in pieces]

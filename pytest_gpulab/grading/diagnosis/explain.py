@@ -19,6 +19,7 @@ from .compare import WRONG_RESULTS
 MAX_HAZARDS = 3  # reported with a wrong result
 EXPLAINING = ("race", "uninitialised", "barrier")  # hazards that end no launch
 WORD_BYTES = 4
+MOST_OF_ARRAY = 3 / 4
 SAME_RUN = "in the same run: "
 
 
@@ -117,11 +118,14 @@ def with_notes(
 
 
 def _leaves_unread(launch: Launch, plan: Plan, profile: LaunchProfile) -> bool:
-    """Return True if the threads of a launch read one word each, and together less than the array."""
+    """Return True if the threads of a launch read one word each, and together much less than the array.
+
+    If few words are left, other mistakes look the same, such as vectors of four without the rest.
+    """
     threads = prod((*launch.grid, *launch.block))
     for at, read in profile.read_per_thread.items():
         name = launch.args[at]
         is_a_word = WORD_BYTES <= read < 2 * WORD_BYTES
-        if isinstance(name, str) and is_a_word and read * threads < plan.buffer(name).nbytes:
+        if isinstance(name, str) and is_a_word and read * threads <= MOST_OF_ARRAY * plan.buffer(name).nbytes:
             return True
     return False

@@ -15,7 +15,8 @@ import numpy as np
 from pytest_gpulab.exercise import Array, Launch
 
 MAX_TAKEN = 1 << 18  # elements that all threads together take: more would take seconds
-TRIED_INDEXES = 128  # the most that are yielded for one array, each a try
+TRIED_INDEXES = 160  # the most that are yielded for one array, each a try
+GRID = -1  # the number of blocks as a factor of the block's number, which differs between launches
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class IndexFactors:
         if blocks * self.threads * items > MAX_TAKEN:
             return np.empty((blocks, 0), np.intp)
         of_thread = np.add.outer(self.thread * np.arange(self.threads), self.item * np.arange(items))
-        index = np.add.outer(self.block * np.arange(blocks), of_thread).reshape(blocks, -1)
+        of_block = blocks if self.block == GRID else self.block
+        index = np.add.outer(of_block * np.arange(blocks), of_thread).reshape(blocks, -1)
         return np.minimum(index, length)
 
     def words(self, blocks: int) -> str:
@@ -42,7 +44,9 @@ class IndexFactors:
         parts = [(self.block if blocks > 1 else 0, "blockIdx.x"), (self.thread, "threadIdx.x")]
         parts.append((self.item if self.items != 1 else 0, "k"))
         named = [
-            name if factor == 1 else f"{factor} * {name}" for factor, name in sorted(parts, reverse=True) if factor
+            name if factor == 1 else f"{'gridDim.x' if factor == GRID else factor} * {name}"
+            for factor, name in sorted(parts, reverse=True)
+            if factor
         ]
         return f"{'a thread takes' if self.items == 1 else 'item k of a thread is'} element {' + '.join(named) or '0'}"
 
@@ -57,7 +61,7 @@ def index_factors(launch: Launch, length: int, tunables: Mapping[str, int]) -> I
         of_item = (threads, 1, 0) if items > 1 else (1,)
         for thread, item in product(dict.fromkeys((1, items, threads, 0)), dict.fromkeys(of_item)):
             is_exchanged = items == 1 and thread == threads  # likelier than a block's factor that is right
-            of_block = (1, threads, 0) if is_exchanged else (threads * items, threads, 1, 0)
+            of_block = (1, threads, GRID, 0) if is_exchanged else (threads * items, threads, GRID, 1, 0)
             for block in dict.fromkeys(of_block):
                 yield IndexFactors(block, thread, item, threads, items)
     for block, thread, item in product((1, threads, blocks, 0), (1, 0), dict.fromkeys((threads, blocks, 1))):
