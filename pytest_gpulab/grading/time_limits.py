@@ -95,7 +95,7 @@ class TimeBudget:
         self._case_s = self._case_left_s = limits.case_s
         self._stopped: DeviceError | None = None
         self._stall = 1.0
-        self._launched: Module | None = None
+        self._reset: Callable[[], None] | None = None  # of the module that was launched last
 
     @property
     def is_used_up(self) -> bool:
@@ -142,9 +142,10 @@ class TimeBudget:
 
         A file has a module per variant, and the variables of all of them may need more memory than the machine has.
         """
-        if self._launched is not None and self._launched is not module:
-            self._launched.reset_variables()
-        self._launched = module
+        reset = module.reset_variables  # equal for all proxies of a module
+        if self._reset is not None and self._reset != reset:
+            self._reset()
+        self._reset = reset
 
     @contextmanager
     def charging(self, is_launch: bool) -> Iterator[None]:

@@ -69,3 +69,12 @@ def test_only_the_module_that_was_launched_last_keeps_its_variables() -> None:
     for module in (modules[0], modules[0], modules[1]):
         limited(module, budget).launch("k", (1,), (4,), [])
     assert [any(module.read_symbol("kept")) for module in modules] == [False, True]
+
+
+def test_a_module_with_two_proxies_keeps_its_variables() -> None:
+    source = "__device__ int kept[4];\n__global__ void k() { kept[threadIdx.x] += 7; }"
+    device, budget = SimulatedDevice(), TimeBudget(TimeLimits())
+    module = device.compile(source)
+    for proxy in (limited(limited(module, budget), budget), limited(module, budget)):
+        proxy.launch("k", (1,), (4,), [])
+    assert module.read_symbol("kept").tolist() == [14] * 4

@@ -125,7 +125,7 @@ def test_a_launch_without_progress_ends_sooner_the_smaller_it_is(args: tuple[Any
         granted.append(launch[-1])
         raise KernelFault("time-limit", "time limit: it only repeats lines", PLACE, is_stalled=True)
 
-    budget, module = TimeBudget(TimeLimits()), SimpleNamespace(launch=stalled)
+    budget, module = TimeBudget(TimeLimits()), SimpleNamespace(launch=stalled, reset_variables=lambda: None)
     for _ in range(2):
         with pytest.raises(KernelFault, match="it only repeats lines"):
             limited(cast(Any, module), budget).launch("k", (1,), (1,), args)
