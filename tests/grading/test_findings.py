@@ -59,11 +59,11 @@ TOLD = [
             f"correct[n={n}]",
             "`out`: the only element is wrong",
             told,
-            "fewer blocks",
+            hint,
         )
-        for n, told in [
-            ("block+1", "(index 128)"),
-            ("1025", "ITEMS_PER_THREAD is declared as 2, but nothing reads it."),
+        for n, told, hint in [
+            ("block+1", "(index 128)", "one element is left over"),  # as where whole vectors are taken
+            ("1025", "ITEMS_PER_THREAD is declared as 2, but nothing reads it.", "fewer blocks"),
         ]
     ),
     (
