@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from clocked_device import SIZE, TIERS, ClockedBench, tier
-from doubling import kernel, plan, program
+from doubling import EXERCISE, kernel, plan, program
 from fake_device import Program
 from searches import examples
 
+from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.speed.benchmark import Benchmark
@@ -251,3 +252,32 @@ def test_inputs_that_make_sense_as_a_whole_only_are_not_mixed(clocked: ClockedBe
     assert tier(clocked, program(twice), mixable=False).verdict == "passed"
     assert len(met) == 2
     assert tier(clocked, replaying(1.0), mixable=False).findings[0].code == "wrong-result"
+
+
+def adding(problem: Problem) -> Plan:
+    """The exercise's plan as of a kernel that adds to its output."""
+    made = plan(problem)
+    return replace(made, buffers=tuple(replace(each, zeroed=each.role == "output") for each in made.buffers))
+
+
+@pytest.mark.parametrize("overflows", [True, False])
+def test_counts_at_the_timed_size_are_compared_on_all_patterns(clocked: ClockedBench, overflows: bool) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        out.values[...] = 2 * source.values % (4 if n == SIZE and overflows else np.inf)
+        return {"estimated_ms": 1.0}
+
+    cases = (replace(EXERCISE.cases[0], patterns=("random", "large")), *EXERCISE.cases[1:])
+    result = tier(clocked, program(twice), plan=adding, cases=cases)
+    assert result.verdict == ("failed" if overflows else "passed")
+    assert [found.evidence[-1] for found in result.findings] == ["in a second run, on other inputs"] * overflows
+
+
+def test_a_fault_on_other_patterns_at_the_timed_size_fails(clocked: ClockedBench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        if n == SIZE and (source.values > 2).any():
+            raise KernelFault("out-of-bounds", "too large a bin")
+        return kernel(1.0)(options, source, out, n)
+
+    cases = (replace(EXERCISE.cases[0], patterns=("random", "large")), *EXERCISE.cases[1:])
+    result = tier(clocked, program(twice), plan=adding, cases=cases)
+    assert (result.verdict, result.findings[0].code) == ("failed", "out-of-bounds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, TooMuchWork
+from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, LaunchProfile, TooMuchWork
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
 SOURCE = """
@@ -20,7 +20,7 @@ __global__ void lengthy(float *x) {
     unsigned n = gridDim.x * blockDim.x;
     for (unsigned k = 0; k < 512; k++) x[(blockIdx.x * blockDim.x + threadIdx.x + k * 4096) % n] = k;
 }
-__device__ unsigned arrived;
+__device__ unsigned arrived, taken;
 __global__ void idle_for_the_first(float *x) {
     __shared__ unsigned order;
     if (threadIdx.x == 0) order = atomicAdd(&arrived, 1);
@@ -49,7 +49,7 @@ __global__ void retries(float *x) {
 }
 __global__ void in_a_row(volatile float *x) {
     if (threadIdx.x == 0) {
-        while (blockIdx.x > 0 && x[blockIdx.x - 1] == 0) {}
+        while (blockIdx.x > 0 && x[blockIdx.x - 1] != 1) {}
         x[blockIdx.x] = 1;
     }
 }
@@ -61,15 +61,42 @@ __global__ void no_barrier_from_the_third_on(float *x) {
     if (order < 2) __syncthreads();
     x[blockIdx.x * blockDim.x + threadIdx.x] = part[127 - threadIdx.x];
 }
-__global__ void no_barrier_in_a_row(float *x) {
+__global__ void no_barrier_in_turn(float *x) {
     __shared__ float before;
+    __shared__ unsigned turn;
     if (threadIdx.x == 0) {
-        while (*(volatile unsigned *)&arrived < blockIdx.x) {}
-        before = blockIdx.x;
-        *(volatile unsigned *)&arrived = blockIdx.x + 1;
+        turn = atomicAdd(&taken, 1);
+        while (*(volatile unsigned *)&arrived < turn) {}
+        *(volatile unsigned *)&arrived = turn + 1;
     }
-    if (blockIdx.x < 2) __syncthreads();
-    if (threadIdx.x == 32) x[blockIdx.x] = before;
+    __syncthreads();
+    if (threadIdx.x == 0) before = turn;
+    if (turn < 2) __syncthreads();
+    if (threadIdx.x == 32) x[turn] = before;
+}
+__global__ void one_without_barrier(float *x) {
+    __shared__ unsigned part[128];
+    part[threadIdx.x] = threadIdx.x;
+    if (blockIdx.x != 300) __syncthreads();
+    x[blockIdx.x * blockDim.x + threadIdx.x] += part[127 - threadIdx.x];
+}
+__global__ void barriers_by_data(float *x) {
+    __shared__ float part[128];
+    part[threadIdx.x] = 0;
+    for (unsigned k = 0; k < blockIdx.x % 100; k++) {
+        __syncthreads();
+        part[threadIdx.x ^ 1] += 1;
+    }
+    __syncthreads();
+    x[blockIdx.x * blockDim.x + threadIdx.x] = part[threadIdx.x];
+}
+__global__ void faults_the_second_time(float *x) {
+    __shared__ unsigned part[128];
+    part[threadIdx.x] = threadIdx.x;
+    if (blockIdx.x != 300) __syncthreads();
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (x[i] != -1) x[1u << 28] = 0;
+    x[i] = part[127 - threadIdx.x];
 }
 """
 BLOCKS = 2048
@@ -117,12 +144,12 @@ def complete(
     return profile, x.get()
 
 
-@pytest.mark.parametrize("kernel", ["even", "uneven", "in_a_row"])
+@pytest.mark.parametrize("kernel", ["even", "uneven", "no_barrier_in_turn"])
 def test_all_blocks_run_and_some_are_counted(kernel: str) -> None:
     profile, x = complete(kernel, seed=1)
-    assert (x != -1).sum() == (BLOCKS if kernel == "in_a_row" else BLOCKS * 128)
+    assert (x != -1).sum() == (BLOCKS if kernel == "no_barrier_in_turn" else BLOCKS * 128)
     assert 64 <= profile.counted_share * BLOCKS <= BLOCKS
-    if kernel != "in_a_row":  # how long blocks wait depends on what they run beside
+    if kernel != "no_barrier_in_turn":  # how long blocks wait depends on what they run beside
         whole = counted(kernel, None).counters[ISSUED]
         assert profile.counters[ISSUED] == pytest.approx(whole, rel=0.15)
 
@@ -189,11 +216,33 @@ def test_a_sample_alone_is_chosen_by_its_seed_too() -> None:
     assert issued(1) == issued(1) and len({issued(seed) for seed in (None, 1, 2)}) == 3
 
 
-@pytest.mark.parametrize(
-    ("kernel", "seed", "first"),
-    [("no_barrier_from_the_third_on", 1, 1), ("no_barrier_in_a_row", 2, 256), ("even", 1, -1)],
-)
-def test_a_barrier_that_only_the_first_blocks_have_is_missed_in_one_wave(kernel: str, seed: int, first: int) -> None:
-    profile, _ = complete(kernel, seed, blocks=512, watch=True)
-    raced = [hazard.lane.block[0] for hazard in profile.hazards if hazard.kind == "race" and hazard.lane]
-    assert min(raced, default=-1) == first
+def racing(kernel: str, seed: int, blocks: int = BLOCKS) -> set[int]:
+    """Return the first block of each race that a complete launch with a watched wave finds."""
+    profile, _ = complete(kernel, seed, blocks=blocks, watch=True)
+    return {hazard.lane.block[0] for hazard in profile.hazards if hazard.kind == "race" and hazard.lane}
+
+
+@pytest.mark.parametrize("kernel", ["no_barrier_from_the_third_on", "no_barrier_in_turn"])
+def test_a_barrier_that_only_the_first_blocks_have_is_missed_in_one_wave(kernel: str) -> None:
+    assert racing(kernel, seed=1, blocks=512)
+
+
+def test_a_barrier_that_one_block_leaves_out_is_missed_in_any_launch() -> None:
+    assert [racing("one_without_barrier", seed) for seed in range(3)] == [{300}] * 3
+    _, x = complete("one_without_barrier", seed=0, watch=True)
+    assert (x.reshape(-1, 128)[300] == np.arange(126, -2, -1)).all(), "the block has one result, though it runs twice"
+
+
+def test_blocks_with_different_numbers_of_barriers_are_right() -> None:
+    assert racing("barriers_by_data", seed=0) == racing("even", seed=0) == set()
+
+
+def test_a_fault_without_the_other_blocks_says_nothing() -> None:
+    assert racing("faults_the_second_time", seed=0) == set()
+
+
+def test_blocks_that_wait_for_each_other_run_in_any_order() -> None:
+    with pytest.raises(KernelFault, match="CUDA starts blocks in any order"):
+        complete("in_a_row", seed=1)
+    _, x = complete("no_barrier_in_turn", seed=1)
+    assert (x[:BLOCKS] == np.arange(BLOCKS)).all()

@@ -8,7 +8,7 @@ blocks have much more work than the sample shows, the run earns nothing: a kerne
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ CHECKED_BLOCKS = 2  # of a very large launch, for races
 CHECKED_S = 5.0  # time limit of a launch that is only checked for races; it may wait for blocks that do not run
 ZEROS = Poison({}, byte=0)
 WRITTEN_SHARE = 0.75  # part of its share of an output that a sample must write
+OTHER_INPUTS = "in a second run, on other inputs"
 SHOWN_WORK = 0.8  # part of a limit that a sample, scaled up, must reach if all blocks exceed the limit
 
 SAMPLED = FIRST._replace(options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
@@ -90,7 +91,12 @@ def _complete_or_sampled(given: ReplayInput, seed: int, options: Callable[[int],
 
 def _is_shown(plan: Plan) -> bool:
     """Return True if a sample of blocks shows outputs: there is one launch, and blocks do not add to its outputs."""
-    return len(plan.launches) == 1 and not any(buffer.role == "output" and buffer.zeroed for buffer in plan.buffers)
+    return len(plan.launches) == 1 and not adds_to_outputs(plan)
+
+
+def adds_to_outputs(plan: Plan) -> bool:
+    """Return True if blocks add to the outputs. Such counts may overflow on other inputs than the timed ones."""
+    return any(buffer.role == "output" and buffer.zeroed for buffer in plan.buffers)
 
 
 def _wrote_its_share(run: Run) -> bool:
@@ -122,17 +128,20 @@ def run_whole(given: ReplayInput) -> CostedRun:
     return CostedRun(given.plan, given.inputs, run_fresh(*given, _options()), True)
 
 
-def run_again(
-    device: Device, build: Build, first: CostedRun, others: Mapping[str, Array], rng: np.random.Generator
-) -> CostedRun:
-    """Replay a plan again with the contents that the first run left in the module's variables.
+def run_again(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array]) -> CostedRun:
+    """Replay a plan again with the contents that an earlier run left in the module's variables."""
+    run = replay(device, build.module, plan, inputs, FIRST._replace(options=_options()), scene=build.scene)
+    return CostedRun(plan, inputs, run, True)
 
-    One element in eight is from the inputs `others`, at random positions, so that a kernel that recognises the rest
-    must still read all.
+
+def with_ranges_of(
+    inputs: Mapping[str, Array], others: Sequence[Mapping[str, Array]], rng: np.random.Generator
+) -> dict[str, Array]:
+    """Return inputs in which one element in eight is from each of the others, at random positions.
+
+    So a kernel that recognises the rest must still read all.
     """
-    inputs = {name: _mixed(values, others[name], rng) for name, values in first.inputs.items()}
-    run = replay(device, build.module, first.plan, inputs, FIRST._replace(options=_options()), scene=build.scene)
-    return CostedRun(first.plan, inputs, run, True)
+    return {name: _with_ranges(values, [each[name] for each in others], rng) for name, values in inputs.items()}
 
 
 def races(given: ReplayInput, seed: int) -> tuple[Finding, ...]:
@@ -159,12 +168,14 @@ def _races(run: Run) -> tuple[Finding, ...]:
     return (*wrong_order(run.hazards), *map(skipping, skipped))
 
 
-def _mixed(old: Array, new: Array, rng: np.random.Generator) -> Array:
-    """Return an array with a range of another one, which may wrap around."""
+def _with_ranges(old: Array, others: Sequence[Array], rng: np.random.Generator) -> Array:
+    """Return an array with a range of each of the others, one after the other; they may wrap around."""
     mixed: Array = np.array(old)
     if old.size:
-        places = (np.arange(-(-old.size // 8)) + rng.integers(old.size)) % old.size
-        mixed.reshape(-1)[places] = new.reshape(-1)[places]
+        length, first = -(-old.size // 8), rng.integers(old.size)
+        for which, new in enumerate(others):
+            places = (np.arange(length) + first + which * length) % old.size
+            mixed.reshape(-1)[places] = new.reshape(-1)[places]
     return mixed
 
 

@@ -72,7 +72,12 @@ def size_text(size: Size) -> str:
 
 def pattern_of(exercise: Exercise, variant: Variant) -> str:
     """Return the input pattern for measuring a variant: the first of its first case."""
-    return (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
+    return patterns_of(exercise, variant)[0]
+
+
+def patterns_of(exercise: Exercise, variant: Variant) -> tuple[str, ...]:
+    """Return the input patterns of a variant's first case."""
+    return (cases_of(exercise, variant) or exercise.cases)[0].patterns
 
 
 def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:

@@ -18,12 +18,15 @@ from pytest_gpulab.exercise import Array, Plan, Problem, Size, SpeedTier, Varian
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, made_once, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
 from pytest_gpulab.grading.correctness.checked_launches import (
+    OTHER_INPUTS,
     CostedRun,
     ReplayInput,
+    adds_to_outputs,
     races,
     run_again,
     run_costed,
     run_unread_sample,
+    with_ranges_of,
     wrong_outputs,
 )
 from pytest_gpulab.grading.counters import KernelCounters, counted
@@ -32,7 +35,7 @@ from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.plans.prepare import make_inputs, rng_for
 from pytest_gpulab.grading.plans.replay import Run
 
-from .costs import Costs, estimated_plan, kernels_of, min_bytes, pattern_of, size_text, timed_size
+from .costs import Costs, estimated_plan, kernels_of, min_bytes, pattern_of, patterns_of, size_text, timed_size
 from .reference_time import reference_ms
 from .verdict import not_timed, unusable
 
@@ -148,14 +151,17 @@ class EstimatedCosts(Costs):
         return tuple(replace(finding, what=at + finding.what) for finding in found)
 
     def _second_run(self, problem: Problem, costed: CostedRun) -> CostedRun | None:
-        """Run a module that can keep state from the first run again, before another run resets its variables."""
-        build = self._builds.of(problem.variant)
-        if not (costed.is_complete and build.module.has_state):
+        """Run again with other inputs, if the first run may have kept state, or its blocks add to the outputs."""
+        build, exercise = self._builds.of(problem.variant), self._loaded.exercise
+        adds = exercise.mixable and adds_to_outputs(costed.plan)
+        if not (costed.is_complete and (adds or build.module.has_state)):
             return None
-        pattern, rng = self._data(problem.size, problem.variant)
-        drawn, placed = rng.spawn(2)
-        others = make_inputs(self._loaded.exercise, problem, costed.plan, pattern, drawn)
-        return run_again(self._device, build, costed, others, placed)
+        first, rng = self._data(problem.size, problem.variant)
+        patterns = patterns_of(exercise, problem.variant) if adds else (first,)
+        *drawn, placed = rng.spawn(1 + len(patterns))
+        others = [make_inputs(exercise, problem, costed.plan, *each) for each in zip(patterns, drawn, strict=True)]
+        inputs = with_ranges_of(costed.inputs, others, placed) if exercise.mixable else others[0]
+        return run_again(self._device, build, costed.plan, inputs)
 
     def _wrong_again(self, problem: Problem, again: CostedRun) -> tuple[Finding, ...]:
         if again.run.error is not None:
@@ -163,7 +169,8 @@ class EstimatedCosts(Costs):
             if verdict != "failed":
                 raise BuildFailed(verdict, broke)
             return (broke,)
-        return wrong_outputs(self._loaded.exercise, problem, again)
+        found = wrong_outputs(self._loaded.exercise, problem, again)
+        return tuple(replace(each, evidence=(*each.evidence, OTHER_INPUTS)) for each in found)
 
     def races(self, tier: SpeedTier) -> tuple[Finding, ...]:
         """Return the races in some blocks of an estimated launch, of inputs that are larger than the cases'."""

@@ -15,6 +15,12 @@ from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, made_once, variant_key
 from pytest_gpulab.grading.correctness.baselines import check_baseline
+from pytest_gpulab.grading.correctness.checked_launches import (
+    OTHER_INPUTS,
+    adds_to_outputs,
+    run_again,
+    with_ranges_of,
+)
 from pytest_gpulab.grading.diagnosis.compare import wrong_with
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
@@ -24,7 +30,7 @@ from pytest_gpulab.grading.plans.replay import FIRST, Run
 from .benchmark import Benchmark, BenchmarkResult, RetryBudget
 from .buffers import BufferPool
 from .contents import Inputs, timed_inputs
-from .costs import Costs, kernels_of, min_bytes, pattern_of, size_text
+from .costs import Costs, kernels_of, min_bytes, pattern_of, patterns_of, size_text
 from .interference import SLOWED_BY_OTHERS
 from .mixing import Mix, mixed
 from .reference_time import reference_ms
@@ -136,7 +142,23 @@ class TimedCosts(Costs):
         for mix, runs in measured.checked.items():
             if found := self._wrong_on(measured.own, mix, runs, rng):
                 return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
-        return ()
+        return self._wrong_counts(measured.own, rng)
+
+    def _wrong_counts(self, own: _Side, rng: np.random.Generator) -> tuple[Finding, ...]:
+        """Return the errors on ranges of all input patterns, if blocks add to the outputs."""
+        exercise, problem, plan = self._loaded.exercise, own.problem, own.plan
+        if not (exercise.mixable and adds_to_outputs(plan)):
+            return ()
+        names = self._loaded.name, "counts", size_text(problem.size), problem.variant.name
+        patterns = patterns_of(exercise, problem.variant)[1:]
+        others = [timed_inputs(exercise, problem, plan, each, self._seed, (*names, each)) for each in patterns]
+        inputs, build = with_ranges_of(own.contents[0], others, rng), own.builds.of(problem.variant)
+        with at_work_on(self._device):
+            run = run_again(self._device, build, plan, inputs).run
+        if run.error is not None:
+            raise BuildFailed(*of_error(run.error)) from run.error
+        found = wrong_with(run, Prepared(plan, inputs, expected_of(exercise, problem, plan, inputs)), FIRST)
+        return tuple(replace(each, evidence=(*each.evidence, OTHER_INPUTS)) for each in found)
 
     def _wrong_on(self, own: _Side, mix: Mix, runs: Sequence[Run], rng: np.random.Generator) -> tuple[Finding, ...]:
         contents, outputs = mixed(own.contents, mix), [run.outputs for run in runs]

@@ -1,6 +1,6 @@
 """Execution of a `Program`: launches, waves of blocks, the scheduler.
 
-- `launching`, `block_sampling`: the blocks of a launch, cooperative launches, sampled and last blocks.
+- `launching`, `block_sampling`, `unlike_blocks`: the blocks of a launch, cooperative launches, sampled and last blocks.
 - `launch_state`, `wave`: the state and the time limit that the waves of a launch share; blocks that run together.
 - `scheduler`: the order of groups.
 - `endless`: launches that do not end: the state that an endless loop repeats, the faults, and their source lines.

@@ -44,6 +44,8 @@ class Barriers:
         self.waiting: list[_Waiting] = []
         self.arrived_early: dict[int, npt.NDArray[np.int64]] = {}  # `bar.arrive`: threads per block, by barrier
         self.early_counts: dict[int, set[int | None]] = {}  # the thread counts of those arrivals
+        # per block: the threads that passed a barrier, each times a number of the barrier
+        self.passed = np.zeros(wave.shape.columns, np.int64)
 
     def exit(self, group: Group) -> None:
         """Remove the lanes of a group that exits."""
@@ -83,6 +85,7 @@ class Barriers:
         entry = _Waiting(group, block, step, which, count, predicate)
         if group.lanes.full and entry.threads in (None, self.wave.shape.warps * WARP):
             self._reduce([entry], group)
+            self.passed += self.wave.shape.threads * (1 + block) ** 2
             if self.wave.checker is not None and "cluster" in step.barrier.op:
                 self.wave.checker.cluster_wait(group.lanes)
             elif self.wave.checker is not None:
@@ -314,6 +317,7 @@ class Barriers:
                     predicate = None if entry.predicate is None else subsets[1].take(np.asarray(entry.predicate))
                     kept.append(_Waiting(stay, entry.block, step, entry.number, entry.threads, predicate))
             if going:
+                self.passed += sum(self._per_block(group.lanes) for group in going) * (1 + position) ** 2
                 released.append((reconverge(going, self._after(step)), step.targets[0]))
         return released
 

@@ -2,7 +2,9 @@
 
 A kernel must not be able to detect that a block is counted, since it could skip the work of counted blocks only. So if
 all blocks run and some are counted, all waves look alike: each has one random block of every section of the grid, and
-the counted waves are chosen at random. Blocks that may wait for each other run in the order of the grid instead.
+the counted waves are chosen at random.
+
+Blocks that may wait for each other run in random order, one wave after the other: CUDA may start blocks in any order.
 
 In many kernels, a thread of each block increments a counter, and the block that finds all others done has further work.
 Nothing overlaps with that work. A sample of blocks, or its counted part, misses that block, so its path is recorded
@@ -28,7 +30,7 @@ BATCHES = 4  # per sample; their spread gives the sampling error
 SAMPLED_WAVE_LANES = 16_384  # if some waves are counted: half of the fastest size, for twice as many waves
 MANY_WAVES = 64  # per launch; with as many, waves have the fastest size
 MANY_WAVES_LANES = 65_536  # the fastest size without hazard checks: fewer steps outweigh misses of the cache
-COUNTED_IN_ORDER_LANES = 1 << 18  # counted lanes of blocks that may wait for each other
+COUNTED_WAITING_LANES = 1 << 18  # counted lanes of blocks that may wait for each other
 
 Blocks = npt.NDArray[np.intp]
 
@@ -47,7 +49,7 @@ def sample(launch: LaunchState, blocks: int, width: int, many_width: int) -> lis
         return _sample(blocks, wanted, width, may_wait, rng)
     rng = rng or np.random.default_rng()
     if may_wait:
-        return [_in_order(blocks, width, -(-COUNTED_IN_ORDER_LANES // (width * threads)), rng)]
+        return [_in_any_order(blocks, width, -(-COUNTED_WAITING_LANES // (width * threads)), rng)]
     few_width = min(width, SAMPLED_WAVE_LANES // threads)
     return _alike(blocks, wanted, max(1, few_width, min(many_width, blocks // MANY_WAVES)), rng)
 
@@ -66,8 +68,8 @@ def _sample(blocks: int, wanted: int, width: int, may_wait: bool, rng: np.random
     return [all_counted(spread[start::count], width) for start in reversed(range(count))]
 
 
-def _in_order(blocks: int, width: int, counted: int, rng: np.random.Generator) -> Batch:
-    waves = cut(np.arange(blocks), width)
+def _in_any_order(blocks: int, width: int, counted: int, rng: np.random.Generator) -> Batch:
+    waves = [np.sort(wave) for wave in cut(rng.permutation(blocks), width)]
     return Batch(waves, _chosen(len(waves), counted, rng))
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # imported by the launches that use them
     from pytest_gpulab.devices.simulated.trace.recorder import LineRecorder
     from pytest_gpulab.devices.trace_events import LaunchTrace, Trace
 
+    from .unlike_blocks import UnlikeBlocks
     from .wave import Wave
 
 OTHER_CHECK_S = 0.25  # between checks of a limit of work
@@ -242,6 +243,7 @@ class LaunchState:
     last_counters: Counters | None = None
     last_wave: int = -1
     watched: int = -1  # the first block of the wave to watch, see `LaunchOptions`; -1: of all waves
+    unlike: UnlikeBlocks | None = None  # blocks unlike those of the watched wave; None if all waves are watched
     trace: LaunchTrace | None = None  # the trace of this launch
     line_recorder: LineRecorder | None = None  # the recorder of its lines; None without a trace
 
@@ -261,9 +263,12 @@ class LaunchState:
         """Return the counters of a wave, if it has any."""
         return self.counters if is_counted else self.last_counters if block_ids[0] == self.last_wave else None
 
-    def end_wave(self, is_counted: bool, length: int) -> None:
-        """Note the length of a wave that has ended."""
-        self.longest[is_counted] = max(self.longest[is_counted], length)
+    def end_wave(self, wave: Wave, passed: npt.NDArray[Any]) -> None:
+        """Note the length of a wave that has ended, and the barriers that each block has passed."""
+        is_counted = wave.counters is not None
+        self.longest[is_counted] = max(self.longest[is_counted], wave.length)
+        if self.unlike is not None:
+            self.unlike.end_wave(wave.shape.block_ids, passed)
 
     def turns(self, lanes: Lanes, block: int) -> list[tuple[int, Subset]]:
         """Return the lanes that run together, with their tag: single warps, of every other block. Low tags run first.

@@ -133,7 +133,7 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
     a thread needs too much local memory, and TooMuchWork: see `LaunchOptions.complete_within`.
     """
     chosen = _batches(launch)
-    launch.watched = _watched(launch, chosen)
+    _watch(launch, chosen)
     if launch.heap is not None and launch.device.heap is None:
         launch.heap.rewind()
     resident = _resident(launch, sms)
@@ -155,6 +155,8 @@ def run_blocks(launch: LaunchState, sms: int) -> int:
                 from .block_sampling import finish_last_block
 
                 finish_last_block(launch, lambda wave: _run_waves(launch, Batch([wave], [False]), resident, effort))
+            if launch.unlike is not None:
+                launch.unlike.watch(lambda wave: _run_waves(launch, Batch([wave], [False]), resident, effort))
             if launch.checker is not None:
                 launch.checker.end()
             launch.work = effort.of_all(prod(launch.grid))
@@ -193,20 +195,29 @@ def _batches(launch: LaunchState) -> list[Batch]:
     return sample(launch, blocks, width, _wave_blocks(launch, MANY_WAVES_LANES))
 
 
-def _watched(launch: LaunchState, batches: list[Batch]) -> int:
-    """Return the first block of the wave to watch; -1: of all waves. Of a sample, only the first waves run for sure."""
+def _watch(launch: LaunchState, batches: list[Batch]) -> None:
+    """Choose the wave to watch, if it is only one. Of a sample, only the first waves run for sure."""
     if not launch.options.watch:
-        return -1
+        return
+    from .unlike_blocks import UnlikeBlocks
+
     is_complete = launch.options.sample_blocks is None or launch.options.complete_within is not None
     waves = [wave for batch in batches for wave in batch.waves][: None if is_complete else 1]
-    return int(waves[np.random.default_rng(launch.options.sample_seed).integers(len(waves))][0])
+    launch.watched = int(waves[np.random.default_rng(launch.options.sample_seed).integers(len(waves))][0])
+    launch.unlike = UnlikeBlocks(launch)
 
 
 def _resident(launch: LaunchState, sms: int) -> int:
     """Return the number of blocks that the GPU can run at once; at least one wave of blocks always runs."""
-    if launch.options.schedule == "blocks-reversed" and not launch.options.cooperative:
+    if _starts_in_any_order(launch) and not launch.options.cooperative:
         return 1
     return sms * max(1, 2048 // prod(launch.block))
+
+
+def _starts_in_any_order(launch: LaunchState) -> bool:
+    """Return True if blocks that wait for others do not start in the order of the grid; see `block_sampling`."""
+    is_mixed = launch.options.sample_blocks is not None and launch.options.complete_within is not None
+    return is_mixed or launch.options.schedule == "blocks-reversed"
 
 
 def _wave_blocks(launch: LaunchState, lanes: int = WAVE_LANES) -> int:
@@ -310,7 +321,7 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
             if scheduler.wave.counters is not None:
                 scheduler.wave.counters.end_wave(scheduler.wave.shape)
             effort.end_wave(scheduler.wave)
-            launch.end_wave(scheduler.wave.counters is not None, scheduler.wave.length)
+            launch.end_wave(scheduler.wave, scheduler.barriers.passed)
         # A wave that has just ended may have written what the last one waits for.
         if not (waiting or ended) and len(active) == 1 and active[0].stalled.is_alone:
             raise active[0].faults.of_waits()
@@ -326,7 +337,7 @@ def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort)
 
 def _waits_in_vain(launch: LaunchState, scheduler: Scheduler, resident: int, lacks_blocks: bool) -> KernelFault:
     """Return the fault of waves that all wait."""
-    if lacks_blocks and launch.options.schedule == "blocks-reversed":
+    if lacks_blocks and _starts_in_any_order(launch):
         return scheduler.faults.of_unstarted_blocks()
     absent = f", and the GPU holds {resident:,} of its {prod(launch.grid):,} blocks at once" if lacks_blocks else ""
     return scheduler.faults.of_waits(absent)
