@@ -3,11 +3,11 @@
 Run it on a machine with an NVIDIA GPU, nvcc, PyCUDA and ncu, with the package importable:
 
     python tests/h200/record_counters.py FOLDER
-    python tests/h200/record_counters.py FOLDER atomic|student|retry|lab|tutorial|homework|variants
+    python tests/h200/record_counters.py FOLDER atomic|student|retry|lab|tutorial|homework|variants|seminar
 
 `FOLDER/counters.json` is the record; `counters_source.csv` (the same by machine instruction) and `kernels.cubin` are
 for looking into a difference. The second form records the small launches of the module with that name, such as
-atomic_launches.py; of the last six, the record holds the compared counters that are not 0.
+atomic_launches.py; of the last seven, the record holds the compared counters that are not 0.
 """
 
 import csv
@@ -23,6 +23,7 @@ import homework_launches
 import lab_launches
 import numpy as np
 import retry_launches
+import seminar_launches
 import student_launches
 import tutorial_launches
 import variants_launches
@@ -38,6 +39,7 @@ SMALL = {
     "tutorial": tutorial_launches,
     "homework": homework_launches,
     "variants": variants_launches,
+    "seminar": seminar_launches,
 }
 WHICH = next((which for which in SMALL if which in sys.argv), "counter")
 SOURCE = Path(__file__).parent / f"{WHICH}_kernels.cu"

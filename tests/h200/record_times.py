@@ -5,7 +5,7 @@ Run it on a machine with an NVIDIA GPU, nvcc and PyCUDA, with the package import
     python tests/h200/record_times.py OUTPUT.json SET [SAMPLES]
 
 It times the launches of the module with the set's name, such as more_launches.py; of two sizes, the large ones. The
-sets are more, atomic, waiting, student, retry, lab, tutorial, homework and variants.
+sets are more, atomic, waiting, student, retry, lab, tutorial, homework, variants and seminar.
 """
 
 import json
@@ -18,6 +18,7 @@ import lab_launches
 import more_launches
 import numpy as np
 import retry_launches
+import seminar_launches
 import student_launches
 import tutorial_launches
 import variants_launches
@@ -33,7 +34,7 @@ def record(output, which, samples):
     about = {"device": device.info.name, "compiler": device.info.compiler, **device.info.details}
     module = device.compile((Path(__file__).parent / f"{which}_kernels.cu").read_text(), f"{which}_kernels.cu")
     modules = (more_launches, atomic_launches, waiting_launches, student_launches, retry_launches, lab_launches,
-               tutorial_launches, homework_launches, variants_launches)  # fmt: skip
+               tutorial_launches, homework_launches, variants_launches, seminar_launches)  # fmt: skip
     launches = next(module.launches for module in modules if module.__name__ == f"{which}_launches")
     times = {}
     with device.stopwatch() as watch:

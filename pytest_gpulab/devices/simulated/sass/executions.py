@@ -75,9 +75,7 @@ class MachineKernel:
             for target in block.targets:
                 self._entering[target].append(i)
         self._guarded = [k for k, instruction in enumerate(self.code) if instruction.guarded or instruction.never]
-        self._votes = [
-            {n.number for n in block.instructions if n.number in homes and not n.guarded} for block in blocks
-        ]
+        self._votes = [{n.number for n in block.instructions if n.number in homes and _tells(n)} for block in blocks]
 
     def _charged(self) -> list[int]:
         """Return the statement numbers; instructions without one get the number of the caller or of the one before."""
@@ -110,6 +108,16 @@ class MachineKernel:
             addresses[load] = max(float(warps @ self.tabled) / jumping, 1.0)
             warps[jump] *= addresses[load]
         return Executions(warps, threads, threads * share, active, divergent, addresses)
+
+
+def _tells(instruction: MachineInstruction) -> bool:
+    """Return True if all lanes of a block execute the statement of an instruction.
+
+    Others may execute that of a guarded one. BSSY, before a branch, has the number of any statement near it.
+    """
+    if instruction.jumps and instruction.conditional:
+        return True
+    return not instruction.guarded and instruction.operation not in (instructions.BSSY, instructions.BSYNC)
 
 
 class _LaunchFlow:
